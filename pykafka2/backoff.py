@@ -1,0 +1,37 @@
+"""Exponential back-off with jitter (KIP-580): pure arithmetic, no clock."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+
+
+@attrs.define
+class Backoff:
+    """How long to wait before attempt n: `initial * 2**n`, at most `maximum`, +-20 %.
+
+    Durations are seconds.  One object serves one thing that is retried; `next()` after each failure,
+    `reset()` after a success.
+    """
+
+    initial: float
+    maximum: float
+    random: random.Random
+    jitter: float = 0.2
+    attempts: int = 0
+
+    def delay(self, attempts: int) -> float:
+        """The wait after `attempts` earlier failures, jitter included."""
+        # Beyond 2**30 the exponent only serves to overflow.
+        base = min(self.initial * (1 << min(attempts, 30)), self.maximum)
+        return base * (1.0 + self.jitter * (2.0 * self.random.random() - 1.0))
+
+    def next(self) -> float:
+        """Count one more failure and say how long to wait."""
+        delay = self.delay(self.attempts)
+        self.attempts += 1
+        return delay
+
+    def reset(self) -> None:
+        self.attempts = 0
