@@ -149,7 +149,7 @@ class OffsetOutOfRange(BrokerError):
 
 
 class CorruptMessage(BrokerError):
-    """The bytes of a batch do not match their checksum; the broker or the network changed them. Sending again is safe."""
+    """The bytes of a batch do not match their checksum, so they changed on the way; sending again is safe."""
 
     code = 2
     retriable = True
@@ -219,7 +219,7 @@ class StaleControllerEpoch(BrokerError):
 
 
 class OffsetMetadataTooLarge(BrokerError):
-    """The metadata string of an offset commit is longer than the broker's offset.metadata.max.bytes (4096)."""
+    """The metadata of an offset commit is longer than the broker's offset.metadata.max.bytes (4096)."""
 
     code = 12
 
@@ -256,7 +256,7 @@ class NotCoordinator(BrokerError):
 
 
 class InvalidTopicException(BrokerError):
-    """The topic's name is not legal, or the topic is internal; use letters, digits, '.', '_' and '-', at most 249."""
+    """The topic is internal, or its name not legal: at most 249 letters, digits, '.', '_' and '-'."""
 
     code = 17
 
@@ -1022,7 +1022,7 @@ def for_code(code: int) -> type[BrokerError]:
 
 
 def error_of(code: int, message: str | None = None) -> BrokerError:
-    """An error object for a broker's code and (optional) message; the class's own words where it sent none."""
+    """An error object for a broker's code and message; the class's own words where there is none."""
     cls = for_code(code)
     if cls is UnknownErrorCode:
         return UnknownErrorCode(code, message or "")

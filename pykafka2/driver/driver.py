@@ -1,0 +1,178 @@
+"""A client's driver: one loop that turns its managers, its channels and its command queue.
+
+The loop is turned by a `Runtime`: a real thread in production, the seeded scheduler in the simulation.  An IO
+turn makes one select, one large read for each readable channel, polls every manager, and one gathered write
+for each channel with something to say; results reach callers at the end of the turn, so per batch and never
+per record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from pykafka2.clock import FOREVER, Clock, Entropy
+from pykafka2.driver.channel import Channel, ChannelHandler
+from pykafka2.driver.pollable import Carrier, Pollable
+from pykafka2.driver.runtime import Outcome, Runtime, Task
+from pykafka2.errors import ClientClosed, IllegalState
+from pykafka2.events import Tap
+from pykafka2.network.transport import Endpoint, Ready, SocketOptions
+from pykafka2.network.tls import TlsContext
+
+T = TypeVar("T")
+Command = Callable[[float], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Driver:
+    """Turns the crank for one client.
+
+    Any thread: `call_soon`, `wake`, `wait_until`, `notify`, `offload`, `close`, `raise_failure`.
+    The driver's thread only (that is: inside a command, a `poll` or a handler): everything else.
+    """
+
+    def __init__(self, runtime: Runtime, name: str, carrier: Carrier | None = None) -> None:
+        self.runtime = runtime
+        self.name = name
+        self.clock: Clock = runtime.clock
+        self.entropy: Entropy = runtime.entropy
+        self.tap = Tap()
+        self.carrier = carrier
+        self.failure: BaseException | None = None
+        self.is_closed = False
+        self._pollables: list[Pollable] = []
+        self._channels: set[Channel] = set()
+        self._commands: deque[Command] = deque()
+        self._selector = runtime.network.selector()
+        self._in_turn = False
+        self._task: Task = runtime.spawn(name, self, self._selector)
+
+    # ------------------------------------------------------------------ any thread
+
+    def call_soon(self, command: Command) -> None:
+        """Run `command(now)` on the driver's thread, after those queued before it."""
+        if self.is_closed:
+            raise ClientClosed(f"{self.name} is closed; make a new one")
+        self._commands.append(command)
+        self._task.wake()
+
+    def wake(self) -> None:
+        """Have the managers polled soon.  From any thread or signal handler; takes no lock."""
+        self._task.wake()
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Block until the predicate holds (see `Runtime.wait_until`); raises a background failure.
+
+        Called from the driver's own thread (an acknowledgement callback, say) it raises `IllegalState` at
+        once: the thread that is waited for would be the one that waits.
+        """
+        if self._in_turn and self.is_own_thread():
+            raise IllegalState(
+                "a blocking call inside a callback of the IO thread would wait for itself; "
+                "call it from your own thread"
+            )
+        held = self.runtime.wait_until(lambda: predicate() or self.failure is not None, timeout)
+        self.raise_failure()
+        return held and predicate()
+
+    def notify(self) -> None:
+        self.runtime.notify()
+
+    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T], float], None]) -> None:
+        """Run blocking `work` elsewhere, then `then(outcome, now)` on the driver's thread."""
+
+        def deliver(outcome: Outcome[T]) -> None:
+            if not self.is_closed:
+                self._commands.append(lambda now: then(outcome, now))
+                self._task.wake()
+
+        self.runtime.offload(work, deliver)
+
+    def raise_failure(self) -> None:
+        """Raise what killed the loop, if anything did: a background failure is never swallowed."""
+        if self.failure is not None:
+            raise IllegalState(f"{self.name} stopped: {self.failure!r}; close it") from self.failure
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Stop the loop and close all channels; False if the loop did not end in time.  Safe to repeat."""
+        self.is_closed = True
+        stopped = self._task.stop(timeout)
+        for channel in list(self._channels):
+            channel.close()
+        self._channels.clear()
+        self.runtime.notify()
+        return stopped
+
+    def is_own_thread(self) -> bool:
+        """True on the thread (in the simulation: within the turn) that runs this driver."""
+        return self.runtime.is_current(self._task)
+
+    # ------------------------------------------------------------------ the driver's thread
+
+    def add(self, pollable: Pollable) -> None:
+        """Poll this manager every turn, after those added before it."""
+        self._pollables.append(pollable)
+        self._task.wake()
+
+    def remove(self, pollable: Pollable) -> None:
+        self._pollables = [known for known in self._pollables if known is not pollable]
+
+    def open(
+        self,
+        endpoint: Endpoint,
+        handler: ChannelHandler,
+        *,
+        options: SocketOptions,
+        tls: TlsContext | None = None,
+        server_name: str | None = None,
+    ) -> Channel:
+        """Start to connect; the handler hears of it.  A failure comes as `on_close`, never as a raise."""
+        transport = self.runtime.network.connect(endpoint, options=options, tls=tls, server_name=server_name)
+        channel = Channel(transport, self._selector, handler)
+        self._channels.add(channel)
+        return channel
+
+    def run_once(self, now: float, events: Sequence[Ready]) -> float:
+        """One IO turn (see `runtime.Step`)."""
+        self._in_turn = True
+        try:
+            return self._turn(now, events)
+        except Exception as error:
+            self.failure = error
+            logger.exception("%s stopped by a bug in its loop", self.name)
+            raise
+        finally:
+            self._in_turn = False
+            self.runtime.notify()
+
+    def _turn(self, now: float, events: Sequence[Ready]) -> float:
+        for channel, bits in events:
+            channel.on_ready(bits, now)  # type: ignore[attr-defined]
+        commands = self._commands
+        for _ in range(len(commands)):
+            commands.popleft()(now)
+        wake_at = self._poll_all(now)
+        for channel in [*self._channels]:
+            if channel.has_unsent:
+                channel.flush(now)
+            if channel.is_closed:
+                self._channels.discard(channel)
+        return now if commands else wake_at
+
+    def _poll_all(self, now: float) -> float:
+        wake_at = FOREVER
+        for pollable in self._pollables:
+            result = pollable.poll(now)
+            for send in result.sends:
+                self._carry(send, now)
+            wake_at = min(wake_at, result.wake_at)
+        return wake_at
+
+    def _carry(self, send: Any, now: float) -> None:
+        if self.carrier is None:
+            raise IllegalState(f"{self.name} has no carrier for {type(send.request).__name__}")
+        self.carrier.carry(send, now)

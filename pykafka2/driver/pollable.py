@@ -1,0 +1,126 @@
+"""What a manager is to its driver: one duty with its state, asked `poll(now)`, answering with requests.
+
+The contract of design section 4.  Managers belong to the driver's thread, never block and never read a
+clock.  Where a request goes is said by a `Destination`; the carrier (cluster/router.py) knows the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import KafkaError
+from pykafka2.protocol.struct import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+
+@attrs.define(frozen=True)
+class AnyNode:
+    """The least busy node that can be reached."""
+
+
+@attrs.define(frozen=True)
+class ToNode:
+    """One broker by its id."""
+
+    id: int
+
+
+@attrs.define(frozen=True)
+class ToController:
+    """The broker that the metadata names as controller; any broker where it names none."""
+
+
+@attrs.define(frozen=True)
+class ToLeader:
+    """The leader of a partition."""
+
+    topic: str
+    partition: int
+
+
+GROUP = 0
+TRANSACTION = 1
+
+
+@attrs.define(frozen=True)
+class ToCoordinator:
+    """The coordinator of a group (kind 0) or a transactional id (kind 1), on a connection of its own."""
+
+    kind: int
+    key: str
+
+
+Destination = AnyNode | ToNode | ToController | ToLeader | ToCoordinator
+
+
+def ignore_failure(error: KafkaError, now: float) -> None:
+    """For requests whose loss does not matter."""
+
+
+@attrs.define
+class Send(Generic[R]):
+    """A request on its way out.
+
+    Exactly one of `on_response(response, now)` and `on_failure(error, now)` is called, once, on the driver's
+    thread: the response as decoded (its error codes are the caller's to read), or why none came
+    (`Disconnected`, `RequestTimeout`, `UnsupportedVersion`, `NoBrokersAvailable` ...).
+    `timeout` (seconds) replaces request_timeout_ms.  `on_sent(now)` runs when the last byte was handed to
+    the transport.  With `expects_response=False` (acks=0) `on_response` gets None at that moment.
+    """
+
+    request: Request[R]
+    to: Destination
+    on_response: Callable[[Any, float], None]
+    on_failure: Callable[[KafkaError, float], None]
+    timeout: float | None = None
+    expects_response: bool = True
+    on_sent: Callable[[float], None] | None = None
+
+
+@attrs.define
+class PollResult:
+    """What a manager wants: requests to send now, and when to be asked again at the latest."""
+
+    sends: list[Send[Any]]
+    wake_at: float = FOREVER
+
+    @classmethod
+    def idle_until(cls, wake_at: float) -> PollResult:
+        return cls([], wake_at)
+
+    @classmethod
+    def idle(cls) -> PollResult:
+        return cls([], FOREVER)
+
+    @classmethod
+    def send(
+        cls,
+        request: Request[R],
+        *,
+        on_response: Callable[[R, float], None],
+        on_failure: Callable[[KafkaError, float], None] = ignore_failure,
+        to: Destination | None = None,
+        timeout: float | None = None,
+        wake_at: float = FOREVER,
+    ) -> PollResult:
+        destination = AnyNode() if to is None else to
+        return cls([Send(request, destination, on_response, on_failure, timeout)], wake_at)
+
+
+class Pollable(Protocol):
+    """One duty and its state.  Owned by the driver's thread; never blocks, never reads a clock."""
+
+    def poll(self, now: float) -> PollResult:
+        """Requests to send, and when to be asked again.  Also called early, whenever anything happened."""
+        ...
+
+
+class Carrier(Protocol):
+    """Takes requests to where they want to go: cluster/router.py."""
+
+    def carry(self, send: Send[Any], now: float) -> None: ...

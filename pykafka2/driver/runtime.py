@@ -1,0 +1,103 @@
+"""What programs run on: time, randomness, a network, and loops that somebody turns.
+
+Two implementations: `thread_driver.ThreadRuntime` (the machine's threads, clocks and sockets) and
+`testing/simulation/driver.py` (virtual time, one seeded scheduler, an in-memory network).  Clients and
+brokers are written against this protocol only, so both run on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+
+from pykafka2.clock import Clock, Entropy
+from pykafka2.network.transport import Network, Ready, Selector
+
+T = TypeVar("T")
+
+
+@attrs.define
+class Outcome(Generic[T]):
+    """What offloaded work came to: a value or an error."""
+
+    value: T | None = None
+    error: BaseException | None = None
+
+    def get(self) -> T:
+        """The value; raises the error if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]
+
+
+class Step(Protocol):
+    """The body of a loop: what a broker's thread or a client's IO thread does each time round."""
+
+    def run_once(self, now: float, events: Sequence[Ready]) -> float:
+        """Do what can be done without waiting; return when to be called again at the latest.
+
+        `events` is what the task's selector reported (empty for a task without one).  A time at or before
+        `now` means "again at once"; `FOREVER` means "when an event or a wake-up comes".
+        """
+        ...
+
+
+class Task(Protocol):
+    """A loop that is being turned."""
+
+    name: str
+    error: BaseException | None
+    """Why the loop ended, if it ended by itself: a step that raises ends its task."""
+
+    def wake(self) -> None:
+        """Have `run_once` called soon.  From any thread or signal handler; takes no lock."""
+        ...
+
+    def stop(self, timeout: float = 5.0) -> bool:
+        """End the loop after its current round and wait for it; False if it did not end in time.
+
+        The task closes the selector it was given.  Safe to repeat, and from the loop's own step (then it
+        does not wait).
+        """
+        ...
+
+
+class Runtime(Protocol):
+    """Time, randomness, network, loops and the one blocking primitive."""
+
+    clock: Clock
+    entropy: Entropy
+    network: Network
+
+    def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
+        """Start to turn a loop; its first round comes at once."""
+        ...
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Block the calling thread until `predicate()` is true, at most `timeout` seconds.
+
+        The value of the predicate at the end.  It is evaluated on the calling thread, at first, after each
+        `notify` and at the timeout; it must be cheap and take no lock that the waiter holds.
+        """
+        ...
+
+    def notify(self) -> None:
+        """Something that waiters look at may have changed.  From any thread; cheap when nobody waits."""
+        ...
+
+    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
+        """Run `work` where blocking is allowed, then `then(outcome)` on that same thread."""
+        ...
+
+    def is_current(self, task: Task) -> bool:
+        """True if the caller runs inside this task's loop."""
+        ...
+
+    def close(self) -> None:
+        """Release what the runtime itself holds (its pool); tasks are stopped by their owners."""
+        ...
+
+
+AnyOutcome = Outcome[Any]

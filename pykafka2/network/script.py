@@ -1,0 +1,56 @@
+"""Scripts: an exchange that happens in order, written in order.
+
+A script is a generator that yields what it wants (`call`, `wait`, `gather`) and receives the answers.  It
+knows neither sockets nor clocks: a connection runs the handshake, the driver runs longer ones, a test calls
+`send` by hand.  A disconnect, a timeout or a cancellation is thrown in at the `yield`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar, cast
+
+import attrs
+
+from pykafka2.protocol.struct import Request, Response
+
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+
+@attrs.define(frozen=True)
+class Call:
+    """Send this request and answer with its response."""
+
+    request: Request[Any]
+
+
+@attrs.define(frozen=True)
+class Wait:
+    """Go on after this many seconds."""
+
+    seconds: float
+
+
+@attrs.define(frozen=True)
+class Gather:
+    """Send these requests together and answer with the list of their responses, in order."""
+
+    requests: tuple[Request[Any], ...]
+
+
+Step = Call | Wait | Gather
+Script = Generator[Step, Any, T]
+
+
+def call(request: Request[R]) -> Script[R]:
+    """`response = yield from call(SomeRequest(...))`, typed by the request."""
+    return cast(R, (yield Call(request)))
+
+
+def wait(seconds: float) -> Script[None]:
+    yield Wait(seconds)
+
+
+def gather(*requests: Request[R]) -> Script[list[R]]:
+    return cast("list[R]", (yield Gather(requests)))

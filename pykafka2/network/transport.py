@@ -1,0 +1,134 @@
+"""The seam between bytes and their carriers: what a transport, a listener, a selector and a network are.
+
+`tcp.py`, `tls.py` and `selector.py` implement them on the machine's sockets; `testing/simulation/network.py`
+in memory and virtual time.  Everything above sees only these protocols.  Nothing here blocks, but
+`Selector.select` and `Network.resolve`, which their callers know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from pykafka2.network.tls import TlsContext
+
+Buffer = bytes | bytearray | memoryview
+
+READABLE = 1
+WRITABLE = 2
+
+Ready = tuple[object, int]
+"""What a selector reports: the data given at registration, and the bits that are ready."""
+
+
+@attrs.define(frozen=True)
+class Endpoint:
+    """A resolved address: an IP (or, in the simulation, a broker's name) and a port."""
+
+    host: str
+    port: int
+    is_ipv6: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if self.is_ipv6 else f"{self.host}:{self.port}"
+
+
+@attrs.define(frozen=True)
+class SocketOptions:
+    """-1 leaves a buffer to the kernel's own tuning, which large fetches need (design section 4)."""
+
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+
+class Transport(Protocol):
+    """A non-blocking byte stream, connecting or accepted.  Owned by one thread.
+
+    Failures raise `Disconnected` or `TlsError`, with words that name the peer; after one, only `close` is
+    legal.
+    """
+
+    peer: str
+
+    def establish(self) -> bool:
+        """Go on with connecting (and with TLS); True once bytes may flow."""
+        ...
+
+    def interest(self) -> int:
+        """READABLE or WRITABLE (or both): what `establish` waits for; READABLE once established."""
+        ...
+
+    def read_into(self, buffer: memoryview) -> int | None:
+        """Bytes read into `buffer`; None if none are there yet; 0 if the peer has ended the stream."""
+        ...
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        """Write the buffers gathered, as far as the transport takes them; the number of bytes taken."""
+        ...
+
+    def close(self, *, reset: bool = False) -> None:
+        """End the stream; with `reset` so that the peer sees a reset.  Safe to repeat."""
+        ...
+
+
+class Listener(Protocol):
+    """A listening address."""
+
+    host: str
+    port: int
+
+    def accept(self) -> Transport | None:
+        """The next connection, or None if none waits."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Selector(Protocol):
+    """Waits for transports and listeners.  All but `wake` belong to one thread."""
+
+    def register(self, source: Transport | Listener, interest: int, data: object) -> None: ...
+
+    def modify(self, source: Transport | Listener, interest: int, data: object) -> None:
+        """Change what is waited for; interest 0 keeps the registration and waits for nothing."""
+        ...
+
+    def unregister(self, source: Transport | Listener) -> None: ...
+
+    def select(self, timeout: float | None) -> list[Ready]:
+        """What is ready, after at most `timeout` seconds (None: for ever); a wake-up ends the wait early."""
+        ...
+
+    def wake(self) -> None:
+        """End the current or next `select`.  From any thread or signal handler; takes no lock."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Makes transports, listeners and selectors of one kind."""
+
+    def selector(self) -> Selector: ...
+
+    def resolve(self, host: str, port: int) -> list[Endpoint]:
+        """All addresses of a name.  Blocks: only through `offload`.  Raises `NoBrokersAvailable`."""
+        ...
+
+    def connect(
+        self,
+        endpoint: Endpoint,
+        *,
+        options: SocketOptions,
+        tls: TlsContext | None = None,
+        server_name: str | None = None,
+    ) -> Transport:
+        """Start to connect.  `server_name` is the name that the broker's certificate must carry."""
+        ...
+
+    def listen(self, host: str, port: int, *, tls: TlsContext | None = None) -> Listener:
+        """Listen; port 0 picks a free one (see `Listener.port`)."""
+        ...
