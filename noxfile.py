@@ -1,0 +1,53 @@
+"""Sessions that people run by hand: `nox -s tests`, `nox -s lint`, `nox -s long`.
+
+`long` is everything that is too long for `.ci/run`; its output belongs under docs/evidence/ with the commit.
+"""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.sessions = ["lint", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format, lint, types, floors."""
+    session.install(".[test]")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("mypy")
+    session.run("lint-imports")
+
+
+@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
+def tests(session: nox.Session) -> None:
+    """The main suite."""
+    session.install(".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Apache Kafka's schemas, bytes and brokers, and other people's clients."""
+    session.install(".[test]")
+    session.run(
+        "pytest",
+        "tests/conformance",
+        "-p",
+        "no:randomly",
+        *session.posargs,
+        env={"PYKAFKA2_CONFORMANCE": "1"},
+    )
+
+
+@nox.session
+def long(session: nox.Session) -> None:
+    """10,000 simulation seeds, the suite three times over, every benchmark."""
+    session.install(".[test,bench]")
+    session.run("python", "-m", "pykafka2.testing.simulation.run", "--corpus", "0-9999")
+    for _ in range(3):
+        session.run("pytest", "-q")
+    for benchmark in ("imports", "micro", "io_under_load", "cluster"):
+        session.run("python", "-m", f"benchmarks.{benchmark}")
