@@ -1,0 +1,73 @@
+"""pykafka2: a typed, pure-Python Kafka client, with a real Kafka broker that starts inside a unit test.
+
+Public names only, loaded when they are first asked for (PEP 562): `import pykafka2` costs milliseconds, and a
+program that only produces never loads the consumer.  The errors live in `pykafka2.errors`, the serializers in
+`pykafka2.serializers`, asyncio's clients in `pykafka2.aio`, the bundled broker in `pykafka2.testing`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pykafka2.admin.admin import KafkaAdminClient
+    from pykafka2.consumer.consumer import KafkaConsumer
+    from pykafka2.errors import KafkaError
+    from pykafka2.producer.producer import KafkaProducer
+    from pykafka2.types import (
+        ConsumerGroupMetadata,
+        ConsumerRecord,
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionInfo,
+        RecordMetadata,
+        TopicPartition,
+    )
+
+_HOMES = {
+    "KafkaAdminClient": "pykafka2.admin.admin",
+    "KafkaConsumer": "pykafka2.consumer.consumer",
+    "KafkaError": "pykafka2.errors",
+    "KafkaProducer": "pykafka2.producer.producer",
+    "ConsumerGroupMetadata": "pykafka2.types",
+    "ConsumerRecord": "pykafka2.types",
+    "Node": "pykafka2.types",
+    "OffsetAndMetadata": "pykafka2.types",
+    "OffsetAndTimestamp": "pykafka2.types",
+    "PartitionInfo": "pykafka2.types",
+    "RecordMetadata": "pykafka2.types",
+    "TopicPartition": "pykafka2.types",
+}
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "KafkaError",
+    "KafkaProducer",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionInfo",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pykafka2' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value  # found directly from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
