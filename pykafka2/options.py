@@ -1,0 +1,596 @@
+"""Typed option tables: Kafka's names and defaults, declared once beside the field that holds the value.
+
+An options class is its own table: each field carries an `Option` that knows the public name, the legal
+values and how to read them.  Durations are milliseconds at this boundary (`linger_ms`) and seconds inside
+(`linger`).  Pure data; read on the caller's thread when a client is made.  Producer and consumer add their
+own fields in producer/options.py and consumer/options.py.
+"""
+
+# ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+import attrs
+
+from pykafka2.errors import ConfigurationError, UnknownOption
+
+DEFAULT_PORT = 9092
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+OPTION = "option"
+"""The key of an attrs field's metadata under which its `Option` lies."""
+
+Addresses = tuple[tuple[str, int], ...]
+
+
+class IgnoredOption(UserWarning):
+    """An option that another client knows has no meaning here; it was ignored."""
+
+
+class Because(ValueError):
+    """What a reader of values raises to add its own words to the message."""
+
+
+@attrs.define(frozen=True)
+class Option:
+    """One public option.  `read` turns a given value into the internal one, or raises `ValueError`."""
+
+    name: str
+    read: Callable[[Any], object]
+    legal: str
+    doc: str
+    default: object
+    """As the user would write it (milliseconds, for a duration)."""
+    aliases: tuple[str, ...] = ()
+    nullable: bool = False
+    secret: bool = False
+
+    @property
+    def dotted(self) -> str:
+        """The name as Kafka writes it."""
+        return self.name.replace("_", ".")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+
+@attrs.define(frozen=True)
+class Refused:
+    """An option of Kafka that is not offered: why, and the values that ask for nothing and so may stand."""
+
+    reason: str
+    harmless: tuple[object, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------------
+# Declaring fields
+# ---------------------------------------------------------------------------------------------------
+
+
+def custom(
+    name: str,
+    default: object,
+    read: Callable[[Any], object],
+    legal: str,
+    doc: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    secret: bool = False,
+) -> Any:
+    """A field whose values only `read` understands; `default` is written as a user would."""
+    option = Option(name, read, legal, doc, default, aliases, nullable=default is None, secret=secret)
+    shown = (lambda value: "None" if value is None else "'[hidden]'") if secret else True
+    inside = None if default is None else read(default)
+    return attrs.field(default=inside, repr=shown, metadata={OPTION: option})
+
+
+def duration(
+    name: str,
+    default_ms: float | None,
+    doc: str,
+    *,
+    minimum_ms: float = 0,
+    allow_infinite: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Milliseconds outside, seconds inside."""
+
+    def read(value: Any) -> float:
+        number = float(_number(value))
+        if number < minimum_ms or number != number or (number == float("inf") and not allow_infinite):
+            raise ValueError
+        return number / 1000
+
+    legal = f"a number of milliseconds, at least {minimum_ms:g}" + (" (or inf)" if allow_infinite else "")
+    return custom(name, default_ms, read, legal, doc, aliases=aliases)
+
+
+def integer(
+    name: str,
+    default: int | None,
+    doc: str,
+    *,
+    minimum: int = 0,
+    maximum: int = INT32_MAX,
+    infinity_is_maximum: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    def read(value: Any) -> int:
+        number = _number(value)
+        if infinity_is_maximum and number == float("inf"):
+            return maximum
+        if number != number or abs(number) == float("inf") or number != int(number):
+            raise ValueError
+        if not minimum <= number <= maximum:
+            raise ValueError
+        return int(number)
+
+    return custom(name, default, read, f"an integer from {minimum} to {maximum}", doc, aliases=aliases)
+
+
+def flag(name: str, default: bool, doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
+    def read(value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        raise ValueError
+
+    return custom(name, default, read, "True or False", doc, aliases=aliases)
+
+
+def text(
+    name: str, default: str | None, doc: str, *, secret: bool = False, aliases: tuple[str, ...] = ()
+) -> Any:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+
+    return custom(name, default, read, "a string", doc, aliases=aliases, secret=secret)
+
+
+def choice(
+    name: str,
+    default: str | None,
+    values: Sequence[str],
+    doc: str,
+    *,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """One of a few words, case ignored; inside as written in `values`."""
+    by_lower = {value.lower(): value for value in values}
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value.lower() not in by_lower:
+            raise ValueError
+        return by_lower[value.lower()]
+
+    return custom(name, default, read, "one of " + ", ".join(map(repr, values)), doc, aliases=aliases)
+
+
+def callback(name: str, doc: str, *, legal: str = "a callable", aliases: tuple[str, ...] = ()) -> Any:
+    """Any object of the user's; what it must offer is checked by who calls it."""
+
+    def read(value: Any) -> object:
+        return value
+
+    return custom(name, None, read, legal, doc, aliases=aliases)
+
+
+def names(name: str, default: Sequence[str], doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
+    """A list of strings, or one string with commas; inside a tuple."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        parts = _split(value)
+        if not all(isinstance(part, str) for part in parts):
+            raise ValueError
+        return tuple(parts)
+
+    return custom(name, default, read, "a list of strings", doc, aliases=aliases)
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, bool):
+        raise ValueError
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str):  # property files know only text
+        return float(value) if "." in value or "inf" in value.lower() else int(value)
+    raise ValueError
+
+
+def _split(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    raise ValueError
+
+
+def read_addresses(value: Any) -> Addresses:
+    """`"a:9092,b:9093"`, a list of such strings, or of `(host, port)`; without a port it is 9092."""
+    addresses = tuple(_address(part) for part in _split(value))
+    if not addresses:
+        raise Because("it is empty")
+    return tuple(dict.fromkeys(addresses))
+
+
+def _address(part: Any) -> tuple[str, int]:
+    if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str) and isinstance(part[1], int):
+        host, port = part[0], str(part[1])
+    elif isinstance(part, str):
+        host, port = _host_and_port(part.strip())
+    else:
+        raise Because(f"{part!r} is not an address")
+    if not host or " " in host or "/" in host:
+        raise Because(f"{part!r} has no legal host")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise Because(f"{part!r} has no port between 1 and 65535")
+    return host, int(port)
+
+
+def _host_and_port(part: str) -> tuple[str, str]:
+    # Java accepts "PLAINTEXT://host:9092" as well; which protocol is meant is security_protocol's matter.
+    scheme, separator, rest = part.partition("://")
+    if separator and scheme.isupper():
+        part = rest
+    if part.startswith("["):
+        host, _, rest = part[1:].partition("]")
+        return host, rest.removeprefix(":") or str(DEFAULT_PORT)
+    if part.count(":") > 1:
+        raise Because(f"{part!r}: write an IPv6 address in brackets, like [::1]:9092")
+    host, separator, port = part.partition(":")
+    return host, port if separator else str(DEFAULT_PORT)
+
+
+def _read_security_protocol(value: Any) -> str:
+    if not isinstance(value, str) or value.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ValueError
+    if value.upper().startswith("SASL"):
+        raise Because("SASL is not implemented yet")
+    return value.upper()
+
+
+# ---------------------------------------------------------------------------------------------------
+# What all clients share
+# ---------------------------------------------------------------------------------------------------
+
+BOOTSTRAP_LEGAL = "'host:port', several with commas between, or a list of them"
+
+
+@attrs.define(kw_only=True, frozen=True)
+class ClientOptions:
+    """Options of every client.  Durations are seconds; the public names and units stand in the table."""
+
+    bootstrap_servers: Addresses = custom(
+        "bootstrap_servers",
+        "localhost:9092",
+        read_addresses,
+        BOOTSTRAP_LEGAL,
+        "The brokers asked first for the list of all brokers.",
+    )
+    client_id: str = text("client_id", "pykafka2", "The name that the brokers log and count quotas by.")
+    client_dns_lookup: str = choice(
+        "client_dns_lookup",
+        "use_all_dns_ips",
+        ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        "Whether every address of a name is tried, or bootstrap names are made canonical first.",
+    )
+    request_timeout: float = duration(
+        "request_timeout_ms", 30_000, "How long a broker may take to answer one request."
+    )
+    default_api_timeout: float = 60.0
+    """For blocking calls without a timeout of their own; a producer's max_block_ms."""
+    retry_backoff: float = duration("retry_backoff_ms", 100, "The first wait before a request is repeated.")
+    retry_backoff_max: float = duration(
+        "retry_backoff_max_ms", 1_000, "The longest wait before a request is repeated."
+    )
+    reconnect_backoff: float = duration(
+        "reconnect_backoff_ms", 50, "The first wait before a broker is connected to again."
+    )
+    reconnect_backoff_max: float = duration(
+        "reconnect_backoff_max_ms", 1_000, "The longest wait before a broker is connected to again."
+    )
+    connections_max_idle: float = duration(
+        "connections_max_idle_ms", 540_000, "Connections unused for so long are closed.", minimum_ms=1
+    )
+    socket_connection_setup_timeout: float = duration(
+        "socket_connection_setup_timeout_ms", 10_000, "How long a connection may take to come up."
+    )
+    socket_connection_setup_timeout_max: float = duration(
+        "socket_connection_setup_timeout_max_ms", 30_000, "That limit after repeated failures."
+    )
+    metadata_max_age: float = duration(
+        "metadata_max_age_ms", 300_000, "Metadata is asked for again at this age, changes or not."
+    )
+    metadata_max_idle: float = 300.0
+    """Topics unused for so long are forgotten; a producer's metadata_max_idle_ms."""
+    metadata_recovery_strategy: str = choice(
+        "metadata_recovery_strategy",
+        "rebootstrap",
+        ("rebootstrap", "none"),
+        "Whether to go back to bootstrap_servers when no known broker can be reached.",
+    )
+    metadata_recovery_rebootstrap_trigger: float = duration(
+        "metadata_recovery_rebootstrap_trigger_ms",
+        300_000,
+        "Go back to bootstrap_servers after so long without metadata.",
+    )
+    allow_auto_create_topics: bool = flag(
+        "allow_auto_create_topics", True, "Whether asking for an unknown topic may create it on the broker."
+    )
+    send_buffer_bytes: int = integer(
+        "send_buffer_bytes", -1, "The socket's SO_SNDBUF; -1 leaves it to the kernel.", minimum=-1
+    )
+    receive_buffer_bytes: int = integer(
+        "receive_buffer_bytes", -1, "The socket's SO_RCVBUF; -1 leaves it to the kernel.", minimum=-1
+    )
+    max_frame_bytes: int = integer(
+        "receive_message_max_bytes",
+        100 * 1024 * 1024,
+        "The largest response that is accepted; a larger one closes the connection.",
+        minimum=1024,
+    )
+    security_protocol: str = custom(
+        "security_protocol",
+        "PLAINTEXT",
+        _read_security_protocol,
+        "'PLAINTEXT' or 'SSL'",
+        "How to talk to the brokers; with SSL certificates are checked and host names compared.",
+    )
+    ssl_context: Any = callback(
+        "ssl_context", "A ready ssl.SSLContext; replaces the other ssl options.", legal="an ssl.SSLContext"
+    )
+    ssl_cafile: str | None = text(
+        "ssl_cafile", None, "PEM file of trusted authorities; None trusts those of the machine."
+    )
+    ssl_certfile: str | None = text(
+        "ssl_certfile", None, "PEM file of the client's certificate and its chain."
+    )
+    ssl_keyfile: str | None = text("ssl_keyfile", None, "PEM file of the client's private key.")
+    ssl_password: str | None = text(
+        "ssl_password", None, "Password of ssl_keyfile.", secret=True, aliases=("ssl_key_password",)
+    )
+    ssl_crlfile: str | None = text("ssl_crlfile", None, "PEM file of revoked certificates.")
+    ssl_ciphers: str | None = text("ssl_ciphers", None, "Ciphers in OpenSSL's notation, up to TLS 1.2.")
+    ssl_check_hostname: bool = flag(
+        "ssl_check_hostname", True, "Whether a broker's certificate must carry its host name."
+    )
+    ssl_enabled_protocols: tuple[str, ...] = names(
+        "ssl_enabled_protocols", ("TLSv1.2", "TLSv1.3"), "The TLS versions allowed."
+    )
+
+    @classmethod
+    def from_given(cls, given: Mapping[str, Any]) -> Self:
+        """From the values that were really given, by field name.  Subclasses check here what must agree."""
+        if "ssl_enabled_protocols" in given:
+            _check_tls_versions(given["ssl_enabled_protocols"])
+        if given.get("ssl_keyfile") and not given.get("ssl_certfile"):
+            raise ConfigurationError("ssl_keyfile is given without ssl_certfile; a key needs its certificate")
+        return cls(**given)
+
+
+def _check_tls_versions(versions: tuple[str, ...]) -> None:
+    if not versions or not {*versions} <= {"TLSv1.2", "TLSv1.3"}:
+        raise ConfigurationError(
+            f"ssl_enabled_protocols={versions!r}: legal are 'TLSv1.2' and 'TLSv1.3', at least one of them"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# What is refused, and what is ignored
+# ---------------------------------------------------------------------------------------------------
+
+_SASL = Refused("SASL is not implemented yet; use security_protocol PLAINTEXT or SSL")
+_JAVA_SECURITY = Refused("it belongs to Java's security providers; TLS here is OpenSSL's")
+_PEM_ONLY = Refused(
+    "Java key stores are not read; give PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
+)
+_PEM_TEXT = Refused("PEM text in an option is not read yet; give PEM files with ssl_cafile and ssl_certfile")
+_METRICS = Refused("metrics are read with metrics(); there are no reporters", harmless=([], ()))
+
+COMMON_REFUSED: dict[str, Refused] = {
+    **dict.fromkeys(
+        (
+            "sasl_client_callback_handler_class",
+            "sasl_jaas_config",
+            "sasl_kerberos_domain_name",
+            "sasl_kerberos_kinit_cmd",
+            "sasl_kerberos_min_time_before_relogin",
+            "sasl_kerberos_name",
+            "sasl_kerberos_ticket_renew_jitter",
+            "sasl_kerberos_ticket_renew_window_factor",
+            "sasl_login_callback_handler_class",
+            "sasl_login_class",
+            "sasl_login_connect_timeout_ms",
+            "sasl_login_read_timeout_ms",
+            "sasl_login_refresh_buffer_seconds",
+            "sasl_login_refresh_min_period_seconds",
+            "sasl_login_refresh_window_factor",
+            "sasl_login_refresh_window_jitter",
+            "sasl_login_retry_backoff_max_ms",
+            "sasl_login_retry_backoff_ms",
+            "sasl_mechanism",
+            "sasl_oauth_token_provider",
+            "sasl_oauthbearer_assertion_algorithm",
+            "sasl_oauthbearer_assertion_claim_aud",
+            "sasl_oauthbearer_assertion_claim_exp_seconds",
+            "sasl_oauthbearer_assertion_claim_iss",
+            "sasl_oauthbearer_assertion_claim_jti_include",
+            "sasl_oauthbearer_assertion_claim_nbf_seconds",
+            "sasl_oauthbearer_assertion_claim_sub",
+            "sasl_oauthbearer_assertion_file",
+            "sasl_oauthbearer_assertion_private_key_file",
+            "sasl_oauthbearer_assertion_private_key_passphrase",
+            "sasl_oauthbearer_assertion_template_file",
+            "sasl_oauthbearer_client_credentials_client_id",
+            "sasl_oauthbearer_client_credentials_client_secret",
+            "sasl_oauthbearer_clock_skew_seconds",
+            "sasl_oauthbearer_expected_audience",
+            "sasl_oauthbearer_expected_issuer",
+            "sasl_oauthbearer_header_urlencode",
+            "sasl_oauthbearer_jwks_endpoint_refresh_ms",
+            "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms",
+            "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms",
+            "sasl_oauthbearer_jwks_endpoint_url",
+            "sasl_oauthbearer_jwt_retriever_class",
+            "sasl_oauthbearer_jwt_validator_class",
+            "sasl_oauthbearer_scope",
+            "sasl_oauthbearer_scope_claim_name",
+            "sasl_oauthbearer_sub_claim_name",
+            "sasl_oauthbearer_token_endpoint_url",
+            "sasl_plain_password",
+            "sasl_plain_username",
+        ),
+        _SASL,
+    ),
+    "sasl_kerberos_service_name": Refused(_SASL.reason, harmless=("kafka",)),
+    **dict.fromkeys(
+        (
+            "security_providers",
+            "ssl_engine_factory_class",
+            "ssl_keymanager_algorithm",
+            "ssl_protocol",
+            "ssl_provider",
+            "ssl_secure_random_implementation",
+            "ssl_trustmanager_algorithm",
+        ),
+        _JAVA_SECURITY,
+    ),
+    **dict.fromkeys(
+        (
+            "ssl_keystore_location",
+            "ssl_keystore_password",
+            "ssl_keystore_type",
+            "ssl_truststore_location",
+            "ssl_truststore_password",
+            "ssl_truststore_type",
+        ),
+        _PEM_ONLY,
+    ),
+    **dict.fromkeys(
+        ("ssl_keystore_certificate_chain", "ssl_keystore_key", "ssl_truststore_certificates"), _PEM_TEXT
+    ),
+    "ssl_cipher_suites": Refused("write OpenSSL's names in ssl_ciphers", harmless=([], ())),
+    "ssl_endpoint_identification_algorithm": Refused(
+        "host names are compared unless ssl_check_hostname is False", harmless=("https",)
+    ),
+    "metric_reporters": _METRICS,
+    "config_providers": Refused(
+        "values are given as they are; fetch secrets before making a client", harmless=([], ())
+    ),
+    "proxy_url": Refused("proxies are not implemented"),
+    "socks5_proxy": Refused("proxies are not implemented"),
+}
+
+COMMON_IGNORED: dict[str, str] = {
+    "api_version": "versions are negotiated with each broker",
+    "api_version_auto_timeout_ms": "versions are negotiated with each broker",
+    "bootstrap_timeout_ms": "nothing is connected at construction; max_block_ms and timeouts bound the calls",
+    "enable_metrics_push": "client metrics are not pushed to brokers",
+    "kafka_client": "there is one network client",
+    "metric_group_prefix": "metrics have Kafka's names",
+    "metrics_enabled": "metrics cost nothing per record and are always on",
+    "metrics_num_samples": "metrics keep totals, not windows",
+    "metrics_recording_level": "metrics have one level",
+    "metrics_sample_window_ms": "metrics keep totals, not windows",
+    "selector": "the selector is the machine's best",
+    "sock_chunk_bytes": "sockets are read in large chunks",
+    "socket_options": "TCP_NODELAY is always set",
+}
+"""Names that other clients document and that ask for nothing here: accepted, with one warning each."""
+
+O = TypeVar("O", bound=ClientOptions)  # noqa: E741
+
+_warned: set[str] = set()
+
+
+class OptionTable(Generic[O]):
+    """All options of one kind of client: reads what the user gave into an options object.
+
+    `refused` and `ignored` extend the common ones; a field's own option always wins over them.
+    """
+
+    def __init__(
+        self,
+        options_class: type[O],
+        *,
+        refused: Mapping[str, Refused] | None = None,
+        ignored: Mapping[str, str] | None = None,
+    ) -> None:
+        self.options_class = options_class
+        self.fields: dict[str, str] = {}
+        """Field name by public name (aliases included)."""
+        self.options: dict[str, Option] = {}
+        """Option by field name, in order of declaration."""
+        for attribute in attrs.fields(options_class):
+            option: Option | None = attribute.metadata.get(OPTION)
+            if option is not None:
+                self.options[attribute.name] = option
+                self.fields.update(dict.fromkeys(option.names, attribute.name))
+        self.refused = {**COMMON_REFUSED, **(refused or {})}
+        self.ignored = {**COMMON_IGNORED, **(ignored or {})}
+        for name in self.fields:
+            self.refused.pop(name, None)
+            self.ignored.pop(name, None)
+
+    def parse(self, config: Mapping[str, object] | None, kwargs: Mapping[str, object]) -> O:
+        """The options object for a dict (dotted or underscored names) and keyword arguments.
+
+        None stands for "not given".  Raises `UnknownOption` naming the nearest option, and
+        `ConfigurationError` naming option, value and what is legal.
+        """
+        given: dict[str, object] = {}
+        seen: dict[str, str] = {}
+        for written, value in [*(config or {}).items(), *kwargs.items()]:
+            name = self._name(written)
+            field = self.fields.get(name)
+            if field is None:
+                self._without_field(name, value)
+                continue
+            if field in seen:
+                raise ConfigurationError(
+                    f"{written!r} is given twice (also as {seen[field]!r}); give it once"
+                )
+            seen[field] = written
+            if value is not None:
+                given[field] = self._read(self.options[field], value)
+        return self.options_class.from_given(given)
+
+    def _name(self, written: object) -> str:
+        if not isinstance(written, str):
+            raise UnknownOption(f"option names are strings, not {written!r}")
+        return written.replace(".", "_")
+
+    def _without_field(self, name: str, value: object) -> None:
+        if name in self.refused:
+            refused = self.refused[name]
+            if value is not None and value not in refused.harmless:
+                raise ConfigurationError(f"{name} is refused: {refused.reason}")
+        elif name in self.ignored:
+            if value is not None and name not in _warned:
+                _warned.add(name)
+                message = f"{name} has no meaning here and is ignored: {self.ignored[name]}"
+                warnings.warn(message, IgnoredOption, stacklevel=5)
+        else:
+            raise UnknownOption(f"there is no option {name!r}{self._nearest(name)}")
+
+    def _nearest(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        known = [*self.fields, *self.refused, *self.ignored]
+        nearest = get_close_matches(name, known, n=1, cutoff=0.0)
+        return f"; the nearest is {nearest[0]!r}" if nearest else ""
+
+    def _read(self, option: Option, value: object) -> object:
+        try:
+            return option.read(value)
+        except (ValueError, TypeError, OverflowError) as error:
+            shown = "[hidden]" if option.secret else repr(value)
+            more = f" ({error})" if isinstance(error, Because) else ""
+            raise ConfigurationError(f"{option.name}={shown}: legal is {option.legal}{more}") from None
