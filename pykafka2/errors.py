@@ -47,6 +47,10 @@ class IllegalState(KafkaError, RuntimeError):
     """The call does not fit the state of the object; the message says which call comes first."""
 
 
+class NotYetAvailable(KafkaError, NotImplementedError):
+    """The signature is final, its behaviour comes with a later version; the message names it."""
+
+
 class IllegalTransition(IllegalState):
     """A state machine was asked for a move that its table does not have."""
 

@@ -1,0 +1,1 @@
+"""The admin client: topics, configurations, groups, access rules, users, quotas, transactions."""

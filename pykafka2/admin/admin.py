@@ -1,0 +1,72 @@
+"""`KafkaAdminClient`: everything about a cluster that is not reading or writing records.
+
+A facade over one `ClusterClient`; each family of calls stands in a file of its own.  Any broker may be asked:
+brokers forward what belongs to the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.admin.acls import AclsAdmin
+from pykafka2.admin.configs import ConfigsAdmin
+from pykafka2.admin.groups import GroupsAdmin
+from pykafka2.admin.topics import TopicsAdmin
+from pykafka2.admin.transactions import TransactionsAdmin
+from pykafka2.admin.users import UsersAdmin
+from pykafka2.admin.values import ClusterDescription
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.types import Node
+
+if TYPE_CHECKING:
+    from pykafka2.driver.runtime import Runtime
+
+
+class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersAdmin, TransactionsAdmin):
+    """Creates, describes, alters and deletes what a cluster holds.  Thread-safe.
+
+    Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);
+    an unknown one raises `UnknownOption`.  Nothing is sent at construction.  Calls take `timeout` in seconds
+    (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's own
+    error.  Use it as a context manager, or `close()` it.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        runtime: Runtime | None = None,
+        **options: Any,
+    ) -> None:
+        from pykafka2.admin.options import parse_admin_options
+
+        parsed = parse_admin_options(config, options)
+        self._cluster = ClusterClient(parsed, name=f"pykafka2-admin-{parsed.client_id}", runtime=runtime)
+
+    def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
+        """The cluster's id, brokers and controller (in KRaft: some live broker, R69 of the protocol)."""
+        from pykafka2.protocol.messages.metadata import MetadataRequest
+
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        response = self._cluster.request(request, timeout=timeout)
+        nodes = tuple(
+            Node(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in sorted(response.brokers, key=lambda one: one.node_id)
+        )
+        controller = next((node for node in nodes if node.id == response.controller_id), None)
+        return ClusterDescription(response.cluster_id, controller, nodes)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End all connections.  Safe to repeat, from any thread."""
+        self._cluster.close(timeout)
+
+    def __enter__(self) -> KafkaAdminClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

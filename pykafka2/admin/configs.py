@@ -1,0 +1,30 @@
+"""Configurations of topics, brokers, groups (DescribeConfigs, IncrementalAlterConfigs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.unavailable import not_yet
+from pykafka2.admin.values import ConfigEntry, ConfigResource
+
+
+class ConfigsAdmin:
+    """The part of `KafkaAdminClient` that is about configurations.  Timeouts are seconds; thread-safe."""
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], *, timeout: float | None = None, raise_errors: bool = True
+    ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+        """All settings of each resource with their sources; sensitive values stay None."""
+        not_yet("KafkaAdminClient.describe_configs")
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        raise_errors: bool = True,
+    ) -> Outcomes[ConfigResource, None]:
+        """Set settings; None takes one back to its default.  Others stay as they are (KIP-339)."""
+        not_yet("KafkaAdminClient.alter_configs")

@@ -1,0 +1,55 @@
+"""One outcome per item: what an admin call that touches many things answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from pykafka2.errors import KafkaError
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class ItemsFailed(KafkaError):
+    """Some items of an admin call failed; `outcomes` has each item's value or error."""
+
+    def __init__(self, operation: str, outcomes: Outcomes[K, V]) -> None:
+        failed = "; ".join(
+            f"{key}: {type(error).__name__}: {error}" for key, error in outcomes.errors.items()
+        )
+        super().__init__(f"{operation} failed for {len(outcomes.errors)} of {len(outcomes)}: {failed}")
+        self.outcomes = outcomes
+
+
+class Outcomes(Mapping[K, V], Generic[K, V]):
+    """A mapping from item to value; reading an item that failed raises its own error.
+
+    `errors` holds the failures.  Admin calls raise `ItemsFailed` by themselves when anything failed, unless
+    they were told `raise_errors=False`; so an ignored result never hides a failure.
+    """
+
+    def __init__(self, values: Mapping[K, V], errors: Mapping[K, KafkaError] | None = None) -> None:
+        self._values = dict(values)
+        self.errors: dict[K, KafkaError] = dict(errors or {})
+
+    def __getitem__(self, key: K) -> V:
+        if key in self.errors:
+            raise self.errors[key]
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self._values
+        yield from self.errors
+
+    def __len__(self) -> int:
+        return len(self._values) + len(self.errors)
+
+    def __repr__(self) -> str:
+        return f"Outcomes({self._values!r}, errors={self.errors!r})"
+
+    def checked(self, operation: str, raise_errors: bool) -> Outcomes[K, V]:
+        """Itself, or `ItemsFailed` if anything failed and that was to be raised."""
+        if raise_errors and self.errors:
+            raise ItemsFailed(operation, self)
+        return self

@@ -1,0 +1,189 @@
+"""Topics and records: create, delete, list, describe (CreateTopics, DeleteTopics, Metadata)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.unavailable import not_yet
+from pykafka2.admin.values import NewTopic, TopicDescription
+from pykafka2.driver.pollable import ToController
+from pykafka2.errors import KafkaError, error_of
+from pykafka2.types import PartitionInfo, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.protocol.messages.topics import CreateTopicsRequest
+
+
+class TopicsAdmin:
+    """The part of `KafkaAdminClient` that is about topics.  Timeouts are seconds; thread-safe."""
+
+    _cluster: ClusterClient
+
+    def create_topics(
+        self,
+        topics: Iterable[NewTopic | str],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        raise_errors: bool = True,
+    ) -> Outcomes[str, TopicDescription]:
+        """Create topics; a plain name takes the broker's defaults.
+
+        Returns each topic with the id that it was given (its partitions appear in the metadata a moment
+        later: `wait_for_topics`).  Raises `ItemsFailed` (unless `raise_errors` is False) with an error per
+        topic such as `TopicAlreadyExists`, `InvalidReplicationFactor`, `InvalidConfig`.
+        """
+        wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
+        response = self._cluster.request(
+            _create_request(wanted, validate_only, timeout), ToController(), timeout
+        )
+        created: dict[str, TopicDescription] = {}
+        errors: dict[str, KafkaError] = {}
+        for topic in response.topics:
+            if topic.error_code:
+                errors[topic.name] = error_of(topic.error_code, topic.error_message)
+            else:
+                created[topic.name] = TopicDescription(topic.name, topic.topic_id, ())
+        return Outcomes(created, errors).checked("create_topics", raise_errors)
+
+    def delete_topics(
+        self, topics: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
+    ) -> Outcomes[str, None]:
+        """Delete topics by name with all their records.  Raises `ItemsFailed` as `create_topics` does."""
+        from pykafka2.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+
+        names = list(topics)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in names],
+            topic_names=names,
+            timeout_ms=_milliseconds(timeout),
+        )
+        response = self._cluster.request(request, ToController(), timeout)
+        deleted: dict[str, None] = {}
+        errors: dict[str, KafkaError] = {}
+        for topic in response.responses:
+            name = topic.name or ""
+            if topic.error_code:
+                errors[name] = error_of(topic.error_code, topic.error_message)
+            else:
+                deleted[name] = None
+        return Outcomes(deleted, errors).checked("delete_topics", raise_errors)
+
+    def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> list[str]:
+        """The names of all topics that the principal may see, sorted."""
+        described = self._describe(None, timeout)
+        return sorted(name for name, topic in described.items() if include_internal or not topic.is_internal)
+
+    def describe_topics(
+        self, topics: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
+    ) -> Outcomes[str, TopicDescription]:
+        """Partitions, leaders and replicas of topics."""
+        return self._describe(list(topics), timeout).checked("describe_topics", raise_errors)
+
+    def wait_for_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> None:
+        """Block until every partition of the topics has a leader; `KafkaTimeoutError` names those without."""
+        for topic in topics:
+            self._cluster.wait_for_topic(topic, 60.0 if timeout is None else timeout)
+
+    def create_partitions(
+        self, totals: Mapping[str, int], *, timeout: float | None = None, raise_errors: bool = True
+    ) -> Outcomes[str, None]:
+        """Raise the number of partitions of topics to the totals given (CreatePartitions)."""
+        not_yet("KafkaAdminClient.create_partitions")
+
+    def delete_records(
+        self,
+        before_offsets: Mapping[TopicPartition, int],
+        *,
+        timeout: float | None = None,
+        raise_errors: bool = True,
+    ) -> Outcomes[TopicPartition, int]:
+        """Delete records below the offsets (-1: all so far); the new log starts (DeleteRecords)."""
+        not_yet("KafkaAdminClient.delete_records")
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None = None,
+        *,
+        unclean: bool = False,
+        timeout: float | None = None,
+        raise_errors: bool = True,
+    ) -> Outcomes[TopicPartition, None]:
+        """Hand leadership to the preferred replica, with `unclean` to any that lives (KIP-460)."""
+        not_yet("KafkaAdminClient.elect_leaders")
+
+    def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        timeout: float | None = None,
+        raise_errors: bool = True,
+    ) -> Outcomes[TopicPartition, None]:
+        """Move partitions to other brokers; None cancels a move (KIP-455)."""
+        not_yet("KafkaAdminClient.alter_partition_reassignments")
+
+    def _describe(self, names: list[str] | None, timeout: float | None) -> Outcomes[str, TopicDescription]:
+        from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        response = self._cluster.request(request, timeout=timeout)
+        found: dict[str, TopicDescription] = {}
+        errors: dict[str, KafkaError] = {}
+        for topic in response.topics:
+            name = topic.name or ""
+            if topic.error_code:
+                errors[name] = error_of(topic.error_code)
+                continue
+            partitions = tuple(
+                PartitionInfo(
+                    name,
+                    partition.partition_index,
+                    partition.leader_id,
+                    partition.leader_epoch,
+                    tuple(partition.replica_nodes),
+                    tuple(partition.isr_nodes),
+                    tuple(partition.offline_replicas),
+                )
+                for partition in sorted(topic.partitions, key=lambda one: one.partition_index)
+            )
+            found[name] = TopicDescription(name, topic.topic_id, partitions, topic.is_internal)
+        return Outcomes(found, errors)
+
+
+def _milliseconds(timeout: float | None) -> int:
+    return 30_000 if timeout is None else max(1, int(timeout * 1000))
+
+
+def _create_request(
+    topics: list[NewTopic], validate_only: bool, timeout: float | None
+) -> CreateTopicsRequest:
+    from pykafka2.protocol.messages.topics import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreateTopicsRequest,
+    )
+
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=-1 if topic.assignment else topic.partitions,
+                replication_factor=-1 if topic.assignment else topic.replication_factor,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+                    for index, brokers in (topic.assignment or {}).items()
+                ],
+                configs=[
+                    CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=_milliseconds(timeout),
+        validate_only=validate_only,
+    )

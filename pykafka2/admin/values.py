@@ -1,0 +1,141 @@
+"""What admin calls take and give: plain, typed, comparable values.  Durations in seconds, sizes in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import attrs
+
+from pykafka2.types import Node, PartitionInfo, TopicPartition
+
+
+@attrs.define(frozen=True)
+class NewTopic:
+    """A topic to create.  -1 takes the broker's default; `assignment` maps partition to broker ids and then
+    replaces both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = attrs.field(factory=dict)
+    assignment: Mapping[int, Sequence[int]] | None = None
+
+
+@attrs.define(frozen=True)
+class TopicDescription:
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionInfo, ...]
+    is_internal: bool = False
+
+
+@attrs.define(frozen=True)
+class ClusterDescription:
+    cluster_id: str | None
+    controller: Node | None
+    nodes: tuple[Node, ...]
+
+
+class ResourceType(Enum):
+    """What a configuration belongs to; the numbers are Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@attrs.define(frozen=True)
+class ConfigResource:
+    type: ResourceType
+    name: str
+
+
+@attrs.define(frozen=True)
+class ConfigEntry:
+    """A setting and where it comes from; `value` is None for one that is sensitive."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool = False
+    is_sensitive: bool = False
+
+
+@attrs.define(frozen=True)
+class GroupListing:
+    group_id: str
+    protocol: str
+    state: str
+    type: str
+
+
+@attrs.define(frozen=True)
+class MemberDescription:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@attrs.define(frozen=True)
+class GroupDescription:
+    group_id: str
+    state: str
+    type: str
+    assignor: str
+    coordinator: Node | None
+    members: tuple[MemberDescription, ...]
+
+
+@attrs.define(frozen=True)
+class PartitionLag:
+    """How far a group is behind: in offsets (to the last stable offset) and, where known, in seconds."""
+
+    committed: int
+    end: int
+    lag: int
+    lag_time: float | None = None
+
+
+@attrs.define(frozen=True)
+class AclBinding:
+    """One access rule; the words are Kafka's (`TOPIC`, `LITERAL`, `User:ann`, `READ`, `ALLOW`)."""
+
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+@attrs.define(frozen=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@attrs.define(frozen=True)
+class TransactionDescription:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout: float
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@attrs.define(frozen=True)
+class QuotaEntity:
+    """Whom a quota binds; None stands for the default entity of that kind."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None

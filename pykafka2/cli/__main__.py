@@ -1,0 +1,7 @@
+"""`python -m pykafka2.cli` is `pykafka2`."""
+
+import sys
+
+from pykafka2.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,81 @@
+"""The `pykafka2` command: finds the sub-command, teaches with --help, turns errors into exit codes.
+
+Exit codes: 0 done; 1 the work failed and the message says why; 2 the command line is wrong; 130 interrupted.
+Each sub-command is a module with `SUMMARY`, `configure(parser)` and `run(arguments) -> int`, loaded only when
+it is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from pykafka2.errors import KafkaError
+
+COMMANDS = {"demo": "pykafka2.cli.demo", "broker": "pykafka2.cli.broker"}
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+EPILOG = """\
+Try first:
+  pykafka2 demo                          a cluster, 200,000 records, a crash, and the proof that nothing is lost
+  pykafka2 broker --port 9092            a Kafka cluster for your tests, for any client, until Ctrl-C
+  pykafka2 COMMAND --help                what a command does, with examples
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one sub-command; the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser(words)
+    parsed = parser.parse_args(words)
+    if parsed.command is None:
+        parser.print_help()
+        return 0
+    try:
+        code: int = import_module(COMMANDS[parsed.command]).run(parsed)
+    except KafkaError as error:
+        print(f"pykafka2 {parsed.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print(f"pykafka2 {parsed.command}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return code
+
+
+def _parser(words: list[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pykafka2",
+        description="A Kafka client, and a Kafka cluster that starts in milliseconds.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, module_name in COMMANDS.items():
+        module: ModuleType = import_module(module_name)
+        command = commands.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.configure(command)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked: importlib.metadata is slow to load."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(message=f"pykafka2 {version('pykafka2')}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
