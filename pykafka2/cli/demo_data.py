@@ -43,7 +43,7 @@ def checksum_of(key: bytes | None, value: bytes | None, headers: list[tuple[str,
 
 def order_events(count: int, seed: int) -> Iterator[DemoRecord]:
     """Orders of some thousand customers: JSON values of about 100 bytes, keyed by customer."""
-    choose = random.Random(seed)  # noqa: S311 - a data set, not a secret
+    choose = random.Random(seed)
     customers = max(1, min(5000, count // 20))
     timestamp_ms = START_MS
     for number in range(count):

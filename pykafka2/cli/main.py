@@ -22,7 +22,7 @@ EXIT_INTERRUPTED = 130
 
 EPILOG = """\
 Try first:
-  pykafka2 demo                          a cluster, 200,000 records, a crash, and the proof that nothing is lost
+  pykafka2 demo                          a cluster, a crash under load, and the proof that nothing is lost
   pykafka2 broker --port 9092            a Kafka cluster for your tests, for any client, until Ctrl-C
   pykafka2 COMMAND --help                what a command does, with examples
 """
