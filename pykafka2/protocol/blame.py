@@ -1,0 +1,90 @@
+"""Which field was it?  Turns an exception in compiled code into an error naming message, version and field.
+
+Called only when something failed.  The traceback holds one frame per struct on the way down; the table that
+compiler.py keeps tells what the line of each frame is about, and the frame's locals which of several fields
+of one struct call it was.
+"""
+
+from __future__ import annotations
+
+import struct
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import CorruptData, SerializationError, UnsupportedVersion
+from pykafka2.protocol.compiler import ABOUT_LINES, About, struct_of
+from pykafka2.protocol.primitives import Malformed, NotInVersion
+
+if TYPE_CHECKING:
+    from pykafka2.errors import KafkaError
+    from pykafka2.protocol.struct import Message
+
+
+def corrupt_data(cls: type[Message], version: int, error: Exception) -> CorruptData:
+    """The error for bytes that are no such message."""
+    if isinstance(error, Malformed):
+        reason = str(error)
+    elif isinstance(error, UnicodeDecodeError):
+        reason = "the string is not UTF-8"
+    else:
+        reason = "the bytes end too early"
+    return CorruptData(f"{_place(cls, version, error)}: {reason}")
+
+
+def trailing_bytes(cls: type[Message], version: int, count: int) -> CorruptData:
+    """The error for bytes after the message."""
+    return CorruptData(f"{cls.NAME} v{version}: {count} bytes follow its last field")
+
+
+def unencodable(cls: type[Message], version: int, error: Exception) -> KafkaError:
+    """The error for values that do not fit their fields, or fields that the version lacks."""
+    place = _place(cls, version, error)
+    if isinstance(error, NotInVersion):
+        return UnsupportedVersion(f"{place} is set, but this version has no such field")
+    return SerializationError(f"{place}: {error}")
+
+
+def _place(cls: type[Message], version: int, error: Exception) -> str:
+    path = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        lines = ABOUT_LINES.get(traceback.tb_frame.f_code.co_filename)
+        if lines is not None:
+            name = _field_of(lines[traceback.tb_lineno - 1], traceback.tb_frame)
+            path.append(name or "tagged fields")
+        traceback = traceback.tb_next
+    return f"{cls.NAME} v{version}, field {'.'.join(path)}"
+
+
+def _field_of(about: About, frame: FrameType) -> str:
+    """The field, of those that the line is about, that did not work."""
+    if not about:
+        return ""
+    values = frame.f_locals
+    if "data" in values:
+        position = values["p"]
+        for name, code in about:
+            position += struct_of(code).size
+            if position > values["end"]:
+                return name
+    else:
+        for name, code in about:
+            if not _packs(code, getattr(values["x"], name, None)):
+                return name
+    return about[0][0]
+
+
+def _packs(code: str, value: object) -> bool:
+    """Whether a value goes into its part of a struct call; for strings and lists, their length."""
+    if not code:
+        return True
+    if code in "hi" and not isinstance(value, int | float):
+        try:
+            value = -1 if value is None else len(value.encode() if isinstance(value, str) else value)  # type: ignore[arg-type]
+        except TypeError:
+            return False
+    try:
+        struct_of(code).pack(value)
+    except (struct.error, TypeError, OverflowError):
+        return False
+    return True

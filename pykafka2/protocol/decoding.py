@@ -1,0 +1,220 @@
+"""Writes the source of a decoder: bytes in, one instance out, every length checked before it is believed.
+
+Called by compiler.py once per struct and version.  A decoder is `decode(data, p, end) -> (instance, p)`:
+`p` is where it reads, `end` the first byte it may not touch.  Neighbouring fields of fixed width, and the
+length before a string or array of the old encoding, are read by one struct call straight into the instance.
+"""
+
+from __future__ import annotations
+
+from pykafka2.protocol.compiler import (
+    Source,
+    decoder_of,
+    smallest_element_size,
+    struct_of,
+)
+from pykafka2.protocol.fields import STRUCT_CODES, Field
+from pykafka2.protocol.struct import Struct, resolved_fields
+
+
+def write_decoder(cls: type[Struct], version: int, flexible: bool) -> Source:
+    """The source of the decoder of `cls` in `version`."""
+    source = Source("def decode(data, p, end):")
+    source.names["Struct"] = cls
+    source.names["new"] = object.__new__
+    source.add("x = new(Struct)")
+    writer = _DecoderWriter(source, version, flexible)
+    tagged = []
+    for one in resolved_fields(cls):
+        source.field = one.name
+        if version not in one.versions:
+            writer.set_absent(one)
+        elif flexible and version in one.tagged:
+            writer.set_absent(one)
+            tagged.append(one)
+        else:
+            writer.read(one)
+    writer.flush()
+    source.field = ""
+    if tagged:
+        writer.read_tagged_section(tagged)
+    elif flexible:
+        source.add("if data[p]:")
+        source.add("    p = skip_tagged_fields(data, p, end)")
+        source.add("else:")
+        source.add("    p += 1")
+    source.add("return x, p")
+    return source
+
+
+class _DecoderWriter:
+    """Writes the steps of one decoder; holds back fixed-width fields to read them together."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self.source = source
+        self.version = version
+        self.flexible = flexible
+        self.end = "end"
+        self.run: list[tuple[str, str, str]] = []  # target, struct code, field
+
+    def flush(self) -> None:
+        """Write the call that reads the fields held back."""
+        if not self.run:
+            return
+        made = struct_of("".join(code for _, code, _ in self.run))
+        unpack = self.source.bind("unpack", made.unpack_from)
+        targets = ", ".join(target for target, _, _ in self.run)
+        comma = "," if len(self.run) == 1 else ""
+        self.source.add(
+            f"{targets}{comma} = {unpack}(data, p)", tuple((field, code) for _, code, field in self.run)
+        )
+        self.source.add(f"p += {made.size}")
+        self.run = []
+
+    def set_absent(self, one: Field) -> None:
+        """Write the value of a field that this version lacks, or that may not come."""
+        if one.factory is not None:
+            self.source.add(f"x.{one.name} = {self.source.bind('factory', one.factory)}()")
+        elif one.array and one.required:
+            self.source.add(f"x.{one.name} = []")
+        elif one.struct is not None and one.required:
+            self.source.add(f"x.{one.name} = {self.source.bind('factory', one.struct)}()")
+        else:
+            self.source.add(f"x.{one.name} = {self.source.literal(one.absent_value())}")
+
+    def read(self, one: Field) -> None:
+        """Write the reading of one field into the instance."""
+        target = f"x.{one.name}"
+        nullable = self.version in one.nullable
+        compact = self.flexible and one.flexible
+        if one.array:
+            self._read_array(one, target, nullable)
+        elif one.struct is not None:
+            self._read_struct(one, target, nullable)
+        elif one.kind in STRUCT_CODES:
+            self.run.append((target, STRUCT_CODES[one.kind], one.name))
+        else:
+            self._read_sized(one.kind, target, nullable, compact)
+
+    def _read_length(self, code: str, compact: bool, is_string: bool = False) -> str:
+        """Write the reading of a length or count; -1 stands for null.  The name that holds it."""
+        source = self.source
+        name = source.fresh("n")
+        if not compact:
+            self.run.append((name, code, source.field))
+            self.flush()
+            return name
+        self.flush()
+        reader = "read_string_length" if is_string else "read_uvarint"
+        source.add(f"{name} = data[p] - 1")
+        source.add(f"if {name} < 127:")
+        source.add("    p += 1")
+        source.add("else:")
+        source.add(f"    {name}, p = {reader}(data, p)")
+        source.add(f"    {name} -= 1")
+        return name
+
+    def _refuse_or_null(self, length: str, target: str, nullable: bool) -> None:
+        """Write what follows where a length is below zero."""
+        if nullable:
+            self.source.add(f"elif {length} == -1:")
+            self.source.add(f"    {target} = None")
+        self.source.add("else:")
+        self.source.add(f"    no_length({length})")
+
+    def _read_sized(self, kind: str, target: str, nullable: bool, compact: bool) -> None:
+        """Write the reading of a string, of bytes or of records."""
+        source = self.source
+        is_string = kind == "string"
+        length = self._read_length("h" if is_string else "i", compact, is_string)
+        value = {
+            "string": 'str(data[p:e], "utf-8")',
+            "bytes": "bytes(data[p:e])",
+            "records": "memoryview(data)[p:e]",
+        }[kind]
+        source.add(f"if {length} >= 0:")
+        source.add(f"    e = p + {length}")
+        source.add(f"    if e > {self.end}:")
+        source.add(f"        overrun({length}, {self.end} - p)")
+        source.add(f"    {target} = {value}")
+        source.add("    p = e")
+        self._refuse_or_null(length, target, nullable)
+
+    def _read_array(self, one: Field, target: str, nullable: bool) -> None:
+        """Write the reading of an array; the frame must be able to hold its elements."""
+        source = self.source
+        count = self._read_length("i", self.flexible)
+        smallest = smallest_element_size(one, self.version, self.flexible)
+        source.add(f"if {count} >= 0:")
+        source.indent += 1
+        source.add(f"if {count} * {smallest} > {self.end} - p:")
+        source.add(f"    too_many({count}, {self.end} - p)")
+        if one.kind == "uuid":
+            source.add(f"e = p + 16 * {count}")
+            source.add(f"{target} = [bytes(data[i : i + 16]) for i in range(p, e, 16)]")
+            source.add("p = e")
+        elif one.kind in STRUCT_CODES:
+            source.add(f'{target} = list(unpack_from(f">{{{count}}}{STRUCT_CODES[one.kind]}", data, p))')
+            source.add(f"p += {smallest} * {count}")
+        else:
+            items = source.fresh("items")
+            source.add(f"{target} = {items} = []")
+            source.add(f"for _ in range({count}):")
+            source.indent += 1
+            item = source.fresh("item")
+            if one.struct is not None:
+                decoder = source.bind("decode", decoder_of(one.struct, self.version, self.flexible))
+                source.add(f"{item}, p = {decoder}(data, p, {self.end})")
+            else:
+                self._read_sized(one.kind, item, False, self.flexible)
+            source.add(f"{items}.append({item})")
+            source.indent -= 1
+        source.indent -= 1
+        self._refuse_or_null(count, target, nullable)
+
+    def _read_struct(self, one: Field, target: str, nullable: bool) -> None:
+        """Write the reading of a struct, after the byte that says whether a nullable one is there."""
+        assert one.struct is not None  # noqa: S101
+        source = self.source
+        decoder = source.bind("decode", decoder_of(one.struct, self.version, self.flexible))
+        if not nullable:
+            self.flush()
+            source.add(f"{target}, p = {decoder}(data, p, {self.end})")
+            return
+        mark = source.fresh("mark")
+        self.run.append((mark, "b", one.name))
+        self.flush()
+        source.add(f"if {mark} == 1:")
+        source.add(f"    {target}, p = {decoder}(data, p, {self.end})")
+        source.add(f"elif {mark} == -1:")
+        source.add(f"    {target} = None")
+        source.add("else:")
+        source.add(f"    wrong_presence({mark})")
+
+    def read_tagged_section(self, tagged: list[Field]) -> None:
+        """Write the loop over tagged fields; each must fill its announced size exactly."""
+        source = self.source
+        source.add("count, p = read_uvarint(data, p)")
+        source.add("while count:")
+        source.indent += 1
+        source.add("count -= 1")
+        source.add("tag, p = read_uvarint(data, p)")
+        self.end = "stop"
+        for branch, one in enumerate(tagged):
+            source.field = one.name
+            source.add(f"{'elif' if branch else 'if'} tag == {one.tag}:")
+            source.indent += 1
+            source.add("size, p = read_uvarint(data, p)")
+            source.add("stop = p + size")
+            source.add("if stop > end:")
+            source.add("    overrun(size, end - p)")
+            self.read(one)
+            self.flush()
+            source.add("if p != stop:")
+            source.add("    wrong_size(size, size + p - stop)")
+            source.indent -= 1
+        source.field = ""
+        source.add("else:")
+        source.add("    p = skip_tagged_field(data, p, end)")
+        source.indent -= 1
+        self.end = "end"

@@ -1,0 +1,218 @@
+"""Writes the source of an encoder: one instance in, its bytes appended piece by piece.
+
+Called by compiler.py once per struct and version.  An encoder is `encode(x, w)`, where `w` takes the next
+piece.  Neighbouring fields of fixed width are packed by one struct call, together with the length of a
+following string of the old encoding and with an empty section of tagged fields; record batches and long
+bytes are handed on as they are.
+"""
+
+from __future__ import annotations
+
+from pykafka2.protocol.compiler import Source, encoder_of, struct_of
+from pykafka2.protocol.fields import STRUCT_CODES, Field
+from pykafka2.protocol.struct import Struct, resolved_fields
+
+
+def write_encoder(cls: type[Struct], version: int, flexible: bool) -> Source:
+    """The source of the encoder of `cls` in `version`."""
+    source = Source("def encode(x, w):")
+    writer = _EncoderWriter(source, version, flexible)
+    tagged = []
+    for one in resolved_fields(cls):
+        source.field = one.name
+        if version not in one.versions:
+            writer.refuse_unless_default(one)
+        elif flexible and version in one.tagged:
+            tagged.append(one)
+        else:
+            writer.write(one)
+    source.field = ""
+    if tagged:
+        writer.write_tagged_section(sorted(tagged, key=lambda one: one.tag or 0))
+    elif flexible:
+        writer.run.append(("x", "", ""))
+    writer.flush()
+    source.add("return None")
+    return source
+
+
+class _EncoderWriter:
+    """Writes the steps of one encoder; holds back fixed-width fields to pack them together."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self.source = source
+        self.version = version
+        self.flexible = flexible
+        self.out = "w"
+        self.run: list[tuple[str, str, str]] = []  # struct code, value, field
+
+    def flush(self) -> None:
+        """Write the call that packs the fields held back."""
+        if not self.run:
+            return
+        values = [value for _, value, _ in self.run if value]
+        made = struct_of("".join(code for code, _, _ in self.run))
+        about = tuple((field, code) for code, _, field in self.run if field)
+        if values:
+            pack = self.source.bind("pack", made.pack)
+            self.source.add(f"{self.out}({pack}({', '.join(values)}))", about)
+        else:
+            self.source.add(f"{self.out}({made.pack()!r})", about)
+        self.run = []
+
+    def differs_from_default(self, one: Field) -> str:
+        """The condition under which a field says something."""
+        default = one.absent_value()
+        if default is None:
+            return f"x.{one.name} is not None"
+        if one.array:
+            return f"x.{one.name} or x.{one.name} is None"
+        return f"x.{one.name} != {self.source.literal(default)}"
+
+    def refuse_unless_default(self, one: Field) -> None:
+        """Write the check of a field that this version lacks."""
+        if not one.ignorable:
+            self.source.add(f"if {self.differs_from_default(one)}:")
+            self.source.add("    absent_but_set()")
+
+    def write(self, one: Field) -> None:
+        """Write the encoding of one field of the instance."""
+        value = f"x.{one.name}"
+        nullable = self.version in one.nullable
+        compact = self.flexible and one.flexible
+        if one.array:
+            self._write_array(one, value, nullable)
+        elif one.struct is not None:
+            self._write_struct(one, value, nullable)
+        elif one.kind == "uuid":
+            self._write_uuid(value)
+        elif one.kind in STRUCT_CODES:
+            self.run.append((STRUCT_CODES[one.kind], value, one.name))
+        else:
+            self._write_sized(one.kind, value, nullable, compact)
+
+    def _write_uuid(self, value: str) -> None:
+        name = self.source.fresh("u")
+        self.source.add(f"{name} = {value}")
+        self.source.add(f"if len({name}) != 16:")
+        self.source.add(f"    wrong_uuid({name})")
+        self.run.append(("16s", name, self.source.field))
+
+    def _write_sized(self, kind: str, value: str, nullable: bool, compact: bool) -> None:
+        """Write the encoding of a string, of bytes or of records."""
+        source = self.source
+        content, length = source.fresh("s"), source.fresh("n")
+        get = f"{value}.encode()" if kind == "string" else f"flat({value})"
+        if not compact:
+            if nullable:
+                source.add(f"if {value} is None:")
+                source.add(f'    {content} = b""')
+                source.add(f"    {length} = -1")
+                source.add("else:")
+                source.indent += 1
+            source.add(f"{content} = {get}")
+            source.add(f"{length} = len({content})")
+            source.indent -= nullable
+            self.run.append(("h" if kind == "string" else "i", length, source.field))
+            self.flush()
+            source.add(f"{self.out}({content})")
+            return
+        self.flush()
+        if nullable:
+            source.add(f"if {value} is None:")
+            source.add(f'    {self.out}(b"\\0")')
+            source.add("else:")
+            source.indent += 1
+        source.add(f"{content} = {get}")
+        source.add(f"{length} = len({content}) + 1")
+        longer = "string_length" if kind == "string" else "uvarint"
+        source.add(f"{self.out}(ONE_BYTE[{length}] if {length} < 128 else {longer}({length}))")
+        source.add(f"{self.out}({content})")
+        source.indent -= nullable
+
+    def _write_array(self, one: Field, value: str, nullable: bool) -> None:
+        """Write the encoding of a list; the count goes with what stands before it."""
+        source = self.source
+        items = source.fresh("items")
+        source.add(f"{items} = {value}")
+        if not self.flexible:
+            count = f"-1 if {items} is None else len({items})" if nullable else f"len({items})"
+            self.run.append(("i", count, source.field))
+            self.flush()
+            source.add(f"if {items}:")
+            self._write_elements(one, items)
+            return
+        self.flush()
+        if nullable:
+            source.add(f"if {items} is None:")
+            source.add(f'    {self.out}(b"\\0")')
+            source.add("else:")
+            source.indent += 1
+        count = source.fresh("n")
+        source.add(f"{count} = len({items}) + 1")
+        source.add(f"{self.out}(ONE_BYTE[{count}] if {count} < 128 else uvarint({count}))")
+        source.add(f"if {items}:")
+        self._write_elements(one, items)
+        source.indent -= nullable
+
+    def _write_elements(self, one: Field, items: str) -> None:
+        """Write the loop over a list that is not empty."""
+        source = self.source
+        source.indent += 1
+        if one.struct is not None:
+            encoder = source.bind("encode", encoder_of(one.struct, self.version, self.flexible))
+            item = source.fresh("item")
+            source.add(f"for {item} in {items}:")
+            source.add(f"    {encoder}({item}, {self.out})")
+        elif one.kind in STRUCT_CODES and one.kind != "uuid":
+            source.add(f'{self.out}(pack(f">{{len({items})}}{STRUCT_CODES[one.kind]}", *{items}))')
+        else:
+            item = source.fresh("item")
+            source.add(f"for {item} in {items}:")
+            source.indent += 1
+            if one.kind == "uuid":
+                self._write_uuid(item)
+                self.flush()
+            else:
+                self._write_sized(one.kind, item, False, self.flexible)
+            source.indent -= 1
+        source.indent -= 1
+
+    def _write_struct(self, one: Field, value: str, nullable: bool) -> None:
+        """Write the encoding of a struct, after a byte that says whether a nullable one is there."""
+        assert one.struct is not None  # noqa: S101
+        source = self.source
+        encoder = source.bind("encode", encoder_of(one.struct, self.version, self.flexible))
+        self.flush()
+        if nullable:
+            source.add(f"if {value} is None:")
+            source.add(f'    {self.out}(b"\\xff")')
+            source.add("else:")
+            source.add(f'    {self.out}(b"\\1")')
+            source.indent += 1
+        source.add(f"{encoder}({value}, {self.out})")
+        source.indent -= nullable
+
+    def write_tagged_section(self, tagged: list[Field]) -> None:
+        """Write the tagged fields that differ from their defaults, each after its tag and size."""
+        source = self.source
+        self.flush()
+        source.add("count = 0")
+        source.add("section = []")
+        self.out = "piece"
+        for one in tagged:
+            source.field = one.name
+            source.add(f"if {self.differs_from_default(one)}:")
+            source.indent += 1
+            source.add("count += 1")
+            source.add("pieces = []")
+            source.add("piece = pieces.append")
+            self.write(one)
+            self.flush()
+            source.add(f"section += (ONE_BYTE[{one.tag}], uvarint(total_size(pieces)), *pieces)")
+            source.indent -= 1
+        source.field = ""
+        self.out = "w"
+        source.add("w(ONE_BYTE[count])")
+        source.add("for one in section:")
+        source.add("    w(one)")

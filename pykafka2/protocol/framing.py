@@ -1,0 +1,133 @@
+"""Frames: length, header and body of requests and responses.
+
+The client's connection and the broker's processor call these on their own threads; nothing is kept.  A frame
+is handed out as a list of buffers for one gathered write, small pieces joined and record batches uncopied;
+frames are taken in without their four length bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, TypeVar
+
+from pykafka2.errors import CorruptData, UnsupportedVersion
+from pykafka2.protocol import registry
+from pykafka2.protocol.messages.headers import RequestHeader, ResponseHeader
+from pykafka2.protocol.primitives import Buffer
+from pykafka2.protocol.struct import Request, Response
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+MIN_UNCOPIED_BYTES: Final = 8192
+"""Pieces from this size on are handed out as they are; smaller ones are cheaper to join."""
+
+_LENGTH: Final = struct.Struct(">i")
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
+
+
+def encode_request(
+    request: Request[Any], version: int, correlation_id: int, client_id: str | None
+) -> list[Buffer]:
+    """The frame of a request, its four length bytes first.  Raises what Message.encode raises."""
+    header = RequestHeader(
+        request_api_key=request.API_KEY,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    parts: list[Buffer] = [b""]
+    header.encode_into(2 if request.is_flexible(version) else 1, parts)
+    request.encode_into(version, parts)
+    return _framed(parts)
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
+    """The frame of a response, its four length bytes first.  Raises what Message.encode raises."""
+    header = ResponseHeader(correlation_id=correlation_id)
+    parts: list[Buffer] = [b""]
+    header.encode_into(response_header_version(type(response), version), parts)
+    response.encode_into(version, parts)
+    return _framed(parts)
+
+
+def response_header_version(response: type[Response], version: int) -> int:
+    """1 for flexible versions; always 0 for ApiVersions, whose asker may not know the version (KIP-511)."""
+    return int(response.is_flexible(version) and response.API_KEY != registry.ApiKey.API_VERSIONS)
+
+
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """The header of a request, and where its body begins.
+
+    Versions above those we speak are read with the header of the newest, so that ApiVersions can be answered.
+
+    Raises:
+        UnsupportedVersion: the API key is not one we speak.
+        CorruptData: the frame does not begin with a header.
+    """
+    if len(frame) < 4:
+        raise CorruptData(f"RequestHeader: a request of {len(frame)} bytes has no room for one")
+    api_key, version = _KEY_AND_VERSION.unpack_from(frame)
+    flexible = registry.api(api_key).is_flexible(version)
+    return RequestHeader.decode_from(frame, 0, 2 if flexible else 1)
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Any]]:
+    """A request with its header.
+
+    Raises:
+        UnsupportedVersion: we do not speak this API, or not this version of it.
+        CorruptData: the bytes are no such request.
+    """
+    header, offset = decode_request_header(frame)
+    return header, decode_request_body(header, frame, offset)
+
+
+def decode_request_body(header: RequestHeader, frame: Buffer, offset: int) -> Request[Any]:
+    """The request that follows a header; raises what decode_request raises."""
+    info = registry.api(header.request_api_key)
+    version = header.request_api_version
+    if not info.min_version <= version <= info.max_version:
+        raise UnsupportedVersion(
+            f"{info.name} version {version} is not between {info.min_version} and {info.max_version}"
+        )
+    request, end = registry.request_class(info.key).decode_from(frame, offset, version)
+    _check_end(request, version, frame, end)
+    return request
+
+
+def decode_response(frame: Buffer, request: type[Request[ResponseT]], version: int) -> tuple[int, ResponseT]:
+    """The correlation id and the response to a request of this class and version.
+
+    Raises:
+        CorruptData: the bytes are no such response.
+    """
+    response_class: Any = request.RESPONSE
+    header, offset = ResponseHeader.decode_from(frame, 0, response_header_version(response_class, version))
+    response, end = response_class.decode_from(frame, offset, version)
+    _check_end(response, version, frame, end)
+    return header.correlation_id, response
+
+
+def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, end: int) -> None:
+    if end != len(frame):
+        raise CorruptData(f"{message.NAME} v{version}: {len(frame) - end} bytes follow its last field")
+
+
+def _framed(parts: list[Buffer]) -> list[Buffer]:
+    """`parts`, of which the first is kept free for the length, with small neighbours joined."""
+    size = sum(map(len, parts))
+    parts[0] = _LENGTH.pack(size)
+    if size < MIN_UNCOPIED_BYTES:
+        return [b"".join(parts)]
+    joined: list[Buffer] = []
+    small: list[Buffer] = []
+    for part in parts:
+        if len(part) < MIN_UNCOPIED_BYTES:
+            small.append(part)
+            continue
+        joined.append(b"".join(small))
+        joined.append(part)
+        small = []
+    if small:
+        joined.append(b"".join(small))
+    return joined

@@ -1,0 +1,128 @@
+"""Settings of topics, brokers, groups and clients: describe, alter, list.
+
+ListConfigResources v0 is what Kafka 3.9 called ListClientMetricsResources; its bytes are the same.
+"""
+
+from __future__ import annotations
+
+from pykafka2.protocol.fields import Bool, Int8, Int16, Int32, String, field
+from pykafka2.protocol.struct import Request, Response, Struct
+
+
+class DescribeConfigsResource(Struct):
+    resource_type: Int8
+    resource_name: String
+    configuration_keys: list[String] | None = field(nullable="0+")
+
+
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, versions="0-4", flexible="4+"):
+    resources: list[DescribeConfigsResource]
+    include_synonyms: Bool = field("1+", default=False)
+    include_documentation: Bool = field("3+", default=False)
+
+
+class DescribeConfigsSynonym(Struct):
+    name: String
+    value: String | None = field(nullable="0+", secret=True)
+    source: Int8
+
+
+class DescribeConfigsResourceResult(Struct):
+    name: String
+    value: String | None = field(nullable="0+", secret=True)
+    read_only: Bool
+    is_default: Bool = field("0", default=False)
+    config_source: Int8 = field("1+", default=-1, ignorable=True)
+    is_sensitive: Bool
+    synonyms: list[DescribeConfigsSynonym] = field("1+", factory=list, ignorable=True)
+    config_type: Int8 = field("3+", default=0, ignorable=True)
+    documentation: String | None = field("3+", default="", nullable="0+", ignorable=True)
+
+
+class DescribeConfigsResult(Struct):
+    error_code: Int16 = field(default=0)
+    error_message: String | None = field(default="", nullable="0+")
+    resource_type: Int8
+    resource_name: String
+    configs: list[DescribeConfigsResourceResult]
+
+
+class DescribeConfigsResponse(Response, api_key=32, versions="0-4", flexible="4+"):
+    throttle_time_ms: Int32 = field(default=0)
+    results: list[DescribeConfigsResult]
+
+
+class AlterConfigsRequestAlterableConfig(Struct):
+    name: String
+    value: String | None = field(nullable="0+", secret=True)
+
+
+class AlterConfigsRequestAlterConfigsResource(Struct):
+    resource_type: Int8
+    resource_name: String
+    configs: list[AlterConfigsRequestAlterableConfig]
+
+
+class AlterConfigsRequest(Request["AlterConfigsResponse"], api_key=33, versions="0-2", flexible="2+"):
+    resources: list[AlterConfigsRequestAlterConfigsResource]
+    validate_only: Bool
+
+
+class AlterConfigsResponseAlterConfigsResourceResponse(Struct):
+    error_code: Int16 = field(default=0)
+    error_message: String | None = field(default="", nullable="0+")
+    resource_type: Int8
+    resource_name: String
+
+
+class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = field(default=0)
+    responses: list[AlterConfigsResponseAlterConfigsResourceResponse]
+
+
+class IncrementalAlterConfigsRequestAlterableConfig(Struct):
+    name: String
+    config_operation: Int8
+    value: String | None = field(nullable="0+", secret=True)
+
+
+class IncrementalAlterConfigsRequestAlterConfigsResource(Struct):
+    resource_type: Int8
+    resource_name: String
+    configs: list[IncrementalAlterConfigsRequestAlterableConfig]
+
+
+class IncrementalAlterConfigsRequest(
+    Request["IncrementalAlterConfigsResponse"], api_key=44, versions="0-1", flexible="1+"
+):
+    resources: list[IncrementalAlterConfigsRequestAlterConfigsResource]
+    validate_only: Bool
+
+
+class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Struct):
+    error_code: Int16 = field(default=0)
+    error_message: String | None = field(default="", nullable="0+")
+    resource_type: Int8
+    resource_name: String
+
+
+class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flexible="1+"):
+    throttle_time_ms: Int32 = field(default=0)
+    responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse]
+
+
+class ListConfigResourcesRequest(
+    Request["ListConfigResourcesResponse"], api_key=74, versions="0-1", flexible="0+"
+):
+    resource_types: list[Int8] = field("1+", factory=list)
+
+
+class ConfigResource(Struct):
+    resource_name: String
+    resource_type: Int8 = field("1+", default=16, ignorable=True)
+
+
+class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
+    config_resources: list[ConfigResource]

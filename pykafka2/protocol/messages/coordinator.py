@@ -1,0 +1,34 @@
+"""Who coordinates a group, a transaction or a share partition: FindCoordinator.
+
+Any broker answers.
+"""
+
+from __future__ import annotations
+
+from pykafka2.protocol.fields import Int8, Int16, Int32, String, field
+from pykafka2.protocol.struct import Request, Response, Struct
+
+
+class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
+    key: String = field("0-3", default="")
+    key_type: Int8 = field("1+", default=0)
+    coordinator_keys: list[String] = field("4+", factory=list)
+
+
+class Coordinator(Struct):
+    key: String
+    node_id: Int32
+    host: String
+    port: Int32
+    error_code: Int16 = field(default=0)
+    error_message: String | None = field(default="", nullable="0+", ignorable=True)
+
+
+class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):
+    throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
+    error_code: Int16 = field("0-3", default=0)
+    error_message: String | None = field("1-3", default="", nullable="0+", ignorable=True)
+    node_id: Int32 = field("0-3", default=0)
+    host: String = field("0-3", default="")
+    port: Int32 = field("0-3", default=0)
+    coordinators: list[Coordinator] = field("4+", factory=list)

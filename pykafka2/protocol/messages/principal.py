@@ -1,0 +1,15 @@
+"""Who a forwarded request comes from: the principal inside an Envelope.
+
+Brokers write it for the controller (KIP-590).
+"""
+
+from __future__ import annotations
+
+from pykafka2.protocol.fields import Bool, String
+from pykafka2.protocol.struct import Data
+
+
+class DefaultPrincipalData(Data, versions="0", flexible="0+"):
+    type: String
+    name: String
+    token_authenticated: Bool

@@ -1,0 +1,32 @@
+"""What the transaction coordinator writes to __transaction_state (KIP-98, KIP-890).
+
+One record per change of a transaction; the last one of a transactional id counts.
+"""
+
+from __future__ import annotations
+
+from pykafka2.protocol.fields import Int8, Int16, Int32, Int64, String, field
+from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
+
+
+class TransactionLogKey(RecordKey, kind=0, versions="0"):
+    transactional_id: String
+
+
+class PartitionsSchema(Struct):
+    topic: String
+    partition_ids: list[Int32]
+
+
+class TransactionLogValue(RecordValue, kind=0, versions="0-1", flexible="1+"):
+    producer_id: Int64
+    previous_producer_id: Int64 = field("1+", default=-1, tag=0)
+    next_producer_id: Int64 = field("1+", default=-1, tag=1)
+    producer_epoch: Int16
+    next_producer_epoch: Int16 = field("1+", default=-1, tag=3)
+    transaction_timeout_ms: Int32
+    transaction_status: Int8
+    transaction_partitions: list[PartitionsSchema] | None = field(nullable="0+")
+    transaction_last_update_timestamp_ms: Int64
+    transaction_start_timestamp_ms: Int64
+    client_transaction_version: Int16 = field("1+", default=0, tag=2)

@@ -1,0 +1,307 @@
+"""What a message is: a class with declared fields, compiled at first use.
+
+A Struct costs next to nothing at import: its metaclass notes the declarations and gives it slots.  The first
+instance compiles `__init__` and `__eq__`, the first encode or decode of a version compiles that codec
+(compiler.py).  Messages are plain values: mutable, compared by value, owned by whoever holds them; two
+threads may compile the same codec at once, which wastes work and breaks nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
+
+from pykafka2.errors import UnsupportedVersion
+from pykafka2.protocol.fields import MISSING, WIRE_NAMES, Field, VersionRange, field
+from pykafka2.protocol.primitives import DECODE_ERRORS, ENCODE_ERRORS, Buffer, uuid_to_text
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Encoder = Callable[["Struct", Callable[[Buffer], None]], None]
+Decoder = Callable[[Buffer, int, int], "tuple[Any, int]"]
+
+
+class StructMeta(type):
+    """Turns annotations into slots.  Only a metaclass can: slots must exist when the class is made."""
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any
+    ) -> StructMeta:
+        if "__slots__" not in namespace:
+            declared: list[Field] = []
+            for field_name, annotation in namespace.get("__annotations__", {}).items():
+                one = namespace.pop(field_name, None) or field()
+                one.name = field_name
+                one.annotation = annotation
+                declared.append(one)
+            namespace["__slots__"] = tuple(one.name for one in declared)
+            namespace["_fields"] = tuple(declared)
+        return super().__new__(mcls, name, bases, namespace, **keywords)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Struct(metaclass=StructMeta):
+    """A group of fields on the wire, declared as annotated names in a module with postponed annotations.
+
+    Instances are made with keywords; fields without a default must be given.  They are compared by value and
+    are not hashable.  Not thread-safe while being changed.
+    """
+
+    __slots__ = ()
+
+    _fields: ClassVar[tuple[Field, ...]] = ()
+    _resolved: ClassVar[bool] = False
+    _encoders: ClassVar[dict[tuple[int, bool], Encoder]] = {}
+    _decoders: ClassVar[dict[tuple[int, bool], Decoder]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._encoders = {}
+        cls._decoders = {}
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:
+            from pykafka2.protocol.compiler import compile_init
+
+            cls = type(self)
+            cls.__init__ = compile_init(cls)
+            self.__init__(**values)
+
+    def __eq__(self, other: object) -> bool:
+        from pykafka2.protocol.compiler import compile_eq
+
+        cls = type(self)
+        cls.__eq__ = compile_eq(cls)  # type: ignore[method-assign]
+        return self.__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """The fields that differ from their defaults; secrets and long bytes are not shown."""
+        shown = []
+        for one in resolved_fields(type(self)):
+            value = getattr(self, one.name, MISSING)
+            if one.required or value != one.absent_value():
+                shown.append(f"{one.name}={_shown(one, value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A struct that stands on its own: it has versions, and bytes."""
+
+    __slots__ = ()
+
+    NAME: ClassVar[str] = ""
+    """Kafka's name of the message."""
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = -1
+    """The highest version that Kafka calls stable; the one to offer and to use."""
+    LAST_VERSION: ClassVar[int] = -1
+    """The highest version declared: MAX_VERSION, or one above it where that one is unstable."""
+    FLEXIBLE_FROM: ClassVar[int] = VersionRange.ENDLESS + 1
+    """The first flexible version (KIP-482)."""
+
+    def __init_subclass__(
+        cls, *, versions: str = "none", flexible: str = "none", latest_version_unstable: bool = False
+    ) -> None:
+        super().__init_subclass__()
+        span = VersionRange.parse(versions)
+        cls.NAME = cls.__name__
+        cls.MIN_VERSION = span.low
+        cls.LAST_VERSION = span.high
+        cls.MAX_VERSION = span.high - latest_version_unstable
+        cls.FLEXIBLE_FROM = VersionRange.ENDLESS + 1 if flexible == "none" else int(flexible.rstrip("+"))
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether `version` has compact lengths and tagged fields (KIP-482)."""
+        return version >= cls.FLEXIBLE_FROM
+
+    def encode(self, version: int) -> bytes:
+        """The message's bytes, without header and length.
+
+        Raises:
+            UnsupportedVersion: the message has no such version, or a field that the version lacks is set.
+            SerializationError: a value does not fit its field; the message names it.
+        """
+        parts: list[Buffer] = []
+        self.encode_into(version, parts)
+        return b"".join(parts)
+
+    def encode_into(self, version: int, parts: list[Buffer]) -> None:
+        """Append the message's bytes to `parts`; record batches and long bytes are appended uncopied.
+
+        Raises what encode() raises; `parts` may then hold a beginning of the message.
+        """
+        encoder = self._encoders.get((version, version >= self.FLEXIBLE_FROM))
+        if encoder is None:
+            from pykafka2.protocol.compiler import encoder_of
+
+            encoder = encoder_of(type(self), self.checked_version(version), self.is_flexible(version))
+        try:
+            encoder(self, parts.append)
+        except ENCODE_ERRORS as error:
+            from pykafka2.protocol.blame import unencodable
+
+            raise unencodable(type(self), version, error) from error
+
+    @classmethod
+    def decode(cls, data: Buffer, version: int, *, allow_trailing: bool = False) -> Self:
+        """The message that `data` holds from its first byte to its last.
+
+        Records stay views of `data`, which therefore lives as long as they do and must not be changed.
+
+        Raises:
+            UnsupportedVersion: the message has no such version.
+            CorruptData: the bytes are not such a message, or go on after it and `allow_trailing` is not set.
+        """
+        message, position = cls.decode_from(data, 0, version)
+        if position != len(data) and not allow_trailing:
+            from pykafka2.protocol.blame import trailing_bytes
+
+            raise trailing_bytes(cls, version, len(data) - position)
+        return message
+
+    @classmethod
+    def decode_from(cls, data: Buffer, offset: int, version: int) -> tuple[Self, int]:
+        """As decode(), from `offset` on; also the position after the message."""
+        decoder = cls._decoders.get((version, version >= cls.FLEXIBLE_FROM))
+        if decoder is None:
+            from pykafka2.protocol.compiler import decoder_of
+
+            decoder = decoder_of(cls, cls.checked_version(version), cls.is_flexible(version))
+        try:
+            return decoder(data, offset, len(data))
+        except DECODE_ERRORS as error:
+            from pykafka2.protocol.blame import corrupt_data
+
+            raise corrupt_data(cls, version, error) from error
+
+    @classmethod
+    def checked_version(cls, version: int) -> int:
+        """`version`, or UnsupportedVersion where none is declared."""
+        if cls.MIN_VERSION <= version <= cls.LAST_VERSION:
+            return version
+        raise UnsupportedVersion(
+            f"{cls.NAME} has no version {version}, only {cls.MIN_VERSION} to {cls.LAST_VERSION}"
+        )
+
+
+class Response(Message):
+    """A broker's answer; API_KEY says to what."""
+
+    __slots__ = ()
+
+    API_KEY: ClassVar[int] = -1
+
+    def __init_subclass__(
+        cls,
+        *,
+        api_key: int = -1,
+        versions: str = "none",
+        flexible: str = "none",
+        latest_version_unstable: bool = False,
+    ) -> None:
+        super().__init_subclass__(
+            versions=versions, flexible=flexible, latest_version_unstable=latest_version_unstable
+        )
+        cls.API_KEY = api_key
+        # An answer is declared after its request, in the same module, under the same name.
+        request = vars(_module_of(cls)).get(cls.__name__.removesuffix("Response") + "Request")
+        if request is not None:
+            request.RESPONSE = cls
+
+
+ResponseT_co = TypeVar("ResponseT_co", bound=Response, covariant=True)
+
+
+class Request(Message, Generic[ResponseT_co]):
+    """What a client asks; generic in the class of the answer, so that a call is typed."""
+
+    __slots__ = ()
+
+    API_KEY: ClassVar[int] = -1
+    RESPONSE: ClassVar[type[Response]] = Response
+    """The class of the answer."""
+
+    def __init_subclass__(
+        cls,
+        *,
+        api_key: int = -1,
+        versions: str = "none",
+        flexible: str = "none",
+        latest_version_unstable: bool = False,
+    ) -> None:
+        super().__init_subclass__(
+            versions=versions, flexible=flexible, latest_version_unstable=latest_version_unstable
+        )
+        cls.API_KEY = api_key
+
+
+class Data(Message):
+    """A structure that travels inside bytes of other messages or records, with a version of its own."""
+
+    __slots__ = ()
+
+
+class RecordKey(Data):
+    """The key of a coordinator's record; its kind stands before it as an int16."""
+
+    __slots__ = ()
+
+    RECORD_KIND: ClassVar[int] = -1
+
+    def __init_subclass__(cls, *, kind: int = -1, versions: str = "none", flexible: str = "none") -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.RECORD_KIND = kind
+
+
+class RecordValue(Data):
+    """The value of a coordinator's record; its version stands before it as an int16."""
+
+    __slots__ = ()
+
+    RECORD_KIND: ClassVar[int] = -1
+
+    def __init_subclass__(cls, *, kind: int = -1, versions: str = "none", flexible: str = "none") -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.RECORD_KIND = kind
+
+
+def resolved_fields(cls: type[Struct]) -> tuple[Field, ...]:
+    """The fields of a struct with their types looked up; done once per class."""
+    if not cls._resolved:
+        names = vars(_module_of(cls))
+        for one in cls._fields:
+            text = one.annotation
+            one.optional = text.endswith("| None")
+            text = text.removesuffix("| None").strip()
+            one.array = text.startswith("list[")
+            text = text[5:-1] if one.array else text
+            one.struct = None if text in WIRE_NAMES else names[text]
+            one.kind = WIRE_NAMES.get(text, "struct")
+        cls._resolved = True
+    return cls._fields
+
+
+def _module_of(cls: type[Struct]) -> Any:
+    return sys.modules[cls.__module__]
+
+
+def _shown(one: Field, value: Any) -> str:
+    if value is None or value is MISSING:
+        return repr(value)
+    if one.secret:
+        return "***"
+    if one.kind == "uuid" and not one.array:
+        return uuid_to_text(value) if len(value) == 16 else repr(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return repr(bytes(value)) if len(value) <= 16 else f"<{len(value)} bytes>"
+    if one.kind == "uuid" and isinstance(value, list):
+        value = [uuid_to_text(item) if len(item) == 16 else item for item in value]
+    if isinstance(value, list) and len(value) > 8:
+        return f"[{', '.join(map(repr, value[:8]))}, … {len(value) - 8} more]"
+    return repr(value)
