@@ -1,0 +1,155 @@
+"""What a codec is, the table of them, and the loop that keeps decompression within its bounds.
+
+Any thread.  The wrappers (gzip.py, snappy.py, lz4.py, zstd.py) are imported when their codec is first
+asked for, and import their libraries when they first work.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol
+
+from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
+
+MAX_OUTPUT_BYTES = 128 << 20
+"""How much one batch may decompress to unless the caller says otherwise."""
+
+Buffer = bytes | bytearray | memoryview
+
+# How much compressed data a streaming decompressor is given at once.  It copies what it leaves unused, so
+# a stream of very many tiny frames costs at most this much copying for each.
+CHUNK_BYTES = 64 << 10
+
+
+class Codec:
+    """One compression format.  Also the codec "none": bytes pass through.
+
+    Attributes:
+        id: the number in a batch's attributes (KIP-110 for zstd).
+        name: the value of compression_type.
+        lowest_level, highest_level: Kafka's range of levels (KIP-390); equal to None where there are none.
+    """
+
+    id: int = 0
+    name: str = "none"
+    lowest_level: int | None = None
+    highest_level: int | None = None
+
+    def compress(self, data: Buffer, level: int | None = None) -> bytes:
+        """Compress all of data; level None is Kafka's default for this codec.
+
+        Raises:
+            ConfigurationError: the level is outside Kafka's range for this codec.
+            CodecUnavailable: the library is not installed; the message names the package.
+        """
+        self.check_level(level)
+        return bytes(data)
+
+    def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+        """Undo `compress`, producing at most max_output_bytes.
+
+        Raises:
+            CorruptData: data is damaged, incomplete, or larger than max_output_bytes when decompressed.
+            CodecUnavailable: the library is not installed; the message names the package.
+        """
+        if len(data) > max_output_bytes:
+            raise self.too_large(max_output_bytes)
+        return bytes(data)
+
+    def check_level(self, level: int | None) -> None:
+        """Raise ConfigurationError unless level is None or one that Kafka allows for this codec."""
+        if level is None or self.allows_level(level):
+            return
+        if self.lowest_level is None:
+            raise ConfigurationError(f"compression {self.name} has no levels, not even {level}")
+        raise ConfigurationError(
+            f"compression {self.name} has levels {self.lowest_level} to {self.highest_level}, not {level}"
+        )
+
+    def allows_level(self, level: int) -> bool:
+        if self.lowest_level is None or self.highest_level is None:
+            return False
+        return self.lowest_level <= level <= self.highest_level
+
+    def too_large(self, max_output_bytes: int) -> CorruptData:
+        return CorruptData(
+            f"{self.name} data decompresses to more than {max_output_bytes} bytes; "
+            "raise the cap on decompressed batches if that is intended"
+        )
+
+    def damaged(self, why: object) -> CorruptData:
+        return CorruptData(f"{self.name} data cannot be decompressed: {why}")
+
+    def unavailable(self, package: str, why: ImportError) -> CodecUnavailable:
+        return CodecUnavailable(f"compression {self.name} needs the package {package}: {why}")
+
+    def __repr__(self) -> str:
+        return f"<codec {self.id} {self.name}>"
+
+
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_codecs: dict[int | str, Codec] = {0: Codec(), "none": Codec()}
+
+
+def codec(id_or_name: int | str) -> Codec:
+    """The codec with this id (0 to 4) or name (none, gzip, snappy, lz4, zstd).
+
+    Raises:
+        UnsupportedCompressionType: there is no such codec.
+    """
+    found = _codecs.get(id_or_name)
+    return found if found is not None else _load(id_or_name)
+
+
+def _load(id_or_name: int | str) -> Codec:
+    if isinstance(id_or_name, int) and 0 <= id_or_name < len(NAMES):
+        name = NAMES[id_or_name]
+    elif isinstance(id_or_name, str) and id_or_name in NAMES:
+        name = id_or_name
+    else:
+        raise UnsupportedCompressionType(
+            f"no compression {id_or_name!r}; there are {', '.join(NAMES)} (0 to 4)"
+        )
+    loaded: Codec = importlib.import_module(f"pykafka2.compression.{name}").CODEC
+    _codecs[loaded.id] = _codecs[loaded.name] = loaded
+    return loaded
+
+
+class Decompressor(Protocol):
+    """The standard library's shape of a streaming decompressor (bz2, lzma, compression.zstd, lz4.frame)."""
+
+    eof: bool
+    needs_input: bool
+    unused_data: bytes | None
+
+    def decompress(self, data: Any, max_length: int = -1) -> bytes: ...
+
+
+def decompress_frames(codec: Codec, new: type[Decompressor], data: Buffer, max_output_bytes: int) -> bytes:
+    """Decompress frame after frame, never asking for more than one byte over the cap.
+
+    Raises whatever the library raises for damaged data; CorruptData for too much or an unfinished frame.
+    """
+    view = memoryview(data)
+    parts: list[bytes] = []
+    size, position = 0, 0
+    frame = new()
+    while True:
+        if frame.eof:
+            position -= len(frame.unused_data or b"")
+            if position >= len(view):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            frame = new()
+        chunk = b""
+        if frame.needs_input:
+            chunk = view[position : position + CHUNK_BYTES].tobytes()
+            if not chunk:
+                raise codec.damaged("it ends in the middle of a frame")
+            position += len(chunk)
+        part = frame.decompress(chunk, max_output_bytes - size + 1)
+        size += len(part)
+        if size > max_output_bytes:
+            raise codec.too_large(max_output_bytes)
+        if part:
+            parts.append(part)

@@ -1,0 +1,50 @@
+"""lz4 in its frame format, in independent blocks of 64 KiB and without content size, as Java writes it.
+
+By the lz4 package; cramjam serves where that has no wheel.  Any thread.
+"""
+
+from __future__ import annotations
+
+from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec, decompress_frames
+
+# Kafka's default, 9, means the fast compressor; every other level is a high-compression one (KIP-390).
+FAST_LEVEL = 9
+
+
+class Lz4(Codec):
+    id = 3
+    name = "lz4"
+    lowest_level = 1
+    highest_level = 17
+
+    def compress(self, data: Buffer, level: int | None = None) -> bytes:
+        self.check_level(level)
+        try:
+            import lz4.frame
+        except ImportError as missing:
+            from pykafka2.compression import fallback
+
+            return fallback.compress(self, "lz4", data, None, missing)
+        compressed: bytes = lz4.frame.compress(
+            data,
+            compression_level=0 if level is None or level == FAST_LEVEL else max(3, min(level, 12)),
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+        return compressed
+
+    def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+        try:
+            import lz4.frame
+        except ImportError as missing:
+            from pykafka2.compression import fallback
+
+            return fallback.decompress(self, "lz4", data, max_output_bytes, missing)
+        try:
+            return decompress_frames(self, lz4.frame.LZ4FrameDecompressor, data, max_output_bytes)
+        except (RuntimeError, EOFError) as error:
+            raise self.damaged(error) from error
+
+
+CODEC = Lz4()

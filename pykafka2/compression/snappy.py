@@ -1,0 +1,85 @@
+"""snappy: raw blocks in the xerial framing that the Java client writes; raw unframed data is read too.
+
+A stream is 16 bytes of header and then blocks, each with its length in front.  The snappy library has no
+cap on output, so the length that each block declares is checked before it is decompressed.  Any thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec
+
+MAGIC = b"\x82SNAPPY\x00"
+HEADER = MAGIC + b"\0\0\0\x01" * 2  # version, lowest compatible version
+BLOCK_BYTES = 32 << 10
+
+# The best that the format can do is a copy of 64 bytes told by 3; a declared length above that is a lie.
+BEST_RATIO = 22
+
+
+class Snappy(Codec):
+    id = 2
+    name = "snappy"
+
+    def compress(self, data: Buffer, level: int | None = None) -> bytes:
+        self.check_level(level)
+        library = self._library()
+        view = memoryview(data)
+        parts = [HEADER]
+        for start in range(0, len(view), BLOCK_BYTES):
+            block: bytes = library.compress(view[start : start + BLOCK_BYTES].tobytes())
+            parts += (len(block).to_bytes(4, "big"), block)
+        return b"".join(parts)
+
+    def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+        library = self._library()
+        data = bytes(data)
+        if not data.startswith(MAGIC):
+            return self._block(library, data, max_output_bytes, max_output_bytes)
+        parts: list[bytes] = []
+        room, position = max_output_bytes, 0
+        while position < len(data):
+            if data.startswith(MAGIC, position):  # streams that were joined carry a header each
+                position += len(HEADER)
+                continue
+            start = position + 4
+            position = start + int.from_bytes(data[position:start], "big", signed=True)
+            if not start < position <= len(data):
+                raise self.damaged("a block is longer than the data")
+            part = self._block(library, data[start:position], room, max_output_bytes)
+            room -= len(part)
+            parts.append(part)
+        if position > len(data):
+            raise self.damaged("it ends in its header")
+        return b"".join(parts)
+
+    def _block(self, library: Any, block: bytes, room: int, max_output_bytes: int) -> bytes:
+        declared = self._declared_length(block)
+        if declared > len(block) * BEST_RATIO:
+            raise self.damaged(f"{len(block)} bytes declare {declared}, which they cannot hold")
+        if declared > room:
+            raise self.too_large(max_output_bytes)
+        try:
+            part: bytes = library.decompress(block)
+        except Exception as error:
+            raise self.damaged(error) from error
+        return part
+
+    def _declared_length(self, block: bytes) -> int:
+        length = 0
+        for index, byte in enumerate(block[:5]):
+            length |= (byte & 0x7F) << 7 * index
+            if byte < 0x80:
+                return length
+        raise self.damaged("a block declares no length")
+
+    def _library(self) -> Any:
+        try:
+            import snappy
+        except ImportError as missing:
+            raise self.unavailable("python-snappy", missing) from missing
+        return snappy
+
+
+CODEC = Snappy()

@@ -1,0 +1,245 @@
+"""The header of a record batch, format 2: a view over its bytes, and the walk over many batches.
+
+Any thread.  A view reads 61 bytes and copies nothing; decoder.py and columns.py read the records behind it.
+Layout: KIP-98; legacy formats 0 and 1 are in legacy.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from pykafka2.compression import MAX_OUTPUT_BYTES, codec
+from pykafka2.errors import CorruptData, CorruptMessage
+from pykafka2.types import LOG_APPEND_TIME
+
+MAGIC = 2
+
+# base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp, max timestamp,
+# producer id, producer epoch, base sequence, count
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size  # 61
+
+OFFSET_AND_LENGTH = struct.Struct(">qi")
+LENGTH_END = OFFSET_AND_LENGTH.size  # 12; the length field counts what follows it
+EPOCH_AT = 12
+MAGIC_AT = 16
+CRC_AT = 17
+CRC_START = 21  # the checksum covers everything from the attributes on
+ATTRIBUTES_AT = 21
+MAX_TIMESTAMP_AT = 35
+MIN_LEGACY_BYTES = 14  # of a legacy message after its length: CRC, magic, attributes, two null lengths
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+# A record's shortest form: length, attributes, two deltas, two lengths, header count.
+MIN_RECORD_BYTES = 7
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+Buffer = bytes | bytearray | memoryview
+
+
+class RecordBatch:
+    """One batch of format 2 as it stands in `buffer`, whose other bytes are not touched.
+
+    buffer is a memoryview of exactly this batch and keeps the bytes behind it alive.  All header fields are
+    attributes; offsets and sequences of the last record are derived.  Compares by identity.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "length",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        (
+            self.base_offset,
+            self.length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(buffer)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where a reader goes on; compaction may have removed the record at last_offset, never this."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences wrap from 2**31 - 1 to 0; -1 without a producer id."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec_id(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 create time, 1 log-append time; then max_timestamp is that of every record."""
+        return (self.attributes & LOG_APPEND_TIME_FLAG) >> 3
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    def verify_crc(self, where: str = "batch") -> None:
+        """Compare the checksum with the bytes.
+
+        Raises:
+            CorruptMessage: they differ; `where` (say topic-partition) and the offset are in the message.
+        """
+        actual = crc32c(self.buffer[CRC_START:])
+        if actual != self.crc:
+            raise CorruptMessage(
+                f"{where} at offset {self.base_offset}: "
+                f"checksum is {self.crc:#010x} but the bytes give {actual:#010x}"
+            )
+
+    def records_bytes(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+        """The encoded records, decompressed; CorruptData if they cannot be or are larger than allowed."""
+        body = self.buffer[HEADER_BYTES:]
+        codec_id = self.attributes & CODEC_MASK
+        if codec_id:
+            return codec(codec_id).decompress(body, max_output_bytes)
+        return bytes(body)
+
+    def with_offsets(
+        self, base_offset: int, leader_epoch: int = NO_LEADER_EPOCH, log_append_time: int | None = None
+    ) -> bytes:
+        """A copy of the batch as a broker stores it; see `stamp`."""
+        copy = bytearray(self.buffer)
+        stamp(copy, base_offset, leader_epoch, log_append_time)
+        return bytes(copy)
+
+    def __repr__(self) -> str:
+        marks = (", transactional" if self.is_transactional else "") + (
+            ", control" if self.is_control else ""
+        )
+        return (
+            f"<batch {self.base_offset}..{self.last_offset}, {self.count} records, {self.size_bytes} bytes, "
+            f"codec {self.codec_id}, producer {self.producer_id}/{self.producer_epoch}/{self.base_sequence}"
+            f"{marks}>"
+        )
+
+
+def crc32c(data: Buffer, value: int = 0) -> int:
+    """CRC-32C of data, continued from value."""
+    from crc32c import crc32c as checksum  # the wheel loads with the first batch
+
+    result: int = checksum(data, value)
+    return result
+
+
+def stamp(
+    batch: bytearray | memoryview, base_offset: int, leader_epoch: int, log_append_time: int | None = None
+) -> None:
+    """Give a batch its place in a log, in place, as the leader does on append.
+
+    Offset and leader epoch lie outside the checksum.  log_append_time (milliseconds) becomes the timestamp of
+    every record, sets the timestamp type, and renews the checksum.
+    """
+    struct.pack_into(">q", batch, 0, base_offset)
+    struct.pack_into(">i", batch, EPOCH_AT, leader_epoch)
+    if log_append_time is None:
+        return
+    (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_AT)
+    struct.pack_into(">h", batch, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME << 3)
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, log_append_time)
+    with memoryview(batch) as view, view[CRC_START:] as covered:
+        struct.pack_into(">I", batch, CRC_AT, crc32c(covered))
+
+
+def batches(buffer: Buffer, where: str = "records") -> Iterator[RecordBatch]:
+    """Each whole batch of format 2 in a blob of records, in order; an unfinished one at the end is left out.
+
+    A Fetch answer is cut at a byte limit, so the last batch may be incomplete.  Checksums are not verified
+    here.  `where` names topic and partition in errors.
+
+    Raises:
+        CorruptData: a batch's length, magic or count cannot be; the batches before it have been yielded.
+            Its message says so if the batch is of a legacy format: `legacy.any_batches` reads those too.
+    """
+    view = memoryview(buffer)
+    position, end = 0, len(view)
+    while end - position >= LENGTH_END:
+        offset, length = OFFSET_AND_LENGTH.unpack_from(view, position)
+        stop = position + LENGTH_END + length
+        if length < MIN_LEGACY_BYTES:
+            raise CorruptData(f"{where} at offset {offset}: a batch of length {length} cannot be")
+        if stop > end:
+            return
+        magic = view[position + MAGIC_AT]
+        if magic != MAGIC:
+            raise CorruptData(f"{where} at offset {offset}: magic {magic} where {MAGIC} is expected")
+        if stop - position < HEADER_BYTES:
+            raise CorruptData(
+                f"{where} at offset {offset}: a batch of length {length} is shorter than its header"
+            )
+        batch = RecordBatch(view[position:stop])
+        if batch.count < 0 or batch.last_offset_delta < 0:
+            deltas = f"{batch.count} records, last offset delta {batch.last_offset_delta}"
+            raise CorruptData(f"{where} at offset {offset}: {deltas}")
+        yield batch
+        position = stop
