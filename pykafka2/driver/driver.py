@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy
 from pykafka2.driver.channel import Channel, ChannelHandler
@@ -20,7 +20,9 @@ from pykafka2.driver.runtime import Outcome, Runtime, Task
 from pykafka2.errors import ClientClosed, IllegalState
 from pykafka2.events import Tap
 from pykafka2.network.transport import Endpoint, Ready, SocketOptions
-from pykafka2.network.tls import TlsContext
+
+if TYPE_CHECKING:
+    from pykafka2.network.tls import TlsContext
 
 T = TypeVar("T")
 Command = Callable[[float], None]

@@ -1,0 +1,267 @@
+"""The machine's runtime: each loop in a daemon thread of its own, real clocks, real sockets.
+
+The only room of the client in which threads start.  Its twin in virtual time: testing/simulation/driver.py.
+Waiting and waking take no lock that a signal handler or a Ctrl-C could find held: a sleeper parks on a lock
+of its own that serves as a binary semaphore.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
+from pykafka2.driver.runtime import Outcome, Step, Task
+from pykafka2.errors import ClientClosed, ForkedClientError
+from pykafka2.network.tcp import TcpNetwork
+from pykafka2.network.transport import Network, Ready, Selector
+
+T = TypeVar("T")
+
+MAX_OFFLOAD_THREADS = 4
+# An idle helper thread ends after this many seconds; name resolution comes in bursts.
+OFFLOAD_IDLE = 10.0
+CLOSE_TIMEOUT = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Parker:
+    """Where one thread sleeps until another unparks it; an unpark that comes first is not lost.
+
+    `unpark` may be called from any thread and from a signal handler, also one that interrupted `unpark`.
+    """
+
+    __slots__ = ("_permit",)
+
+    def __init__(self) -> None:
+        self._permit = threading.Lock()
+        self._permit.acquire()
+
+    def park(self, timeout: float) -> None:
+        """Sleep until unparked, at most `timeout` seconds.  May return early.  Ctrl-C interrupts it."""
+        if timeout > 0:
+            self._permit.acquire(timeout=-1 if timeout == FOREVER else min(timeout, threading.TIMEOUT_MAX))
+        else:
+            self._permit.acquire(blocking=False)
+
+    def unpark(self) -> None:
+        if self._permit.locked():
+            try:
+                self._permit.release()
+            except RuntimeError:
+                pass  # another thread was faster: the permit is there
+
+
+class ThreadTask:
+    """A loop in its own thread (see `runtime.Task`)."""
+
+    def __init__(self, runtime: ThreadRuntime, name: str, step: Step, selector: Selector | None) -> None:
+        self.name = name
+        self.error: BaseException | None = None
+        self._runtime = runtime
+        self._step = step
+        self._selector = selector
+        self._parker = Parker()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def wake(self) -> None:
+        """Have `run_once` called soon.  From any thread or signal handler; takes no lock."""
+        if self._selector is None:
+            self._parker.unpark()
+        else:
+            self._selector.wake()
+
+    def stop(self, timeout: float = 5.0) -> bool:
+        """End the loop after its current round and wait for it; False if it did not end in time."""
+        self._stopping = True
+        self.wake()
+        if self._thread is threading.current_thread():
+            return True
+        self._thread.join(max(timeout, 0.0))
+        return not self._thread.is_alive()
+
+    def is_current(self) -> bool:
+        return threading.get_ident() == self._thread.ident
+
+    def _run(self) -> None:
+        try:
+            if self._selector is None:
+                self._turn_parked(self._parker)
+            else:
+                self._turn_selecting(self._selector)
+        except BaseException as error:
+            self.error = error
+            logger.exception("the loop %s ended by an error", self.name)
+        finally:
+            if self._selector is not None:
+                self._selector.close()
+            self._runtime.notify()
+
+    def _turn_selecting(self, selector: Selector) -> None:
+        monotonic = self._runtime.clock.monotonic
+        run_once = self._step.run_once
+        events: list[Ready] = []
+        while not self._stopping:
+            wake_at = run_once(monotonic(), events)
+            timeout = None if wake_at == FOREVER else max(wake_at - monotonic(), 0.0)
+            events = selector.select(timeout)
+
+    def _turn_parked(self, parker: Parker) -> None:
+        monotonic = self._runtime.clock.monotonic
+        run_once = self._step.run_once
+        while not self._stopping:
+            wake_at = run_once(monotonic(), ())
+            parker.park(wake_at - monotonic())
+
+
+class ThreadRuntime:
+    """`runtime.Runtime` on threads.  One belongs to a client, or to a cluster of the bundled broker."""
+
+    def __init__(
+        self, *, network: Network | None = None, clock: Clock | None = None, entropy: Entropy | None = None
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.entropy: Entropy = entropy or SystemEntropy()
+        self.network: Network = network or TcpNetwork()
+        self._pid = os.getpid()
+        # Registered and taken out by single dict operations, so neither side needs a lock.
+        self._waiters: dict[Parker, None] = {}
+        self._pool = _Pool()
+
+    def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
+        """Start a daemon thread that turns the loop; its first round comes at once."""
+        self._check_process()
+        task = ThreadTask(self, name, step, selector)
+        task.start()
+        return task
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Block the calling thread until `predicate()` is true, at most `timeout` seconds (see `Runtime`).
+
+        Ctrl-C and signal handlers interrupt it at once.
+        """
+        if predicate():
+            return True
+        self._check_process()
+        monotonic = self.clock.monotonic
+        deadline = monotonic() + timeout
+        parker = Parker()
+        self._waiters[parker] = None
+        try:
+            # Looked at again after registering: a notify in between has set the permit.
+            while not predicate():
+                remaining = deadline - monotonic()
+                if remaining <= 0:
+                    return predicate()
+                parker.park(remaining)
+            return True
+        finally:
+            self._waiters.pop(parker, None)
+
+    def notify(self) -> None:
+        """Something that waiters look at may have changed.  From any thread; 0.05 us when nobody waits."""
+        if self._waiters:
+            for parker in list(self._waiters):
+                parker.unpark()
+
+    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
+        """Run `work`, then `then(outcome)`, in one of a few helper threads.
+
+        Raises `ClientClosed` after `close`.  A `then` that raises is logged.
+        """
+        self._check_process()
+
+        def job() -> None:
+            try:
+                outcome: Outcome[T] = Outcome(value=work())
+            except BaseException as error:
+                outcome = Outcome(error=error)
+            then(outcome)
+
+        self._pool.submit(job)
+
+    def is_current(self, task: Task) -> bool:
+        return isinstance(task, ThreadTask) and task.is_current()
+
+    def close(self) -> None:
+        """End the helper threads; one that is stuck in its work is left behind (they are daemons)."""
+        self._pool.close(CLOSE_TIMEOUT)
+
+    @property
+    def was_forked(self) -> bool:
+        """True in a child process: its threads stayed behind in the parent."""
+        return os.getpid() != self._pid
+
+    def _check_process(self) -> None:
+        if self.was_forked:
+            raise ForkedClientError
+
+
+class _Pool:
+    """A few daemon threads that start when there is work and end when there has been none for a while."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise ClientClosed("the runtime is closed")
+            self._jobs.put(job)
+            if self._idle:
+                self._idle -= 1
+            elif len(self._threads) < MAX_OFFLOAD_THREADS:
+                thread = threading.Thread(target=self._work, name="pykafka2-offload", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+
+    def close(self, timeout: float) -> None:
+        with self._lock:
+            self._is_closed = True
+            threads = list(self._threads)
+        for _ in threads:
+            self._jobs.put(None)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout)
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                job()
+            except BaseException:
+                logger.exception("offloaded work failed in its continuation")
+            job = None  # let go of what it refers to while idle
+            with self._lock:
+                self._idle += 1
+
+    def _next(self) -> Callable[[], None] | None:
+        try:
+            return self._jobs.get(timeout=OFFLOAD_IDLE)
+        except Empty:
+            pass
+        with self._lock:
+            # A job may have come while the lock was awaited; `submit` then counted on this thread.
+            try:
+                return self._jobs.get_nowait()
+            except Empty:
+                self._idle -= 1
+                self._threads.discard(threading.current_thread())
+                return None

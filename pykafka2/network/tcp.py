@@ -1,0 +1,210 @@
+"""Transports on the machine's TCP sockets; with `TcpNetwork`, the network of `ThreadRuntime`.
+
+Everything is non-blocking; a transport belongs to the thread that turns its loop.  TLS on top of it: tls.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import ConfigurationError, Disconnected
+from pykafka2.network.addresses import resolve
+from pykafka2.network.selector import SocketSelector
+from pykafka2.network.transport import (
+    READABLE,
+    WRITABLE,
+    Buffer,
+    Endpoint,
+    Listener,
+    SocketOptions,
+    Transport,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.network.tls import TlsContext
+
+LISTEN_BACKLOG = 128
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+_WORDS = {
+    errno.ECONNREFUSED: "nothing listens there (connection refused); check bootstrap_servers and the port",
+    errno.ECONNRESET: "the connection was reset by the other side",
+    errno.EPIPE: "the other side has closed the connection",
+    errno.ETIMEDOUT: "no answer to the attempt to connect; check the address and the firewall",
+    errno.EHOSTUNREACH: "no route to the host",
+    errno.ENETUNREACH: "the network cannot be reached",
+    errno.EADDRNOTAVAIL: "no local address is left or fits (out of ports?)",
+    errno.EMFILE: "this process has too many open files; raise its limit (ulimit -n)",
+    errno.ENFILE: "this machine has too many open files",
+}
+
+
+def disconnected(peer: str, error: OSError) -> Disconnected:
+    """An operating system's error in words that name the peer."""
+    words = _WORDS.get(error.errno or 0) or error.strerror or str(error)
+    return Disconnected(f"{peer}: {words}")
+
+
+class TcpTransport:
+    """A non-blocking TCP connection, connecting (by `TcpNetwork.connect`) or accepted."""
+
+    __slots__ = ("_established", "_socket", "peer")
+
+    def __init__(self, connection: socket.socket, peer: str, *, established: bool) -> None:
+        self._socket = connection
+        self._established = established
+        self.peer = peer
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def establish(self) -> bool:
+        """True once connected; raises `Disconnected` where the attempt failed."""
+        if self._established:
+            return True
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise disconnected(self.peer, OSError(code, ""))
+        try:
+            there = self._socket.getpeername()
+        except OSError as error:
+            if error.errno == errno.ENOTCONN:
+                return False
+            raise disconnected(self.peer, error) from error
+        # A connect to a free local port can meet itself (simultaneous open): nobody else is there.
+        if there == self._socket.getsockname():
+            raise disconnected(self.peer, OSError(errno.ECONNREFUSED, ""))
+        self._established = True
+        return True
+
+    def interest(self) -> int:
+        return READABLE if self._established else WRITABLE
+
+    def read_into(self, buffer: memoryview) -> int | None:
+        """Bytes read into `buffer`; None if none are there yet; 0 if the peer has ended the stream."""
+        try:
+            return self._socket.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise disconnected(self.peer, error) from error
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        """Write the buffers gathered, as far as the kernel takes them; the number of bytes taken."""
+        try:
+            return self._socket.sendmsg(buffers)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise disconnected(self.peer, error) from error
+
+    def close(self, *, reset: bool = False) -> None:
+        """End the stream; with `reset` so that the peer sees a reset.  Safe to repeat."""
+        if reset and self._socket.fileno() >= 0:
+            try:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            except OSError:
+                pass  # already gone
+        self._socket.close()
+
+
+class TcpListener:
+    """A listening TCP socket; with a `TlsContext` its connections speak TLS as the server."""
+
+    def __init__(self, listening: socket.socket, tls: TlsContext | None) -> None:
+        self._socket = listening
+        self._tls = tls
+        self.host, self.port = listening.getsockname()[:2]
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def accept(self) -> Transport | None:
+        """The next connection, or None if none waits (or it was gone before it was accepted)."""
+        try:
+            connection, address = self._socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            raise disconnected(f"{self.host}:{self.port}", error) from error
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = str(Endpoint(address[0], address[1], connection.family == socket.AF_INET6))
+        transport = TcpTransport(connection, peer, established=True)
+        return transport if self._tls is None else self._tls.wrap_accepted(transport)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class TcpNetwork:
+    """`transport.Network` of the machine.  Holds no state; any thread may use it."""
+
+    def selector(self) -> SocketSelector:
+        return SocketSelector()
+
+    def resolve(self, host: str, port: int) -> list[Endpoint]:
+        """All addresses of a name.  Blocks: only through `offload`.  Raises `NoBrokersAvailable`."""
+        return resolve(host, port)
+
+    def connect(
+        self,
+        endpoint: Endpoint,
+        *,
+        options: SocketOptions,
+        tls: TlsContext | None = None,
+        server_name: str | None = None,
+    ) -> Transport:
+        """Start to connect.  Raises `Disconnected` where the system refuses at once.
+
+        `server_name` is the name that the broker's certificate must carry; it also names the peer in errors.
+        """
+        peer = str(endpoint)
+        if server_name is not None and server_name != endpoint.host:
+            peer = f"{server_name}:{endpoint.port} ({endpoint.host})"
+        try:
+            connection = socket.socket(socket.AF_INET6 if endpoint.is_ipv6 else socket.AF_INET)
+        except OSError as error:
+            raise disconnected(peer, error) from error
+        try:
+            _prepare(connection, options)
+            code = connection.connect_ex((endpoint.host, endpoint.port))
+            if code not in (0, errno.EINPROGRESS, errno.EINTR):
+                raise OSError(code, errno.errorcode.get(code, str(code)))
+        except OSError as error:
+            connection.close()
+            raise disconnected(peer, error) from error
+        transport = TcpTransport(connection, peer, established=False)
+        if tls is None:
+            return transport
+        return tls.wrap_connecting(transport, server_name or endpoint.host)
+
+    def listen(self, host: str, port: int, *, tls: TlsContext | None = None) -> Listener:
+        """Listen; port 0 picks a free one.  Raises `ConfigurationError` if the address cannot be had."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family)
+        try:
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(LISTEN_BACKLOG)
+        except (OSError, OverflowError) as error:
+            listening.close()
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port}: {error}; choose another port"
+            ) from error
+        return TcpListener(listening, tls)
+
+
+def _prepare(connection: socket.socket, options: SocketOptions) -> None:
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if options.send_buffer_bytes >= 0:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+    if options.receive_buffer_bytes >= 0:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)

@@ -1,0 +1,332 @@
+"""TLS over any TCP transport, client and server side, non-blocking.
+
+`TlsContext` is made from options before any thread uses it; a `TlsTransport` belongs to the thread that turns
+its loop.  `ssl` loads when a context is first needed, so plaintext clients never pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import ConfigurationError, KafkaError, TlsError
+from pykafka2.network.transport import READABLE, WRITABLE, Buffer
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pykafka2.network.tcp import TcpTransport
+
+# One read from the socket; the kernel holds no more than a few MiB anyway.
+CIPHERTEXT_READ_BYTES = 1 << 20
+# Encrypted at once; a chunk counts as written when its last byte is with the kernel.
+PLAINTEXT_CHUNK_BYTES = 1 << 18
+
+TLS_RECORD_TYPES = frozenset(range(0x14, 0x19))
+
+
+class TlsContext:
+    """What a side of a TLS connection trusts and shows.
+
+    Verification of the other side's certificate and of its host name are on unless switched off, TLS 1.2 is
+    the oldest version that is spoken.  `context` (an `ssl.SSLContext`) replaces everything but
+    `check_hostname` and `server_side`.  Raises `ConfigurationError` naming the file where one cannot be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        ca_file: str | None = None,
+        ca_data: str | bytes | None = None,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        key_password: str | None = None,
+        crl_file: str | None = None,
+        ciphers: str | None = None,
+        verify: bool = True,
+        check_hostname: bool = True,
+        server_side: bool = False,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.server_side = server_side
+        if context is not None:
+            self._context = context
+            return
+        self._context = _new_context(server_side, verify, check_hostname and not server_side)
+        try:
+            if ca_file is not None or ca_data is not None:
+                self._context.load_verify_locations(cafile=ca_file, cadata=ca_data)
+            elif verify:
+                self._context.load_default_certs(_purpose(server_side))
+            if crl_file is not None:
+                _check_revocation(self._context, crl_file)
+            if cert_file is not None:
+                # Without a password OpenSSL would ask for one on the terminal.
+                self._context.load_cert_chain(cert_file, key_file, password=key_password or "")
+            if ciphers is not None:
+                self._context.set_ciphers(ciphers)
+        except (OSError, ValueError) as error:
+            named = ", ".join(
+                str(file) for file in (ca_file, crl_file, cert_file, key_file, ciphers) if file is not None
+            )
+            raise ConfigurationError(
+                f"the TLS options cannot be used ({named}): {error}; "
+                "check the ssl_* options, that the files are PEM, and the key's password"
+            ) from error
+
+    @property
+    def checks_hostname(self) -> bool:
+        return self._context.check_hostname
+
+    def wrap_connecting(self, transport: TcpTransport, server_name: str) -> TlsTransport:
+        """The client's side of TLS over a transport that is being connected."""
+        return TlsTransport(transport, self._context, server_side=False, server_name=server_name)
+
+    def wrap_accepted(self, transport: TcpTransport) -> TlsTransport:
+        """The server's side of TLS over an accepted transport."""
+        return TlsTransport(transport, self._context, server_side=True, server_name=None)
+
+
+def _new_context(server_side: bool, verify: bool, check_hostname: bool) -> ssl.SSLContext:
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = check_hostname and verify
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    return context
+
+
+def _purpose(server_side: bool) -> ssl.Purpose:
+    import ssl
+
+    return ssl.Purpose.CLIENT_AUTH if server_side else ssl.Purpose.SERVER_AUTH
+
+
+def _check_revocation(context: ssl.SSLContext, crl_file: str) -> None:
+    import ssl
+
+    context.load_verify_locations(crl_file)
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+class TlsTransport:
+    """A TLS stream on a TCP transport (see `transport.Transport`).
+
+    `write` counts plaintext as taken only when its ciphertext has gone to the kernel, so the caller, who
+    keeps what was not taken and asks for writability, needs to know nothing of TLS; it must offer the same
+    bytes again, which it does anyway.
+    """
+
+    def __init__(
+        self, transport: TcpTransport, context: ssl.SSLContext, *, server_side: bool, server_name: str | None
+    ) -> None:
+        import ssl
+
+        self.peer = transport.peer
+        self._transport = transport
+        self._server_side = server_side
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        try:
+            self._tls = context.wrap_bio(
+                self._incoming, self._outgoing, server_side=server_side, server_hostname=server_name
+            )
+        except ValueError as error:
+            raise TlsError(f"{self.peer}: {error}") from error
+        self._want_read: type[Exception] = ssl.SSLWantReadError
+        self._error: type[OSError] = ssl.SSLError
+        self._is_connected = False
+        self._is_agreed = False
+        self._is_ended = False
+        self._first_bytes = b""
+        self._ciphertext: memoryview = memoryview(b"")
+        self._encrypted = 0
+
+    def fileno(self) -> int:
+        return self._transport.fileno()
+
+    def has_pending(self) -> bool:
+        """True if the next read finds bytes although the socket may have none."""
+        return self._is_agreed and (self._tls.pending() > 0 or self._incoming.pending > 0)
+
+    def interest(self) -> int:
+        if not self._is_connected:
+            return self._transport.interest()
+        return READABLE | WRITABLE if len(self._ciphertext) else READABLE
+
+    def establish(self) -> bool:
+        """Connect, then shake hands; True once both sides agree and all was sent.
+
+        Raises `Disconnected`, or `TlsError` that says what to do.
+        """
+        if not self._is_connected:
+            if not self._transport.establish():
+                return False
+            self._is_connected = True
+        while not self._is_agreed:
+            try:
+                self._tls.do_handshake()
+                self._is_agreed = True
+            except self._want_read:
+                self._send_ciphertext()
+                if not self._receive_ciphertext():
+                    return False
+                if self._is_ended:
+                    raise TlsError(self._words_for_ended()) from None
+            except self._error as error:
+                self._send_alert()
+                raise TlsError(self._words_for(error)) from error
+        return self._send_ciphertext()
+
+    def read_into(self, buffer: memoryview) -> int | None:
+        """Plaintext read into `buffer`, until it is full or nothing more is there."""
+        total = 0
+        room = len(buffer)
+        while total < room:
+            try:
+                count = self._tls.read(room - total, buffer[total:])
+            except self._want_read:
+                if self._is_ended:
+                    break
+                if not self._receive_ciphertext():
+                    return total or None
+                continue
+            except self._error as error:
+                if self._is_ended or "EOF" in str(error):
+                    break
+                raise TlsError(f"{self.peer}: broken TLS stream: {_reason(error)}") from error
+            if not count:
+                self._is_ended = True
+                break
+            total += count  # type: ignore[operator]
+        return total
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        """Encrypt and write, as far as the kernel takes it; the plaintext bytes that are wholly gone."""
+        taken = 0
+        while self._send_ciphertext():
+            taken += self._encrypted
+            self._encrypted = 0
+            chunk = _chunk(buffers, taken)
+            if not chunk:
+                break
+            try:
+                self._encrypted = self._tls.write(chunk)
+            except self._error as error:
+                raise TlsError(f"{self.peer}: broken TLS stream: {_reason(error)}") from error
+        return taken
+
+    def close(self, *, reset: bool = False) -> None:
+        """Say good-bye (as far as it fits) and end the stream.  Safe to repeat."""
+        if not reset and self._is_agreed and not self._is_ended and self._transport.fileno() >= 0:
+            self._is_ended = True
+            try:
+                self._tls.unwrap()
+            except OSError:
+                pass  # SSLWantRead: the other side's good-bye is not waited for
+            self._send_alert()
+        self._transport.close(reset=reset)
+
+    def _receive_ciphertext(self) -> bool:
+        """Move what the socket has into TLS; False if it has nothing now.  Sets `_is_ended` at the end."""
+        received = bytearray(CIPHERTEXT_READ_BYTES if self._is_agreed else 1 << 14)
+        count = self._transport.read_into(memoryview(received))
+        if count is None:
+            return False
+        if count == 0:
+            self._is_ended = True
+            self._incoming.write_eof()
+            return True
+        if not self._first_bytes:
+            self._first_bytes = bytes(received[:5])
+        self._incoming.write(memoryview(received)[:count])
+        return True
+
+    def _send_ciphertext(self) -> bool:
+        """Hand encrypted bytes to the kernel; True if none are left."""
+        while True:
+            if not len(self._ciphertext):
+                if not self._outgoing.pending:
+                    return True
+                self._ciphertext = memoryview(self._outgoing.read())
+            taken = self._transport.write([self._ciphertext])
+            if not taken:
+                return False
+            self._ciphertext = self._ciphertext[taken:]
+
+    def _send_alert(self) -> None:
+        # The other side learns why; if it cannot take it now, it learns from the end of the stream.
+        try:
+            self._send_ciphertext()
+        except KafkaError:
+            pass
+
+    def _words_for_ended(self) -> str:
+        if self._server_side:
+            return f"{self.peer} ended the connection during the TLS handshake"
+        return (
+            f"{self.peer} ended the connection during the TLS handshake; if that port speaks plaintext, "
+            "set security_protocol=PLAINTEXT or use the broker's TLS port; if it asks for a client "
+            "certificate, set ssl_certfile and ssl_keyfile"
+        )
+
+    def _words_for(self, error: Exception) -> str:
+        reason = _reason(error)
+        if self._first_bytes and self._first_bytes[0] not in TLS_RECORD_TYPES:
+            if self._server_side:
+                return f"{self.peer} speaks plaintext to this TLS port; it must set security_protocol=SSL"
+            return (
+                f"{self.peer} does not speak TLS (it answered {self._first_bytes!r}); "
+                "set security_protocol=PLAINTEXT or use the broker's TLS port"
+            )
+        advice = next((words for mark, words in _ADVICE if mark in reason), "")
+        return f"{self.peer}: TLS handshake failed: {reason}{'; ' if advice else ''}{advice}"
+
+
+_ADVICE = (
+    (
+        "Hostname mismatch",
+        "the certificate is for another name; connect by that name, or mend the certificate",
+    ),
+    ("IP address mismatch", "the certificate does not carry this IP address; connect by its host name"),
+    (
+        "unable to get local issuer",
+        "its certificate authority is not trusted here; give it in ssl_cafile",
+    ),
+    ("self-signed certificate", "its certificate authority is not trusted here; give it in ssl_cafile"),
+    ("self signed certificate", "its certificate authority is not trusted here; give it in ssl_cafile"),
+    ("certificate has expired", "its certificate has expired; renew it on the broker"),
+    ("UNSUPPORTED_PROTOCOL", "it speaks no TLS version from 1.2 on"),
+    ("ALERT_PROTOCOL_VERSION", "the two sides share no TLS version (pykafka2 speaks 1.2 and later)"),
+    ("unsupported protocol", "it speaks no TLS version from 1.2 on"),
+    ("HANDSHAKE_FAILURE", "the two sides share no cipher, or it wants a client certificate (ssl_certfile)"),
+    ("CERTIFICATE_REQUIRED", "it wants a client certificate; set ssl_certfile and ssl_keyfile"),
+    ("UNKNOWN_CA", "the other side does not trust this side's certificate authority"),
+)
+
+
+def _reason(error: Exception) -> str:
+    """OpenSSL's words without its source line."""
+    message = getattr(error, "verify_message", None)
+    if message:
+        return f"the certificate was refused: {message}"
+    return str(getattr(error, "reason", None) or error)
+
+
+def _chunk(buffers: Sequence[Buffer], skip: int) -> bytes:
+    """The next plaintext to encrypt: up to a chunk of the buffers, after the first `skip` bytes."""
+    parts: list[memoryview] = []
+    room = PLAINTEXT_CHUNK_BYTES
+    for buffer in buffers:
+        size = len(buffer)
+        if skip >= size:
+            skip -= size
+            continue
+        part = memoryview(buffer)[skip : skip + room]
+        skip = 0
+        parts.append(part)
+        room -= len(part)
+        if not room:
+            break
+    return b"".join(parts)

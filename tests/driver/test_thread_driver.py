@@ -1,0 +1,308 @@
+"""The thread runtime: loops, waiting, waking, offload; on real threads, hence with deadlines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from pykafka2.clock import FOREVER
+from pykafka2.driver.runtime import Outcome
+from pykafka2.driver.thread_driver import OFFLOAD_IDLE, Parker, ThreadRuntime
+from pykafka2.errors import ClientClosed, ForkedClientError
+from pykafka2.network.transport import Ready, Selector
+
+
+class Loop:
+    """A step that counts its rounds and does what it is told."""
+
+    def __init__(self, body: Callable[[], None] = lambda: None, wake_at: float = FOREVER) -> None:
+        self.body = body
+        self.wake_at = wake_at
+        self.rounds = 0
+
+    def run_once(self, now: float, events: Sequence[Ready]) -> float:
+        self.rounds += 1
+        self.body()
+        return self.wake_at
+
+
+def turned(loop: Loop, rounds: int) -> bool:
+    return loop.rounds >= rounds
+
+
+@pytest.fixture
+def runtime() -> Iterator[ThreadRuntime]:
+    runtime = ThreadRuntime()
+    yield runtime
+    runtime.close()
+
+
+@pytest.fixture(params=["parked", "selecting"])
+def selector(request: pytest.FixtureRequest, runtime: ThreadRuntime) -> Selector | None:
+    return runtime.network.selector() if request.param == "selecting" else None
+
+
+def test_a_loop_turns_at_once_and_upon_each_wake(runtime: ThreadRuntime, selector: Selector | None) -> None:
+    loop = Loop(runtime.notify)
+    task = runtime.spawn("loop", loop, selector)
+    assert runtime.wait_until(lambda: loop.rounds >= 1, 5.0)
+    for rounds in range(2, 20):
+        task.wake()
+        assert runtime.wait_until(partial(turned, loop, rounds), 5.0)
+    assert task.stop(5.0)
+    assert task.stop(5.0)
+    task.wake()
+
+
+def test_a_loop_turns_again_at_the_time_that_it_named(
+    runtime: ThreadRuntime, selector: Selector | None
+) -> None:
+    loop = Loop(runtime.notify)
+
+    def in_a_moment() -> None:
+        loop.wake_at = runtime.clock.monotonic() + 0.005
+        runtime.notify()
+
+    loop.body = in_a_moment
+    task = runtime.spawn("loop", loop, selector)
+    assert runtime.wait_until(lambda: loop.rounds >= 5, 5.0)
+    assert task.stop(5.0)
+
+
+def test_a_step_that_raises_ends_its_task_with_the_error(
+    runtime: ThreadRuntime, selector: Selector | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    task = runtime.spawn("broken", Loop(fail), selector)
+    assert runtime.wait_until(lambda: task.error is not None, 5.0)
+    assert repr(task.error) == "ValueError('a bug')"
+    assert task.stop(5.0)
+    assert "broken" in caplog.text
+
+
+def test_a_loop_may_stop_itself(runtime: ThreadRuntime, selector: Selector | None) -> None:
+    loop = Loop()
+    stopped: list[bool] = []
+    task = runtime.spawn("loop", loop, selector)
+
+    def stop() -> None:
+        stopped.append(task.stop(5.0))
+        runtime.notify()
+
+    loop.body = stop
+    task.wake()
+    assert runtime.wait_until(lambda: bool(stopped), 5.0)
+    assert stopped == [True]
+    assert task.stop(5.0)
+
+
+def test_stop_says_when_the_loop_did_not_end(runtime: ThreadRuntime) -> None:
+    go_on = threading.Event()
+
+    def hang() -> None:
+        go_on.wait(10.0)
+
+    loop = Loop(hang)
+    task = runtime.spawn("stuck", loop)
+    assert not task.stop(0.02)
+    go_on.set()
+    assert task.stop(5.0)
+
+
+def test_a_task_knows_its_own_thread(runtime: ThreadRuntime) -> None:
+    answers: list[bool] = []
+    loop = Loop()
+    task = runtime.spawn("loop", loop)
+
+    def look() -> None:
+        answers.append(runtime.is_current(task))
+        runtime.notify()
+
+    loop.body = look
+    task.wake()
+    assert runtime.wait_until(lambda: bool(answers), 5.0)
+    assert answers[0] is True
+    assert not runtime.is_current(task)
+    assert task.stop(5.0)
+
+
+def test_wait_until_answers_with_the_predicate(runtime: ThreadRuntime) -> None:
+    assert runtime.wait_until(lambda: True, 0.0)
+    started = time.monotonic()
+    assert not runtime.wait_until(lambda: False, 0.02)
+    assert 0.02 <= time.monotonic() - started < 5.0
+    assert not runtime.wait_until(lambda: False, -1.0)
+
+
+def test_a_predicate_that_raises_leaves_no_waiter_behind(runtime: ThreadRuntime) -> None:
+    calls = iter([False])
+    with pytest.raises(StopIteration):
+        runtime.wait_until(lambda: next(calls), 5.0)
+    assert not runtime._waiters
+
+
+def test_ctrl_c_interrupts_a_wait_at_once(runtime: ThreadRuntime) -> None:
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    started = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        runtime.wait_until(lambda: False, 30.0)
+    assert time.monotonic() - started < 5.0
+    timer.join()
+    assert not runtime._waiters
+
+
+def test_a_signal_handler_may_wake_and_notify_while_the_main_thread_waits(runtime: ThreadRuntime) -> None:
+    loop = Loop(runtime.notify)
+    task = runtime.spawn("loop", loop)
+    assert runtime.wait_until(lambda: loop.rounds >= 1, 5.0)
+
+    def handler(number: int, frame: object) -> None:
+        task.wake()
+        runtime.notify()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        assert runtime.wait_until(lambda: loop.rounds >= 30, 10.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        assert task.stop(5.0)
+
+
+@pytest.mark.slow
+def test_no_notify_is_lost_under_stress(runtime: ThreadRuntime, selector: Selector | None) -> None:
+    """Ping-pong between callers and a loop that sleeps for ever: one lost wake-up would cost a timeout."""
+    rounds, callers = 1500, 3
+    asked = [0] * callers
+    answered = [0] * callers
+
+    def answer() -> None:
+        answered[:] = asked
+        runtime.notify()
+
+    task = runtime.spawn("loop", Loop(answer), selector)
+    lost: list[int] = []
+
+    def ask(index: int) -> None:
+        for number in range(1, rounds + 1):
+            asked[index] = number
+            task.wake()
+            if not runtime.wait_until(lambda: answered[index] >= asked[index], 5.0):
+                lost.append(number)
+                return
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=ask, args=(index,)) for index in range(callers)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+        assert task.stop(5.0)
+    assert lost == []
+    assert answered == [rounds] * callers
+
+
+def test_an_unpark_before_the_park_is_kept_once() -> None:
+    parker = Parker()
+    parker.unpark()
+    parker.unpark()
+    parker.park(FOREVER)
+    started = time.monotonic()
+    parker.park(0.02)
+    assert time.monotonic() - started >= 0.02
+
+
+def test_offloaded_work_runs_elsewhere_and_its_outcome_comes_back(runtime: ThreadRuntime) -> None:
+    outcomes: list[Outcome[str]] = []
+
+    def deliver(outcome: Outcome[str]) -> None:
+        outcomes.append(outcome)
+        runtime.notify()
+
+    runtime.offload(lambda: threading.current_thread().name, deliver)
+    assert runtime.wait_until(lambda: len(outcomes) == 1, 5.0)
+    assert outcomes[0].get() == "pykafka2-offload"
+
+    runtime.offload(lambda: str(1 // 0), deliver)
+    assert runtime.wait_until(lambda: len(outcomes) == 2, 5.0)
+    with pytest.raises(ZeroDivisionError):
+        outcomes[1].get()
+
+
+def test_a_burst_of_work_is_done_by_few_threads_and_all_end_at_close() -> None:
+    runtime = ThreadRuntime()
+    done: list[int] = []
+
+    def deliver(outcome: Outcome[int]) -> None:
+        done.append(outcome.get())
+        runtime.notify()
+
+    for number in range(100):
+        runtime.offload(partial(int, number), deliver)
+    assert sum(thread.name == "pykafka2-offload" for thread in threading.enumerate()) <= 4
+    assert runtime.wait_until(lambda: len(done) == 100, 5.0)
+    assert sorted(done) == list(range(100))
+    runtime.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "pykafka2-offload"]
+    with pytest.raises(ClientClosed):
+        runtime.offload(lambda: 0, deliver)
+
+
+def test_helper_threads_end_when_idle_and_start_again(
+    runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert OFFLOAD_IDLE > 1
+    monkeypatch.setattr("pykafka2.driver.thread_driver.OFFLOAD_IDLE", 0.005)
+    done: list[int] = []
+
+    def deliver(outcome: Outcome[int]) -> None:
+        done.append(outcome.get())
+        runtime.notify()
+
+    for number in range(1, 6):
+        runtime.offload(partial(int, number), deliver)
+        assert runtime.wait_until(lambda: len(done) == number, 5.0)  # noqa: B023
+        runtime.wait_until(lambda: not runtime._pool._threads, 0.02)
+    assert done == [1, 2, 3, 4, 5]
+
+
+def test_a_continuation_that_raises_is_logged_and_the_pool_lives_on(
+    runtime: ThreadRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[int] = []
+
+    def fail(outcome: Outcome[int]) -> None:
+        raise ValueError("a bug")
+
+    def deliver(outcome: Outcome[int]) -> None:
+        done.append(outcome.get())
+        runtime.notify()
+
+    runtime.offload(lambda: 1, fail)
+    runtime.offload(lambda: 2, deliver)
+    assert runtime.wait_until(lambda: done == [2], 5.0)
+    runtime.close()
+    assert "a bug" in caplog.text
+
+
+def test_a_runtime_does_not_survive_a_fork(runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "_pid", os.getpid() + 1)
+    with pytest.raises(ForkedClientError):
+        runtime.wait_until(lambda: False, 1.0)
+    with pytest.raises(ForkedClientError):
+        runtime.spawn("loop", Loop())

@@ -1,0 +1,145 @@
+"""The socket selector: readiness, interest 0, and a wake-up that is never lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.network.selector import SocketSelector
+from pykafka2.network.tcp import TcpNetwork
+from pykafka2.network.transport import READABLE, WRITABLE, Endpoint, Listener, SocketOptions, Transport
+
+Pair = tuple[Transport, Transport]
+
+
+@pytest.fixture
+def selector() -> Iterator[SocketSelector]:
+    selector = SocketSelector()
+    yield selector
+    selector.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    listener = TcpNetwork().listen("127.0.0.1", 0)
+    yield listener
+    listener.close()
+
+
+@pytest.fixture
+def pair(listener: Listener) -> Iterator[Pair]:
+    client = TcpNetwork().connect(Endpoint("127.0.0.1", listener.port), options=SocketOptions())
+    server = None
+    while server is None:
+        server = listener.accept()
+    while not client.establish():
+        time.sleep(0.001)
+    yield client, server
+    client.close()
+    server.close()
+
+
+def test_reports_what_is_ready_with_its_data(selector: SocketSelector, pair: Pair) -> None:
+    client, server = pair
+    selector.register(server, READABLE, "server")
+    assert selector.select(0) == []
+    client.write([b"hello"])
+    assert selector.select(5.0) == [("server", READABLE)]
+    selector.modify(server, READABLE | WRITABLE, "both")
+    assert selector.select(5.0) == [("both", READABLE | WRITABLE)]
+
+
+def test_interest_0_keeps_the_registration_and_waits_for_nothing(
+    selector: SocketSelector, pair: Pair
+) -> None:
+    client, server = pair
+    selector.register(server, 0, "server")
+    client.write([b"hello"])
+    assert selector.select(0.01) == []
+    selector.modify(server, READABLE, "again")
+    assert selector.select(5.0) == [("again", READABLE)]
+    selector.modify(server, 0, "quiet")
+    assert selector.select(0.01) == []
+    selector.unregister(server)
+    selector.unregister(server)
+
+
+def test_a_wake_before_the_select_ends_it(selector: SocketSelector) -> None:
+    selector.wake()
+    selector.wake()
+    started = time.monotonic()
+    assert selector.select(None) == []
+    assert selector.select(0.02) == []
+    assert 0.02 <= time.monotonic() - started < 5.0
+
+
+def test_a_wake_during_the_select_ends_it(selector: SocketSelector) -> None:
+    waker = threading.Timer(0.02, selector.wake)
+    waker.start()
+    assert selector.select(None) == []
+    waker.join()
+
+
+def test_a_wake_from_a_signal_handler_ends_the_select(selector: SocketSelector) -> None:
+    before = signal.signal(signal.SIGALRM, lambda number, frame: selector.wake())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        assert selector.select(30.0) == []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.slow
+def test_no_wake_is_lost_under_stress(selector: SocketSelector) -> None:
+    """Wakers bump a counter and wake; the loop must see every bump although it sleeps for ever in between."""
+    rounds, wakers = 1000, 3
+    counters = [0] * wakers
+    seen = [0] * wakers
+
+    def wake_often(index: int) -> None:
+        for _ in range(rounds):
+            counters[index] += 1
+            selector.wake()
+            while seen[index] < counters[index]:
+                if time.monotonic() > deadline:
+                    return
+
+    before = sys.getswitchinterval()
+    deadline = time.monotonic() + 30.0
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=wake_often, args=(index,)) for index in range(wakers)]
+    try:
+        for thread in threads:
+            thread.start()
+        while min(seen) < rounds and time.monotonic() < deadline:
+            selector.select(5.0)
+            seen[:] = counters
+    finally:
+        sys.setswitchinterval(before)
+        for thread in threads:
+            thread.join()
+    assert seen == [rounds] * wakers
+    assert time.monotonic() < deadline
+
+
+def test_close_may_race_with_wakes_and_leaves_no_file_behind() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        selector = SocketSelector()
+        threads = [threading.Thread(target=selector.wake) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        selector.close()
+        selector.close()
+        selector.wake()
+        assert selector.select(None) == []
+        for thread in threads:
+            thread.join()
+    assert len(os.listdir("/proc/self/fd")) == before
