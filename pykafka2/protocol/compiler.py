@@ -163,6 +163,20 @@ def compile_eq(cls: type[Struct]) -> Callable[[Any, object], bool]:
     return cast(Callable[[Any, object], bool], source.compile(f"eq {cls.__module__}.{cls.__qualname__}"))
 
 
+def plain_values(one: Field) -> list[tuple[str, object]] | None:
+    """The names and defaults inside a struct that is never null and holds plain values only, else None.
+
+    Such structs are compared with their default, and made, in line: a Fetch response has three per partition.
+    """
+    made = one.struct
+    if made is None or one.array or one.optional or one.factory is None:
+        return None
+    inner = resolved_fields(made)
+    if any(part.array or part.struct is not None or part.default is MISSING for part in inner):
+        return None
+    return [(part.name, part.default) for part in inner]
+
+
 def smallest_size(cls: type[Struct], version: int, flexible: bool) -> int:
     """The fewest bytes that an instance can take: what bounds the count of an array."""
     size = int(flexible)

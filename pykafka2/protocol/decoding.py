@@ -10,6 +10,7 @@ from __future__ import annotations
 from pykafka2.protocol.compiler import (
     Source,
     decoder_of,
+    plain_values,
     smallest_element_size,
     struct_of,
 )
@@ -73,7 +74,12 @@ class _DecoderWriter:
 
     def set_absent(self, one: Field) -> None:
         """Write the value of a field that this version lacks, or that may not come."""
-        if one.factory is not None:
+        plain = plain_values(one)
+        if one.struct is not None and plain is not None:
+            self.source.add(f"x.{one.name} = value = new({self.source.bind('Struct', one.struct)})")
+            for name, value in plain:
+                self.source.add(f"value.{name} = {self.source.literal(value)}")
+        elif one.factory is not None:
             self.source.add(f"x.{one.name} = {self.source.bind('factory', one.factory)}()")
         elif one.array and one.required:
             self.source.add(f"x.{one.name} = []")

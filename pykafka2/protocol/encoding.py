@@ -8,7 +8,7 @@ bytes are handed on as they are.
 
 from __future__ import annotations
 
-from pykafka2.protocol.compiler import Source, encoder_of, struct_of
+from pykafka2.protocol.compiler import Source, encoder_of, plain_values, struct_of
 from pykafka2.protocol.fields import STRUCT_CODES, Field
 from pykafka2.protocol.struct import Struct, resolved_fields
 
@@ -62,6 +62,11 @@ class _EncoderWriter:
 
     def differs_from_default(self, one: Field) -> str:
         """The condition under which a field says something."""
+        plain = plain_values(one)
+        if plain is not None:
+            return " or ".join(
+                f"x.{one.name}.{name} != {self.source.literal(value)}" for name, value in plain
+            )
         default = one.absent_value()
         if default is None:
             return f"x.{one.name} is not None"
@@ -102,7 +107,9 @@ class _EncoderWriter:
         """Write the encoding of a string, of bytes or of records."""
         source = self.source
         content, length = source.fresh("s"), source.fresh("n")
-        get = f"{value}.encode()" if kind == "string" else f"flat({value})"
+        get = f"{value}.encode()"
+        if kind != "string":
+            get = f"{value} if type({value}) is bytes else flat({value})"
         if not compact:
             if nullable:
                 source.add(f"if {value} is None:")

@@ -266,6 +266,7 @@ DATA_MODULES: Final[dict[str, tuple[str, ...]]] = {
 """The messages that are neither request nor response, by module."""
 
 _MESSAGES: Final = "pykafka2.protocol.messages."
+_REQUESTS: Final[dict[int, type[Request[Any]]]] = {}
 
 
 def api(api_key: int) -> ApiInfo:
@@ -284,14 +285,16 @@ def name_of(api_key: int) -> str:
 
 def request_class(api_key: int) -> type[Request[Any]]:
     """The class of an API's requests; UnsupportedVersion where we do not speak it."""
-    info = api(api_key)
-    return cast("type[Request[Any]]", getattr(import_module(_MESSAGES + info.module), info.name + "Request"))
+    found = _REQUESTS.get(api_key)
+    if found is None:
+        info = api(api_key)
+        found = _REQUESTS[api_key] = getattr(import_module(_MESSAGES + info.module), info.name + "Request")
+    return found
 
 
 def response_class(api_key: int) -> type[Response]:
     """The class of an API's responses; UnsupportedVersion where we do not speak it."""
-    info = api(api_key)
-    return cast("type[Response]", getattr(import_module(_MESSAGES + info.module), info.name + "Response"))
+    return request_class(api_key).RESPONSE
 
 
 def all_messages() -> Iterator[type[Message]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_tra
 
 from pykafka2.errors import UnsupportedVersion
 from pykafka2.protocol.fields import MISSING, WIRE_NAMES, Field, VersionRange, field
-from pykafka2.protocol.primitives import DECODE_ERRORS, ENCODE_ERRORS, Buffer, uuid_to_text
+from pykafka2.protocol.primitives import DECODE_ERRORS, ENCODE_ERRORS, Buffer, flat, uuid_to_text
 
 if TYPE_CHECKING:
     from typing import Self
@@ -168,6 +168,8 @@ class Message(Struct):
     @classmethod
     def decode_from(cls, data: Buffer, offset: int, version: int) -> tuple[Self, int]:
         """As decode(), from `offset` on; also the position after the message."""
+        if type(data) is not bytes:
+            data = flat(data)
         decoder = cls._decoders.get((version, version >= cls.FLEXIBLE_FROM))
         if decoder is None:
             from pykafka2.protocol.compiler import decoder_of

@@ -1,0 +1,107 @@
+"""Declarations as data, for whoever compares them with Kafka's own schemas.
+
+Read by tests/conformance and by the naive codec of tests/protocol; never by the client or the broker.
+Version ranges are effective ones: pairs (first, last) within the message's valid versions and, for nested
+fields, within those of the field around them; None is the empty range.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeAlias
+
+from pykafka2.protocol.fields import Field, VersionRange
+from pykafka2.protocol.struct import (
+    Data,
+    Message,
+    RecordKey,
+    RecordValue,
+    Request,
+    Response,
+    Struct,
+    resolved_fields,
+)
+
+Span: TypeAlias = "tuple[int, int] | None"
+
+
+def describe(cls: type[Message]) -> dict[str, Any]:
+    """A message's name, type, key, versions and fields.
+
+    Returns:
+        name; type ("request", "response", "coordinator-key", "coordinator-value", "data"); api_key (of
+        records their kind, else None); valid_versions; flexible_versions; latest_version_unstable; fields,
+        each with name, type (Kafka's, "struct" for any struct, "[]" before the elements' of an array),
+        versions, nullable_versions, tagged_versions, tag, default (structs: None or "struct"), ignorable,
+        flexible, secret, fields (of a struct, else empty).
+    """
+    valid = (cls.MIN_VERSION, cls.LAST_VERSION)
+    return {
+        "name": cls.NAME,
+        "type": _type_of(cls),
+        "api_key": _key_of(cls),
+        "valid_versions": valid,
+        "flexible_versions": within(VersionRange(cls.FLEXIBLE_FROM, VersionRange.ENDLESS), valid),
+        "latest_version_unstable": cls.MAX_VERSION != cls.LAST_VERSION,
+        "fields": _describe_fields(cls, valid),
+    }
+
+
+def within(versions: VersionRange, outer: Span) -> Span:
+    """What two ranges have in common."""
+    if outer is None:
+        return None
+    low, high = max(versions.low, outer[0]), min(versions.high, outer[1])
+    return (low, high) if low <= high else None
+
+
+def snake_case(name: str) -> str:
+    """The Python name of a field, from Kafka's."""
+    name = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
+    return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name).lower()
+
+
+def _describe_fields(cls: type[Struct], outer: Span) -> list[dict[str, Any]]:
+    described = []
+    for one in resolved_fields(cls):
+        versions = within(one.versions, outer)
+        described.append(
+            {
+                "name": one.name,
+                "type": ("[]" if one.array else "") + one.kind,
+                "versions": versions,
+                "nullable_versions": within(one.nullable, versions),
+                "tagged_versions": within(one.tagged, versions),
+                "tag": one.tag,
+                "default": _default_of(one),
+                "ignorable": one.ignorable,
+                "flexible": one.flexible,
+                "secret": one.secret,
+                "fields": [] if one.struct is None else _describe_fields(one.struct, versions),
+            }
+        )
+    return described
+
+
+def _default_of(one: Field) -> Any:
+    default = one.absent_value() if one.struct is None or one.array or not one.required else "struct"
+    return "struct" if isinstance(default, Struct) else default
+
+
+def _type_of(cls: type[Message]) -> str:
+    for base, name in (
+        (Request, "request"),
+        (Response, "response"),
+        (RecordKey, "coordinator-key"),
+        (RecordValue, "coordinator-value"),
+        (Data, "data"),
+    ):
+        if issubclass(cls, base):
+            return name
+    raise TypeError(f"{cls.__name__} is no kind of message")
+
+
+def _key_of(cls: type[Message]) -> int | None:
+    if issubclass(cls, Request | Response):
+        return cls.API_KEY
+    return cls.RECORD_KIND if issubclass(cls, RecordKey | RecordValue) else None
