@@ -1,0 +1,114 @@
+"""The clients that live in this process: what becomes of them at a fork, at exit, and when they are dropped.
+
+A client is held weakly and never kept alive by this module.  `track` is called on the caller's thread when a
+client is made; the hooks run on whatever thread forks, exits or collects.  Used by every public client.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import NoReturn, Protocol
+
+from pykafka2.errors import ForkedClientError
+
+logger = logging.getLogger(__name__)
+
+EXIT_FLUSH_TIMEOUT = 10.0
+"""Seconds that all clients together may take to send what they hold when the interpreter ends."""
+
+
+class LiveClient(Protocol):
+    """What a public client offers to this module."""
+
+    def _on_fork_in_child(self, error: ForkedClientError) -> None:
+        """Raise this error from every later call.  Must take no lock: its holder exists in the parent only."""
+        ...
+
+    def _on_exit(self, timeout: float) -> int:
+        """Send what waits, for at most `timeout` seconds; the number of records that remain.  Never raises."""
+        ...
+
+
+class Tracked:
+    """A client's place in the list of the living: `end()` when it was closed in order."""
+
+    __slots__ = ("__weakref__", "_client", "_finalizer")
+
+    def __init__(self, client: LiveClient, finalizer: weakref.finalize[..., LiveClient]) -> None:
+        self._client = weakref.ref(client)
+        self._finalizer = finalizer
+
+    def end(self) -> None:
+        """The client is closed: nothing is left to do for it.  Safe to repeat."""
+        self._finalizer.detach()
+        _tracked.discard(self)
+
+    def client(self) -> LiveClient | None:
+        return self._client()
+
+
+_tracked: set[Tracked] = set()
+
+
+def track(client: LiveClient, description: str, release: Callable[[], object]) -> Tracked:
+    """Watch over a client until `end()`.
+
+    Dropped without close, it is reported by a `ResourceWarning` and `release` is called, on the thread that
+    collects; `release` must hold no reference to the client and must not block.
+    """
+    finalizer = weakref.finalize(client, _dropped, description, release)
+    finalizer.atexit = False  # _at_exit below flushes first
+    tracked = Tracked(client, finalizer)
+    _tracked.add(tracked)
+    return tracked
+
+
+def refuse_pickling(client: object) -> NoReturn:
+    """For `__reduce__` of a client."""
+    name = type(client).__name__
+    raise TypeError(
+        f"a {name} cannot be pickled: it owns a thread and connections.  Send its options to the other "
+        f"process instead and make a {name}(**options) there"
+    )
+
+
+def _dropped(description: str, release: Callable[[], object]) -> None:
+    _tracked.difference_update([tracked for tracked in _tracked.copy() if tracked.client() is None])
+    warnings.warn(f"{description} was dropped without close()", ResourceWarning, stacklevel=2)
+    release()
+
+
+def _after_fork_in_child() -> None:
+    # Nothing is closed here: sockets and selectors are shared with the parent, which still uses them.
+    for tracked in _tracked:
+        client = tracked.client()
+        tracked._finalizer.detach()
+        if client is not None:
+            client._on_fork_in_child(
+                ForkedClientError(
+                    f"this {type(client).__name__} was made before a fork (in process {os.getppid()}); its "
+                    "thread lives there only.  Make a new one in this process"
+                )
+            )
+    _tracked.clear()
+
+
+def _at_exit() -> None:
+    clients = [client for tracked in _tracked.copy() if (client := tracked.client()) is not None]
+    for client in clients:
+        remaining = client._on_exit(EXIT_FLUSH_TIMEOUT / len(clients))
+        if remaining:
+            logger.warning(
+                "%s: %d records were not delivered when the interpreter ended; call close() before",
+                type(client).__name__,
+                remaining,
+            )
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

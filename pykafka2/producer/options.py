@@ -1,0 +1,282 @@
+"""The producer's options: Kafka's names and defaults, and which of them contradict each other.
+
+Pure data; read on the caller's thread when a producer is made.  The table machinery is `pykafka2.options`.
+"""
+
+# ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypedDict, TypeVar
+
+import attrs
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.options import (
+    INT64_MAX,
+    ClientOptions,
+    OptionTable,
+    Refused,
+    callback,
+    choice,
+    custom,
+    duration,
+    flag,
+    integer,
+    text,
+)
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+MAX_IN_FLIGHT_IDEMPOTENT = 5
+"""The broker remembers this many batches per producer and partition; more could not be told apart."""
+
+_ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, -1: ACKS_ALL, "0": 0, 0: 0, "1": 1, 1: 1}
+_TRANSACTIONS = "transactions are not implemented yet"
+
+
+def _read_acks(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError
+    key = value.lower() if isinstance(value, str) else value
+    if key not in _ACKS:
+        raise ValueError
+    return _ACKS[key]
+
+
+def _read_interceptors(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise ValueError
+    return tuple(value)
+
+
+@attrs.define(kw_only=True, frozen=True)
+class ProducerOptions(ClientOptions):
+    """What a producer was told.  Durations are seconds; the public names and units stand in the table."""
+
+    client_id: str = text(
+        "client_id", "pykafka2-producer", "The name that the brokers log and count quotas by."
+    )
+    key_serializer: Any = callback(
+        "key_serializer",
+        "Makes bytes of keys: f(key), or an object with serialize(topic, headers, data).",
+    )
+    value_serializer: Any = callback(
+        "value_serializer",
+        "Makes bytes of values: f(value), or an object with serialize(topic, headers, data).",
+    )
+    acks: int = custom(
+        "acks", "all", _read_acks, "0, 1, -1 or 'all'", "Who must have a batch before it counts as written."
+    )
+    enable_idempotence: bool = flag(
+        "enable_idempotence", True, "Whether retries are recognised by the broker, so that nothing doubles."
+    )
+    retries: int = integer(
+        "retries",
+        2**31 - 1,
+        "How often a batch is sent again; delivery_timeout_ms is the limit that matters.",
+        infinity_is_maximum=True,
+    )
+    delivery_timeout: float = duration(
+        "delivery_timeout_ms", 120_000, "After so long a batch is either written or failed."
+    )
+    linger: float = duration("linger_ms", 5, "How long a batch waits for more records.")
+    batch_size: int = integer("batch_size", 16_384, "Bytes of a batch beyond which it is sent.")
+    buffer_memory: int = integer(
+        "buffer_memory", 33_554_432, "Bytes of records that may wait or be in flight.", maximum=INT64_MAX
+    )
+    max_block: float = duration(
+        "max_block_ms", 60_000, "How long send() may wait for metadata and for room in buffer_memory."
+    )
+    max_request_size: int = integer(
+        "max_request_size", 1_048_576, "The largest request, and so the largest record, in bytes."
+    )
+    max_in_flight: int = integer(
+        "max_in_flight_requests_per_connection",
+        5,
+        "Requests to one broker that wait for their answers at the same time.",
+        minimum=1,
+    )
+    compression_type: str = choice(
+        "compression_type",
+        "none",
+        ("none", "gzip", "snappy", "lz4", "zstd"),
+        "The codec that batches are compressed with.",
+    )
+    compression_gzip_level: int = integer(
+        "compression_gzip_level", -1, "1 to 9, or -1 for gzip's own default.", minimum=-1, maximum=9
+    )
+    compression_lz4_level: int = integer(
+        "compression_lz4_level", 9, "1 to 17; higher is smaller and slower.", minimum=1, maximum=17
+    )
+    compression_zstd_level: int = integer(
+        "compression_zstd_level",
+        3,
+        "-131072 to 22; higher is smaller and slower.",
+        minimum=-131072,
+        maximum=22,
+    )
+    partitioner: Any = callback(
+        "partitioner",
+        "Chooses the partition of a record that names none: an object with partition(topic, key, key_bytes, "
+        "value, value_bytes, cluster), or kafka-python's f(key_bytes, all_partitions, available_partitions).",
+        aliases=("partitioner_class",),
+        legal="a callable, or an object with a method partition",
+    )
+    partitioner_ignore_keys: bool = flag(
+        "partitioner_ignore_keys", False, "Whether records with a key are spread like those without one."
+    )
+    interceptors: tuple[Any, ...] = custom(
+        "interceptors",
+        (),
+        _read_interceptors,
+        "a list of objects",
+        "See every record before it is serialized and every outcome: on_send, on_acknowledgement, close.",
+        aliases=("interceptor_classes",),
+    )
+    metadata_max_idle: float = duration(
+        "metadata_max_idle_ms", 300_000, "Topics unused for so long are forgotten.", minimum_ms=5_000
+    )
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level for the codec chosen; None for a codec without levels."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
+    @classmethod
+    def from_given(cls, given: Mapping[str, Any]) -> Self:
+        values = dict(given)
+        values.setdefault("default_api_timeout", values.get("max_block", 60.0))
+        options = super().from_given(values)
+        if options.compression_gzip_level == 0:
+            raise ConfigurationError(
+                "compression_gzip_level=0: legal is 1 to 9, or -1 for gzip's own default"
+            )
+        options = _with_delivery_timeout(options, given)
+        return _with_idempotence(options, given)
+
+
+P = TypeVar("P", bound=ProducerOptions)
+
+
+def _with_delivery_timeout(options: P, given: Mapping[str, Any]) -> P:
+    """A delivery must have time for lingering and one request; a default gives way, a given one raises."""
+    needed = options.linger + options.request_timeout
+    if options.delivery_timeout >= needed:
+        return options
+    if "delivery_timeout" in given:
+        raise ConfigurationError(
+            f"delivery_timeout_ms={options.delivery_timeout * 1000:g} is less than linger_ms + "
+            f"request_timeout_ms = {needed * 1000:g}; raise it, or lower one of the two"
+        )
+    logger.warning("delivery_timeout_ms raised to linger_ms + request_timeout_ms = %g", needed * 1000)
+    return attrs.evolve(options, delivery_timeout=needed)
+
+
+def _with_idempotence(options: P, given: Mapping[str, Any]) -> P:
+    """Idempotence needs acks=all, a retry and at most five in flight (KIP-679; as in Java 4.x).
+
+    When enable_idempotence was not given, acks or retries switch it off with one log line; too many in
+    flight raise all the same, because order would silently be lost.
+    """
+    if not options.enable_idempotence:
+        return options
+    asked = "enable_idempotence" in given
+    if options.max_in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
+        raise ConfigurationError(
+            f"max_in_flight_requests_per_connection={options.max_in_flight} contradicts enable_idempotence: "
+            f"with it at most {MAX_IN_FLIGHT_IDEMPOTENT}; lower it or set enable_idempotence=False"
+        )
+    conflict = ""
+    if options.acks != ACKS_ALL:
+        conflict = f"acks={options.acks}"
+    elif options.retries == 0:
+        conflict = "retries=0"
+    if not conflict:
+        return options
+    if asked:
+        raise ConfigurationError(
+            f"{conflict} contradicts enable_idempotence=True, which needs acks='all' and retries of at least "
+            "1; drop one of them"
+        )
+    logger.info("enable_idempotence is switched off because of %s", conflict)
+    return attrs.evolve(options, enable_idempotence=False)
+
+
+PRODUCER_OPTIONS = OptionTable(
+    ProducerOptions,
+    refused={
+        "transactional_id": Refused(_TRANSACTIONS),
+        "transaction_two_phase_commit_enable": Refused(_TRANSACTIONS, harmless=(False,)),
+        "partitioner_adaptive_partitioning_enable": Refused(
+            "the choice of partitions does not adapt to queue lengths yet", harmless=(False,)
+        ),
+        "partitioner_availability_timeout_ms": Refused(
+            "the choice of partitions does not look at the brokers' delays yet", harmless=(0,)
+        ),
+    },
+    ignored={"transaction_timeout_ms": "there are no transactions without transactional_id"},
+)
+
+
+class ProducerConfig(TypedDict, total=False):
+    """The keyword options of `KafkaProducer`, for type checkers; a test keeps it in line with the table."""
+
+    bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
+    client_id: str | None
+    client_dns_lookup: str
+    request_timeout_ms: float
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    reconnect_backoff_ms: float
+    reconnect_backoff_max_ms: float
+    connections_max_idle_ms: float
+    socket_connection_setup_timeout_ms: float
+    socket_connection_setup_timeout_max_ms: float
+    metadata_max_age_ms: float
+    metadata_max_idle_ms: float
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: float
+    allow_auto_create_topics: bool
+    send_buffer_bytes: int | None
+    receive_buffer_bytes: int | None
+    receive_message_max_bytes: int
+    security_protocol: str
+    ssl_context: Any
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_key_password: str | None
+    ssl_crlfile: str | None
+    ssl_ciphers: str | None
+    ssl_check_hostname: bool
+    ssl_enabled_protocols: str | Sequence[str]
+    key_serializer: Callable[[Any], Any] | Any | None
+    value_serializer: Callable[[Any], Any] | Any | None
+    acks: int | str
+    enable_idempotence: bool
+    retries: int | float
+    delivery_timeout_ms: float
+    linger_ms: float
+    batch_size: int
+    buffer_memory: int
+    max_block_ms: float
+    max_request_size: int
+    max_in_flight_requests_per_connection: int
+    compression_type: str | None
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    partitioner: Any
+    partitioner_class: Any
+    partitioner_ignore_keys: bool
+    interceptors: Sequence[Any]
+    interceptor_classes: Sequence[Any]
