@@ -26,11 +26,11 @@ class LiveClient(Protocol):
     """What a public client offers to this module."""
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
-        """Raise this error from every later call.  Must take no lock: its holder exists in the parent only."""
+        """Raise this error from later calls.  Takes no lock: its holder may exist in the parent only."""
         ...
 
     def _on_exit(self, timeout: float) -> int:
-        """Send what waits, for at most `timeout` seconds; the number of records that remain.  Never raises."""
+        """Send what waits, for `timeout` seconds at most; how many records remain.  Never raises."""
         ...
 
 
