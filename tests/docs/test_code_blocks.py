@@ -1,0 +1,52 @@
+"""The code in README and docs runs as printed: every ```python block, in order, one namespace a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def code_of(document: Path) -> str:
+    """All blocks of a document, each at its own line numbers, so that a traceback points into the text."""
+    text = document.read_text()
+    lines: list[str] = []
+    for block in BLOCK.finditer(text):
+        start = text.count("\n", 0, block.start(1))
+        lines += [""] * (start - len(lines))
+        lines += block.group(1).splitlines()
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if BLOCK.search(d.read_text())], ids=lambda d: str(d.relative_to(ROOT))
+)
+def test_the_code_runs(document: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code_of(document), str(document), "exec"), {"__name__": "documentation"})
+
+
+def test_the_readme_has_code() -> None:
+    assert BLOCK.search((ROOT / "README.md").read_text())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_paths_named_in_the_text_exist(document: Path) -> None:
+    text = document.read_text()
+    named = set(re.findall(r"`((?:pykafka2|tests|docs|benchmarks|\.ci)/[\w./-]+)`", text))
+    missing = sorted(path for path in named if not (ROOT / path).exists())
+    assert missing == []
+
+
+def test_the_check_finds_a_block_at_its_own_lines(tmp_path: Path) -> None:
+    document = tmp_path / "x.md"
+    document.write_text("a\n\n```python\n1 / 0\n```\n")
+    with pytest.raises(ZeroDivisionError) as caught:
+        exec(compile(code_of(document), str(document), "exec"), {})
+    assert caught.traceback[-1].lineno == 3
