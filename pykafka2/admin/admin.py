@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.admin.acls import AclsAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.groups import GroupsAdmin
+from pykafka2.admin.options import ADMIN_OPTIONS
 from pykafka2.admin.topics import TopicsAdmin
 from pykafka2.admin.transactions import TransactionsAdmin
 from pykafka2.admin.users import UsersAdmin
@@ -41,9 +42,7 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
         runtime: Runtime | None = None,
         **options: Any,
     ) -> None:
-        from pykafka2.admin.options import parse_admin_options
-
-        parsed = parse_admin_options(config, options)
+        parsed = ADMIN_OPTIONS.parse(config, options)
         self._cluster = ClusterClient(parsed, name=f"pykafka2-admin-{parsed.client_id}", runtime=runtime)
 
     def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:

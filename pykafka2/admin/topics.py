@@ -54,10 +54,11 @@ class TopicsAdmin:
     ) -> Outcomes[str, None]:
         """Delete topics by name with all their records.  Raises `ItemsFailed` as `create_topics` does."""
         from pykafka2.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+        from pykafka2.protocol.primitives import ZERO_UUID
 
         names = list(topics)
         request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name) for name in names],
+            topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
             topic_names=names,
             timeout_ms=_milliseconds(timeout),
         )

@@ -1,0 +1,25 @@
+"""The options of `KafkaAdminClient`: the common ones, and how long a call may take."""
+
+from __future__ import annotations
+
+import attrs
+
+from pykafka2.options import ClientOptions, OptionTable, Refused, duration
+
+
+@attrs.define(kw_only=True)
+class AdminOptions(ClientOptions):
+    """Durations are seconds, as in `ClientOptions`."""
+
+    default_api_timeout: float = duration(
+        "default_api_timeout_ms", 60_000, "How long a call may take that is given no timeout of its own."
+    )
+
+
+ADMIN_OPTIONS = OptionTable(
+    AdminOptions,
+    refused={
+        "bootstrap_controllers": Refused("brokers forward what belongs to the controller; name brokers"),
+        "retries": Refused("calls are repeated until default_api_timeout_ms", harmless=(2147483647,)),
+    },
+)

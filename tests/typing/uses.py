@@ -1,0 +1,79 @@
+"""How applications use the public API, for the type checker; never run.
+
+A line that must be refused carries `type: ignore[code]`; mypy reports an ignore that is not needed, so a
+signature that grows too lax fails as loudly as one that grows too strict.
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from pykafka2 import (
+    ConsumerRecord,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewTopic,
+    OffsetAndTimestamp,
+    RecordMetadata,
+    TopicPartition,
+    aio,
+)
+from pykafka2.errors import KafkaError
+from pykafka2.testing import KafkaCluster, Simulation
+
+
+def producing(servers: str) -> None:
+    with KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5) as producer:
+        delivery = producer.send("orders", b"value", key=b"key", headers=[("source", b"test")], partition=1)
+        assert_type(delivery.result(timeout=10), RecordMetadata)
+        assert_type(delivery.done(), bool)
+        producer.send("orders", value=b"v", on_delivery=delivered, timestamp_ms=1)
+        producer.flush(timeout=5)
+    KafkaProducer({"bootstrap.servers": servers, "linger.ms": 5}).close(timeout=1)
+    KafkaProducer(bootstrap_servers=servers, linger=5)  # type: ignore[call-arg]
+    producer.send(topic="orders", partition="1")  # type: ignore[arg-type]
+
+
+def delivered(metadata: RecordMetadata | None, error: KafkaError | None) -> None: ...
+
+
+def consuming(servers: str) -> None:
+    partition = TopicPartition("orders", 0)
+    with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        assert_type(consumer.poll(timeout_ms=100), dict[TopicPartition, list[ConsumerRecord]])
+        for record in consumer:
+            assert_type(record, ConsumerRecord)
+            assert_type(record.offset, int)
+        consumer.assign([partition])
+        consumer.seek(partition, 7)
+        assert_type(consumer.position(partition), int)
+        assert_type(consumer.end_offsets([partition]), dict[TopicPartition, int])
+        assert_type(
+            consumer.offsets_for_times({partition: 0}), dict[TopicPartition, OffsetAndTimestamp | None]
+        )
+    consumer.seek(partition, "7")  # type: ignore[arg-type]
+
+
+def administering(servers: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("orders", partitions=6, replication_factor=3)], timeout=10)
+        assert_type(admin.list_topics(), list[str])
+        admin.create_topics([7])  # type: ignore[list-item]
+
+
+async def on_the_loop(producer: aio.KafkaProducer, consumer: aio.KafkaConsumer) -> None:
+    async with producer, consumer:
+        delivery = await producer.send("orders", b"value")
+        assert_type(await delivery, RecordMetadata)
+        async for record in consumer:
+            assert_type(record, ConsumerRecord)
+        assert_type(await consumer.poll(timeout_ms=5), dict[TopicPartition, list[ConsumerRecord]])
+
+
+def testing() -> None:
+    with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
+        assert_type(cluster.bootstrap_servers, str)
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=3, topics={"orders": 1})
+        assert_type(simulation.producer(cluster), KafkaProducer)
