@@ -219,27 +219,36 @@ def batches(buffer: Buffer, where: str = "records") -> Iterator[RecordBatch]:
 
     Raises:
         CorruptData: a batch's length, magic or count cannot be; the batches before it have been yielded.
-            Its message says so if the batch is of a legacy format: `legacy.any_batches` reads those too.
+            Formats 0 and 1 raise too: `legacy.any_batches` reads them.
     """
+    for offset, view in slices(buffer, where):
+        magic = view[MAGIC_AT]
+        if magic != MAGIC:
+            raise CorruptData(f"{where} at offset {offset}: magic {magic} where {MAGIC} is expected")
+        yield open_view(view, where)
+
+
+def slices(buffer: Buffer, where: str) -> Iterator[tuple[int, memoryview]]:
+    """Offset and bytes of each whole batch or legacy message; their contents are not looked at."""
     view = memoryview(buffer)
     position, end = 0, len(view)
     while end - position >= LENGTH_END:
         offset, length = OFFSET_AND_LENGTH.unpack_from(view, position)
-        stop = position + LENGTH_END + length
         if length < MIN_LEGACY_BYTES:
             raise CorruptData(f"{where} at offset {offset}: a batch of length {length} cannot be")
+        stop = position + LENGTH_END + length
         if stop > end:
             return
-        magic = view[position + MAGIC_AT]
-        if magic != MAGIC:
-            raise CorruptData(f"{where} at offset {offset}: magic {magic} where {MAGIC} is expected")
-        if stop - position < HEADER_BYTES:
-            raise CorruptData(
-                f"{where} at offset {offset}: a batch of length {length} is shorter than its header"
-            )
-        batch = RecordBatch(view[position:stop])
-        if batch.count < 0 or batch.last_offset_delta < 0:
-            deltas = f"{batch.count} records, last offset delta {batch.last_offset_delta}"
-            raise CorruptData(f"{where} at offset {offset}: {deltas}")
-        yield batch
+        yield offset, view[position:stop]
         position = stop
+
+
+def open_view(view: memoryview, where: str) -> RecordBatch:
+    """A batch over bytes that say they are of format 2; CorruptData if its header cannot be."""
+    if len(view) < HEADER_BYTES:
+        raise CorruptData(f"{where}: a batch of {len(view)} bytes is shorter than its header")
+    batch = RecordBatch(view)
+    if batch.count < 0 or batch.last_offset_delta < 0 or batch.base_offset < 0:
+        deltas = f"{batch.count} records, last offset delta {batch.last_offset_delta}"
+        raise CorruptData(f"{where} at offset {batch.base_offset}: {deltas}")
+    return batch

@@ -1,0 +1,217 @@
+"""Message formats 0 and 1, read only: what brokers before 0.11 wrote and old logs still hold.
+
+A message is a batch of one, or, compressed, a wrapper whose value holds messages.  Inner messages of format 1
+count from 0 and the wrapper carries the offset of the last one (KIP-31, KIP-32); those of format 0 carry
+their own.  Not read: lz4 in format 0, whose header checksum its writers got wrong (KAFKA-3160) and which
+the lz4 library therefore takes for damage.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from pykafka2.compression import MAX_OUTPUT_BYTES, codec
+from pykafka2.errors import CorruptData, CorruptMessage
+from pykafka2.records.batch import (
+    CODEC_MASK,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC_AT,
+    NO_LEADER_EPOCH,
+    Buffer,
+    RecordBatch,
+    open_view,
+    slices,
+)
+from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
+from pykafka2.types import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, ConsumerRecord
+
+HEADER = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes
+TIMESTAMP = struct.Struct(">q")  # format 1 only
+LENGTH = struct.Struct(">i")
+
+
+class LegacyBatch:
+    """One message of format 0 or 1, or a wrapper around several.
+
+    buffer is a memoryview of exactly this message.  The attributes that a reader of batches needs have the
+    names they have in RecordBatch.
+    """
+
+    __slots__ = ("attributes", "buffer", "crc", "last_offset", "magic", "timestamp")
+
+    is_control = False
+    is_transactional = False
+    has_producer_id = False
+    partition_leader_epoch = NO_LEADER_EPOCH
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self.last_offset: int
+        self.crc: int
+        self.magic: int
+        self.attributes: int
+        self.last_offset, _, self.crc, self.magic, self.attributes = HEADER.unpack_from(buffer)
+        self.timestamp: int = NO_TIMESTAMP
+        if self.magic == 1:
+            try:
+                (self.timestamp,) = TIMESTAMP.unpack_from(buffer, HEADER.size)
+            except struct.error as error:
+                raise CorruptData(
+                    f"message at offset {self.last_offset} is shorter than its header"
+                ) from error
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def codec_id(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """Format 0 has no timestamps; its messages say create time and -1."""
+        return LOG_APPEND_TIME if self.magic and self.attributes & LOG_APPEND_TIME_FLAG else CREATE_TIME
+
+    def verify_crc(self, where: str = "message") -> None:
+        """Raise CorruptMessage if the checksum (CRC-32 here) does not fit the bytes."""
+        import zlib
+
+        actual = zlib.crc32(self.buffer[MAGIC_AT:])
+        if actual != self.crc:
+            raise CorruptMessage(
+                f"{where} at offset {self.last_offset}: "
+                f"checksum is {self.crc:#010x} but the bytes give {actual:#010x}"
+            )
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        position = HEADER.size + (TIMESTAMP.size if self.magic else 0)
+        key, position = self._field(position)
+        value, position = self._field(position)
+        if position != len(self.buffer):
+            raise CorruptData(f"message at offset {self.last_offset}: its fields do not end where it does")
+        return key, value
+
+    def _field(self, position: int) -> tuple[bytes | None, int]:
+        left = len(self.buffer) - position - LENGTH.size
+        size = LENGTH.unpack_from(self.buffer, position)[0] if left >= 0 else 0
+        position += LENGTH.size
+        if size == -1:
+            return None, position
+        if not 0 <= size <= left:
+            raise CorruptData(
+                f"message at offset {self.last_offset}: a field of {size} where {left} are left"
+            )
+        return bytes(self.buffer[position : position + size]), position + size
+
+    def __repr__(self) -> str:
+        return f"<message of format {self.magic} up to {self.last_offset}, codec {self.codec_id}>"
+
+
+AnyBatch = RecordBatch | LegacyBatch
+
+
+def any_batches(buffer: Buffer, where: str = "records") -> Iterator[AnyBatch]:
+    """As `batch.batches`, but reads formats 0 and 1 too, also mixed with format 2 as old logs are."""
+    for offset, view in slices(buffer, where):
+        magic = view[MAGIC_AT]
+        if magic == 2:
+            yield open_view(view, where)
+        elif magic < 2:
+            yield LegacyBatch(view)
+        else:
+            raise CorruptData(f"{where} at offset {offset}: magic {magic} is not a format of Kafka's")
+
+
+def decode_any_records(
+    batch: AnyBatch,
+    topic: str,
+    partition: int,
+    first_offset: int = 0,
+    check_crcs: bool = True,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+) -> Iterator[ConsumerRecord]:
+    """As `decoder.decode_records`, for a batch of any format."""
+    if isinstance(batch, RecordBatch):
+        return decode_records(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
+    tuples = decode_legacy_tuples(batch, f"{topic}-{partition}", check_crcs, max_output_bytes)
+    timestamp_type = batch.timestamp_type
+    return (
+        ConsumerRecord(
+            topic,
+            partition,
+            offset,
+            timestamp,
+            timestamp_type,
+            key,
+            value,
+            headers,
+            NO_LEADER_EPOCH,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+        )
+        for offset, timestamp, key, value, headers in tuples
+        if offset >= first_offset
+    )
+
+
+def decode_any_tuples(
+    batch: AnyBatch,
+    where: str = "records",
+    check_crcs: bool = True,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+) -> Iterator[RecordTuple]:
+    """As `decoder.decode_tuples`, for a batch of any format."""
+    if isinstance(batch, RecordBatch):
+        return decode_tuples(batch, where, check_crcs, max_output_bytes)
+    return decode_legacy_tuples(batch, where, check_crcs, max_output_bytes)
+
+
+def decode_legacy_tuples(
+    batch: LegacyBatch,
+    where: str = "records",
+    check_crcs: bool = True,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+) -> Iterator[RecordTuple]:
+    """The message, or the messages in the wrapper, as tuples without headers; lazy.
+
+    Raises:
+        CorruptMessage, CorruptData, UnsupportedCompressionType, CodecUnavailable: as for format 2.
+    """
+    if check_crcs:
+        batch.verify_crc(where)
+    key, value = batch.key_and_value()
+    if not batch.codec_id:
+        yield batch.last_offset, batch.timestamp, key, value, []
+        return
+    inner = _unwrap(batch, value, where, max_output_bytes)
+    # The wrapper's offset is that of its last message; some librdkafka left it 0 when producing.
+    base_offset = batch.last_offset - inner[-1].last_offset if batch.magic and batch.last_offset else 0
+    for message in inner:
+        if check_crcs:
+            message.verify_crc(where)
+        timestamp = batch.timestamp if batch.timestamp_type == LOG_APPEND_TIME else message.timestamp
+        yield base_offset + message.last_offset, timestamp, *message.key_and_value(), []
+
+
+def _unwrap(
+    wrapper: LegacyBatch, value: bytes | None, where: str, max_output_bytes: int
+) -> list[LegacyBatch]:
+    at = f"{where} at offset {wrapper.last_offset}"
+    if value is None:
+        raise CorruptData(f"{at}: a compressed message without a value")
+    try:
+        data = codec(wrapper.codec_id).decompress(value, max_output_bytes)
+    except CorruptData as error:
+        raise CorruptData(f"{at}: {error}") from error
+    inner = [LegacyBatch(view) for _, view in slices(data, where)]
+    if sum(message.size_bytes for message in inner) != len(data) or not inner:
+        raise CorruptData(f"{at}: the compressed messages are none, or the last one is cut short")
+    if any(message.magic != wrapper.magic or message.codec_id for message in inner):
+        raise CorruptData(f"{at}: a compressed message within a compressed message, or of another format")
+    return inner
