@@ -182,4 +182,5 @@ def uuid_from_text(text: str) -> bytes:
 
 
 _TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-_FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
+# Plus and slash are the other alphabet's, and are sent to where nothing is accepted.
+_FROM_URL_SAFE: Final = bytes.maketrans(b"-_+/", b"+/!!")

@@ -1,0 +1,94 @@
+"""Every message in every version: round trips, agreement with a plain codec, bounded decoding."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2.errors import CorruptData
+from pykafka2.protocol.describe import describe
+from pykafka2.protocol.struct import Message
+from tests.protocol.naive import as_values, naive_decode, naive_encode
+from tests.protocol.strategies import instances, message_version_id, message_versions
+
+EVERY_MESSAGE_AND_VERSION = pytest.mark.parametrize(
+    ("cls", "version"), message_versions(), ids=message_version_id
+)
+
+described = functools.cache(describe)
+
+
+@EVERY_MESSAGE_AND_VERSION
+@settings(max_examples=6)
+@given(data=st.data())
+def test_a_message_survives_its_bytes(cls: type[Message], version: int, data: st.DataObject) -> None:
+    message = data.draw(instances(cls, version))
+    encoded = message.encode(version)
+
+    assert cls.decode(encoded, version) == message
+    assert cls.decode_from(b"??" + encoded + b"!", 2, version) == (message, 2 + len(encoded))
+    assert cls.decode(memoryview(bytearray(encoded)), version) == message
+
+    assert naive_encode(described(cls), message, version) == encoded
+    assert naive_decode(described(cls), encoded, version) == as_values(described(cls), message, version)
+
+
+@EVERY_MESSAGE_AND_VERSION
+@settings(max_examples=2)
+@given(data=st.data())
+def test_a_message_cut_short_is_corrupt_wherever_it_is_cut(
+    cls: type[Message], version: int, data: st.DataObject
+) -> None:
+    encoded = data.draw(instances(cls, version)).encode(version)
+    for size in range(len(encoded)):
+        with pytest.raises(CorruptData, match=rf"{cls.NAME} v{version}, field .+"):
+            cls.decode(encoded[:size], version)
+
+
+@st.composite
+def damaged_messages(draw: st.DrawFn) -> tuple[type[Message], int, bytes]:
+    cls, version = draw(st.sampled_from(message_versions()))
+    encoded = bytearray(draw(instances(cls, version)).encode(version))
+    for _ in range(draw(st.integers(1, 4))):
+        position = draw(st.integers(0, len(encoded)))
+        replaced = draw(st.integers(0, 2))
+        # Signs and continuation bits are where lengths go wrong.
+        content = draw(
+            st.binary(max_size=3) | st.sampled_from([b"\xff", b"\x80", b"\x7f\xff\xff\xff", b"\0"])
+        )
+        encoded[position : position + replaced] = content
+    return cls, version, bytes(encoded)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500)
+@given(damaged_messages())
+def test_damaged_bytes_give_a_message_or_corrupt_data(damaged: tuple[type[Message], int, bytes]) -> None:
+    cls, version, encoded = damaged
+    try:
+        message = cls.decode(encoded, version, allow_trailing=True)
+    except CorruptData:
+        return
+    # What was understood is a message like any other.
+    again: Any = cls.decode(message.encode(version), version)
+    assert repr(again) == repr(message)
+
+
+@pytest.mark.slow
+@settings(max_examples=500)
+@given(st.sampled_from(message_versions()), st.binary(max_size=200))
+def test_arbitrary_bytes_give_a_message_or_corrupt_data(
+    message_version: tuple[type[Message], int], data: bytes
+) -> None:
+    cls, version = message_version
+    try:
+        cls.decode(data, version)
+    except CorruptData as error:
+        told = str(error)
+    else:
+        return
+    assert told.startswith(f"{cls.NAME} v{version}")

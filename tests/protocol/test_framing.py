@@ -1,0 +1,101 @@
+"""Frames: lengths, headers by version, gathered writes, requests nobody speaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.errors import CorruptData, UnsupportedVersion
+from pykafka2.protocol.framing import (
+    MIN_UNCOPIED_BYTES,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+
+def produce(*records: bytes) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=n, records=one) for n, one in enumerate(records)]
+    return ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=30000,
+        topic_data=[TopicProduceData(name="orders", partition_data=partitions)],
+    )
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("client_id", [None, "", "a client"])
+def test_requests_and_responses_cross_with_their_headers(version: int, client_id: str | None) -> None:
+    request = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
+    frame = b"".join(encode_request(request, version, 42, client_id))
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    header, decoded = decode_request(frame[4:])
+    assert decoded == request
+    assert (header.request_api_key, header.request_api_version) == (12, version)
+    assert (header.correlation_id, header.client_id) == (42, client_id)
+
+    answer = b"".join(encode_response(HeartbeatResponse(error_code=27), version, 42))
+    assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+    correlation_id, response = decode_response(answer[4:], HeartbeatRequest, version)
+    assert (correlation_id, response.error_code) == (42, 27)
+
+
+def test_large_records_are_handed_out_uncopied_and_small_pieces_joined() -> None:
+    large, small = bytes(MIN_UNCOPIED_BYTES), b"small"
+    buffers = encode_request(produce(large, small, large, small), 9, 1, "c")
+    assert [one is large for one in buffers] == [False, True, False, True, False]
+    frame = b"".join(buffers)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    _, decoded = decode_request(frame[4:])
+    assert decoded == produce(large, small, large, small)
+
+
+def test_a_small_request_is_one_buffer() -> None:
+    assert len(encode_request(produce(b"a", b"b"), 9, 1, "c")) == 1
+
+
+def test_a_large_last_piece_leaves_nothing_after_it() -> None:
+    large = bytes(MIN_UNCOPIED_BYTES)
+    buffers = encode_request(produce(large), 3, 1, "c")
+    assert buffers[-1] is large
+    assert len(buffers) == 2
+
+
+def test_an_api_that_we_do_not_speak_is_refused() -> None:
+    with pytest.raises(UnsupportedVersion, match="API key 4 "):
+        decode_request(bytes.fromhex("0004 0000 00000001 ffff"))
+
+
+def test_a_version_too_new_is_refused_and_its_header_still_read() -> None:
+    frame = bytes.fromhex("0012 0063 00000009 0001 61 00  0261 0262 00")
+    header, offset = decode_request_header(frame)
+    assert (header.correlation_id, header.client_id, offset) == (9, "a", 12)
+    with pytest.raises(UnsupportedVersion, match="ApiVersions version 99 is not between 0 and 4"):
+        decode_request(frame)
+
+
+def test_an_unstable_version_is_not_served() -> None:
+    with pytest.raises(UnsupportedVersion, match="InitProducerId version 6"):
+        decode_request(bytes.fromhex("0016 0006 00000009 ffff 00"))
+
+
+@pytest.mark.parametrize("size", range(11))
+def test_a_frame_too_short_for_its_header_is_corrupt(size: int) -> None:
+    frame = b"".join(encode_request(ApiVersionsRequest(), 0, 1, "c"))[4:]
+    assert len(frame) == 11
+    with pytest.raises(CorruptData, match="RequestHeader") if size < 11 else pytest.raises(AssertionError):
+        decode_request(frame[:size])
+
+
+def test_bytes_after_a_request_or_response_are_corrupt() -> None:
+    frame = b"".join(encode_request(ApiVersionsRequest(), 0, 1, "c"))[4:]
+    with pytest.raises(CorruptData, match="ApiVersionsRequest v0: 1 bytes follow"):
+        decode_request(frame + b"!")
+    answer = b"".join(encode_response(ApiVersionsResponse(api_keys=[]), 0, 1))[4:]
+    with pytest.raises(CorruptData, match="ApiVersionsResponse v0: 1 bytes follow"):
+        decode_response(answer + b"!", ApiVersionsRequest, 0)
