@@ -1,0 +1,73 @@
+"""Fixtures of the conformance stage: JVM bridges and one real Apache Kafka, each started once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from .bridge import Bridge
+from .maven import CURRENT, OLDEST, KafkaJars, KafkaUnavailable, jars_or_skip, kafka_jars, skip_or_fail
+from .real_kafka import RealKafka
+
+BridgeOf = Callable[[str], Bridge]
+
+
+@pytest.fixture(scope="session")
+def jars() -> KafkaJars:
+    return jars_or_skip()
+
+
+@pytest.fixture(scope="session")
+def bridge_of(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeOf]:
+    """The bridge to one generation of kafka-clients, started when first asked for."""
+    started: dict[str, Bridge] = {}
+
+    def bridge_of(generation: str) -> Bridge:
+        if generation not in started:
+            log_file = tmp_path_factory.mktemp("bridge") / f"{generation}.log"
+            started[generation] = Bridge(jars, log_file, generation)
+        return started[generation]
+
+    yield bridge_of
+    for bridge in started.values():
+        bridge.close()
+
+
+@pytest.fixture(scope="session")
+def java(bridge_of: BridgeOf) -> Bridge:
+    """Kafka 4.3.1's classes."""
+    return bridge_of(CURRENT)
+
+
+@pytest.fixture(scope="session")
+def oldest_java(bridge_of: BridgeOf) -> Bridge:
+    """Kafka 3.9.1's classes."""
+    return bridge_of(OLDEST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kafka_in_background(request: pytest.FixtureRequest) -> Iterator[RealKafka | None]:
+    """Start Kafka before the first test where a collected test needs it: it boots while the others run."""
+    wanted = any("real_kafka" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    if not wanted:
+        yield None
+        return
+    try:
+        jars = kafka_jars()
+    except KafkaUnavailable:
+        yield None  # the test that asks for it skips or fails, and says why
+        return
+    with RealKafka(jars) as kafka:
+        yield kafka.start()
+
+
+@pytest.fixture(scope="session")
+def real_kafka(_kafka_in_background: RealKafka | None, jars: KafkaJars) -> RealKafka:
+    """The one Apache Kafka of this session, up and serving."""
+    assert _kafka_in_background is not None  # the fixture `jars` has skipped otherwise
+    try:
+        _kafka_in_background.bootstrap_servers  # noqa: B018  waits
+    except KafkaUnavailable as problem:
+        skip_or_fail(str(problem))
+    return _kafka_in_background

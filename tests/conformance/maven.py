@@ -1,0 +1,177 @@
+"""Apache Kafka's jars and our Java programs, resolved and compiled once and kept in a cache folder.
+
+Maven resolves `java/pom.xml`, javac compiles `java/src`.  Each result lies in a folder named by a hash of
+what it was made from, and appears there whole by one rename, so runs side by side cannot see half of it.
+
+Where Maven or Java is missing the stage is skipped with a loud line; with PYKAFKA2_REQUIRE_KAFKA=1 in the
+environment, as in `.ci/run`, that is a failure.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import attrs
+import pytest
+
+JAVA_FOLDER = Path(__file__).parent / "java"
+POM = JAVA_FOLDER / "pom.xml"
+LOG_SETTINGS = JAVA_FOLDER / "log4j2.xml"
+SOURCES = sorted((JAVA_FOLDER / "src").rglob("*.java"))
+
+CURRENT = "4.3.1"
+OLDEST = "3.9.1"
+"""The two generations of kafka-clients; pom.xml says why two."""
+
+REQUIRE = "PYKAFKA2_REQUIRE_KAFKA"
+MAVEN_TIMEOUT = 300.0
+JAVAC_TIMEOUT = 120.0
+MISSING_TOOLS = (
+    "Apache Kafka is not available here: no {} on PATH (Java 17 with javac, and Maven, are needed)"
+)
+
+
+class KafkaUnavailable(Exception):
+    """The jars could not be had; the message says which tool is missing, or shows what it printed."""
+
+
+@attrs.frozen
+class KafkaJars:
+    """Where the jars and our compiled classes lie."""
+
+    current: Path
+    oldest: Path
+    classes: Path
+
+    def class_path(self, generation: str = CURRENT) -> str:
+        """Our classes and the jars of one generation, as java's -cp wants them."""
+        first = [self.classes, self.clients_jar(generation)]
+        # kafka-clients 3.9.1 needs only jackson, slf4j and the codecs, and lives well with the newer ones.
+        rest = (
+            jar for jar in sorted(self.current.glob("*.jar")) if not jar.name.startswith("kafka-clients-")
+        )
+        return os.pathsep.join(str(path) for path in [*first, *rest])
+
+    def clients_jar(self, generation: str) -> Path:
+        folder = self.current if generation == CURRENT else self.oldest
+        return folder / f"kafka-clients-{generation}.jar"
+
+    def message_jars(self, generation: str) -> list[Path]:
+        """The jars that carry `common/message/*.json`; of the oldest only requests and responses."""
+        names = [] if generation == OLDEST else ["group", "transaction", "share"]
+        coordinators = [self.current / f"kafka-{name}-coordinator-{CURRENT}.jar" for name in names]
+        return [self.clients_jar(generation), *coordinators]
+
+    def java(
+        self, main: str, *arguments: str, generation: str = CURRENT, flags: tuple[str, ...] = ()
+    ) -> list[str]:
+        """The command line that runs one of our programs."""
+        settings = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
+        return [
+            "java",
+            *flags,
+            settings,
+            "-cp",
+            self.class_path(generation),
+            f"pykafka2.conformance.{main}",
+            *arguments,
+        ]
+
+
+@cache
+def kafka_jars() -> KafkaJars:
+    """The jars and classes, from the cache or made now (about 15 seconds).  Raises KafkaUnavailable."""
+    missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+    if missing:
+        raise KafkaUnavailable(MISSING_TOOLS.format(", ".join(missing)))
+    cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pykafka2-conformance"
+    cache_folder.mkdir(parents=True, exist_ok=True)
+    with _locked(cache_folder / "lock"):
+        jars = _made_once(cache_folder / f"jars-{_digest([POM])}", _resolve)
+        classes = _made_once(
+            cache_folder / f"classes-{_digest([POM, *SOURCES])}",
+            lambda folder: _compile(folder, jars / "current"),
+        )
+    return KafkaJars(current=jars / "current", oldest=jars / "oldest", classes=classes)
+
+
+def jars_or_skip() -> KafkaJars:
+    """As kafka_jars(), but what is missing skips the test, or fails it where Kafka is required."""
+    try:
+        return kafka_jars()
+    except KafkaUnavailable as problem:
+        skip_or_fail(str(problem))
+
+
+def skip_or_fail(reason: str) -> NoReturn:
+    """Skip loudly; fail instead where PYKAFKA2_REQUIRE_KAFKA=1 (in `.ci/run` nothing is passed over)."""
+    if os.environ.get(REQUIRE) == "1":
+        pytest.fail(f"{reason} ({REQUIRE}=1, so this is a failure)", pytrace=False)
+    pytest.skip(f"!!! NOT CHECKED AGAINST APACHE KAFKA: {reason}")
+
+
+def _resolve(folder: Path) -> None:
+    command = ["mvn", "-B", "-q", "-f", str(POM), "generate-resources", f"-Dconformance.lib={folder}"]
+    _run(command, MAVEN_TIMEOUT, "Maven could not resolve Apache Kafka's jars")
+
+
+def _compile(folder: Path, jars: Path) -> None:
+    command = [
+        "javac",
+        "-Xlint:all,-path,-processing,-classfile",
+        "-Werror",
+        "-encoding",
+        "UTF-8",
+        "--release",
+        "17",
+    ]
+    command += ["-d", str(folder), "-cp", str(jars / "*"), *map(str, SOURCES)]
+    _run(command, JAVAC_TIMEOUT, "javac refused tests/conformance/java/src")
+
+
+def _run(command: list[str], timeout: float, what_failed: str) -> None:
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise KafkaUnavailable(f"{what_failed}: no end after {timeout:.0f} s") from late
+    if done.returncode:
+        raise KafkaUnavailable(
+            f"{what_failed} (exit {done.returncode}):\n{done.stdout.decode(errors='replace')}"
+        )
+
+
+def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as scratch:
+            unfinished = Path(scratch) / "result"
+            unfinished.mkdir()
+            make(unfinished)
+            unfinished.rename(folder)
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Held by one process at a time; the others wait, then find the work done."""
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(paths: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,205 @@
+"""A real Apache Kafka on loopback: one KRaft node, broker and controller in one process.
+
+For tests through the session fixture of conftest.py, for benchmarks as a script:
+
+    python -m tests.conformance.real_kafka [--topic NAME:PARTITIONS ...] [--heap 1g]
+
+prints one line `bootstrap.servers=127.0.0.1:PORT` when ready and runs until Ctrl-C or SIGTERM.
+
+The server ends with the Python process that started it, however that one ends: it reads its stdin to the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+from .bridge import Bridge
+from .maven import KafkaJars, KafkaUnavailable, kafka_jars
+
+START_TIMEOUT = 90.0
+STOP_TIMEOUT = 5.0
+START_ATTEMPTS = 3
+
+# Tests start Kafka once and send it little: start-up counts, so the optimising compiler stays off.
+QUICK_FLAGS = ("-Xmx512m", "-Xms256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+# Topics are created by the tests, so that an unknown topic stays unknown; everything internal has one replica
+# and one partition, as there is one broker and nobody to share with.
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={log_dir}
+auto.create.topics.enable=false
+num.network.threads=2
+num.io.threads=2
+log.cleaner.dedupe.buffer.size=4194304
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+"""
+
+
+class RealKafka:
+    """One Apache Kafka in a temporary folder.  `start()` returns at once, `bootstrap_servers` waits for it.
+
+    A context manager: leaving it kills the server and removes its folder.
+    """
+
+    def __init__(self, jars: KafkaJars, flags: tuple[str, ...] = QUICK_FLAGS) -> None:
+        self._jars = jars
+        self._flags = flags
+        self._folder = Path(tempfile.mkdtemp(prefix="pykafka2-real-kafka-"))
+        self._log_file = self._folder / "server.log"
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._ready = False
+
+    def start(self) -> Self:
+        """Start the server in the background, unless it runs already."""
+        with self._lock:
+            if self._process is None:
+                self._spawn()
+        return self
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where it listens; starts it, and waits until it serves.  Raises KafkaUnavailable with its log."""
+        with self._lock:
+            for _ in range(START_ATTEMPTS):
+                if self._ready:
+                    break
+                # Another process may take a port between our finding it free and Kafka's binding it.
+                if self._process is None or self._process.poll() is not None:
+                    self._spawn()
+                self._ready = self._is_ready_within(START_TIMEOUT)
+            else:
+                raise KafkaUnavailable(f"Apache Kafka did not start:\n{self.log()}")
+        return f"127.0.0.1:{self._port}"
+
+    def log(self) -> str:
+        """What the server complained about so far."""
+        return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
+
+    def close(self) -> None:
+        """Kill the server and remove its data; safe to call twice."""
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _spawn(self) -> None:
+        if self._process is not None:
+            _kill(self._process)
+        data = Path(tempfile.mkdtemp(prefix="data-", dir=self._folder))
+        self._port, controller_port = _free_ports(2)
+        settings = data.with_suffix(".properties")
+        settings.write_text(PROPERTIES.format(port=self._port, controller_port=controller_port, log_dir=data))
+        with self._log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._jars.java("RealKafka", str(settings), flags=self._flags),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours to handle: the pipe's end reaches it
+            )
+
+    def _is_ready_within(self, timeout: float) -> bool:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], timeout)
+        return bool(readable) and self._process.stdout.readline() == b"READY\n"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(timeout=STOP_TIMEOUT)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until Ctrl-C or SIGTERM; exit status 1 with a reason where Kafka cannot be had."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.real_kafka", description=__doc__)
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="create this topic"
+    )
+    parser.add_argument("--heap", default="1g", help="the server's heap (default %(default)s)")
+    options = parser.parse_args(arguments)
+
+    def stop(signal_number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        jars = kafka_jars()
+        # Benchmarks measure throughput: the JVM's own collector and compilers, as operators run it.
+        with RealKafka(jars, flags=(f"-Xmx{options.heap}", f"-Xms{options.heap}")) as kafka:
+            bootstrap_servers = kafka.bootstrap_servers
+            _create_topics(jars, bootstrap_servers, options.topic)
+            print(f"bootstrap.servers={bootstrap_servers}", flush=True)
+            while True:
+                time.sleep(3600)
+    except KafkaUnavailable as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def _create_topics(jars: KafkaJars, bootstrap_servers: str, topics: list[str]) -> None:
+    if not topics:
+        return
+    with Bridge(jars, Path(os.devnull)) as bridge:
+        for topic in topics:
+            name, _, partitions = topic.partition(":")
+            item = {"bootstrap_servers": bootstrap_servers, "topic": name, "partitions": int(partitions or 1)}
+            bridge("create_topic", [item])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
