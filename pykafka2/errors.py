@@ -115,6 +115,12 @@ class TlsError(KafkaError, ConnectionError):
     """The TLS handshake failed; the message says whether the other side speaks TLS at all."""
 
 
+class TlsInterrupted(TlsError):
+    """The other side ended the connection during the TLS handshake: a restart, or a port without TLS."""
+
+    retriable = True
+
+
 class RequestTimeout(Disconnected):
     """The broker did not answer within request_timeout_ms; whether it acted is not known."""
 

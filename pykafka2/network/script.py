@@ -20,9 +20,10 @@ T = TypeVar("T")
 
 @attrs.define(frozen=True)
 class Call:
-    """Send this request and answer with its response."""
+    """Send this request, in this version (None: the highest that both sides speak); answer its response."""
 
     request: Request[Any]
+    version: int | None = None
 
 
 @attrs.define(frozen=True)
@@ -43,9 +44,9 @@ Step = Call | Wait | Gather
 Script = Generator[Step, Any, T]
 
 
-def call(request: Request[R]) -> Script[R]:
+def call(request: Request[R], version: int | None = None) -> Script[R]:
     """`response = yield from call(SomeRequest(...))`, typed by the request."""
-    return cast(R, (yield Call(request)))
+    return cast(R, (yield Call(request, version)))
 
 
 def wait(seconds: float) -> Script[None]:

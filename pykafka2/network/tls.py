@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import ConfigurationError, KafkaError, TlsError
+from pykafka2.errors import ConfigurationError, Disconnected, KafkaError, TlsError, TlsInterrupted
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer
 
 if TYPE_CHECKING:
     import ssl
 
     from pykafka2.network.tcp import TcpTransport
+    from pykafka2.options import ClientOptions
 
 # One read from the socket; the kernel holds no more than a few MiB anyway.
 CIPHERTEXT_READ_BYTES = 1 << 20
@@ -73,6 +74,31 @@ class TlsContext:
                 f"the TLS options cannot be used ({named}): {error}; "
                 "check the ssl_* options, that the files are PEM, and the key's password"
             ) from error
+
+    @classmethod
+    def from_options(cls, options: ClientOptions) -> TlsContext:
+        """A client's context from its ssl_* options.  Raises `ConfigurationError`."""
+        tls = cls(
+            ca_file=options.ssl_cafile,
+            cert_file=options.ssl_certfile,
+            key_file=options.ssl_keyfile,
+            key_password=options.ssl_password,
+            crl_file=options.ssl_crlfile,
+            ciphers=options.ssl_ciphers,
+            check_hostname=options.ssl_check_hostname,
+            context=options.ssl_context,
+        )
+        if options.ssl_context is None:
+            tls.limit_versions(options.ssl_enabled_protocols)
+        return tls
+
+    def limit_versions(self, names: Sequence[str]) -> None:
+        """Speak only these of "TLSv1.2" and "TLSv1.3"."""
+        import ssl
+
+        versions = [ssl.TLSVersion[name.replace(".", "_")] for name in names]
+        self._context.minimum_version = min(versions)
+        self._context.maximum_version = max(versions)
 
     @property
     def checks_hostname(self) -> bool:
@@ -164,20 +190,15 @@ class TlsTransport:
             if not self._transport.establish():
                 return False
             self._is_connected = True
-        while not self._is_agreed:
-            try:
-                self._tls.do_handshake()
-                self._is_agreed = True
-            except self._want_read:
-                self._send_ciphertext()
-                if not self._receive_ciphertext():
+        try:
+            while not self._is_agreed and not self._is_ended:
+                if not self._go_on_agreeing():
                     return False
-                if self._is_ended:
-                    raise TlsError(self._words_for_ended()) from None
-            except self._error as error:
-                self._send_alert()
-                raise TlsError(self._words_for(error)) from error
-        return self._send_ciphertext()
+            if self._is_agreed:
+                return self._send_ciphertext()
+        except Disconnected as error:
+            raise TlsInterrupted(f"{self._words_for_ended()} ({error})") from error
+        raise TlsInterrupted(self._words_for_ended())
 
     def read_into(self, buffer: memoryview) -> int | None:
         """Plaintext read into `buffer`, until it is full or nothing more is there."""
@@ -195,7 +216,7 @@ class TlsTransport:
             except self._error as error:
                 if self._is_ended or "EOF" in str(error):
                     break
-                raise TlsError(f"{self.peer}: broken TLS stream: {_reason(error)}") from error
+                raise TlsError(self._words_for(error)) from error
             if not count:
                 self._is_ended = True
                 break
@@ -227,6 +248,19 @@ class TlsTransport:
                 pass  # SSLWantRead: the other side's good-bye is not waited for
             self._send_alert()
         self._transport.close(reset=reset)
+
+    def _go_on_agreeing(self) -> bool:
+        """One step of the handshake; False if the other side must speak first."""
+        try:
+            self._tls.do_handshake()
+            self._is_agreed = True
+        except self._want_read:
+            self._send_ciphertext()
+            return self._receive_ciphertext()
+        except self._error as error:
+            self._send_alert()
+            raise TlsError(self._words_for(error)) from error
+        return True
 
     def _receive_ciphertext(self) -> bool:
         """Move what the socket has into TLS; False if it has nothing now.  Sets `_is_ended` at the end."""
@@ -281,7 +315,8 @@ class TlsTransport:
                 "set security_protocol=PLAINTEXT or use the broker's TLS port"
             )
         advice = next((words for mark, words in _ADVICE if mark in reason), "")
-        return f"{self.peer}: TLS handshake failed: {reason}{'; ' if advice else ''}{advice}"
+        what = "broken TLS stream" if self._is_agreed else "TLS handshake failed"
+        return f"{self.peer}: {what}: {reason}{'; ' if advice else ''}{advice}"
 
 
 _ADVICE = (

@@ -1,0 +1,75 @@
+"""Which versions the broker at the other end of a connection speaks, and which of them to use.
+
+Made by the handshake, read by its connection on the driver's thread; immutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pykafka2.errors import UnsupportedVersion
+from pykafka2.protocol.messages.api_versions import ApiVersionsResponse
+from pykafka2.protocol.struct import Request
+
+VersionRange = tuple[int, int]
+
+
+class ApiVersions:
+    """The ranges that a broker named, by API key."""
+
+    __slots__ = ("_chosen", "broker", "finalized_features", "ranges")
+
+    def __init__(
+        self,
+        broker: str,
+        ranges: Mapping[int, VersionRange],
+        finalized_features: Mapping[str, int] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.ranges = dict(ranges)
+        self.finalized_features = dict(finalized_features or {})
+        self._chosen: dict[type[Request[Any]], int] = {}
+
+    @classmethod
+    def of(cls, broker: str, response: ApiVersionsResponse) -> ApiVersions:
+        """What a broker answered."""
+        return cls(
+            broker,
+            {one.api_key: (one.min_version, one.max_version) for one in response.api_keys},
+            {one.name: one.max_version_level for one in response.finalized_features},
+        )
+
+    def knows(self, request: type[Request[Any]]) -> bool:
+        """True if some version of the request is spoken by both sides."""
+        theirs = self.ranges.get(request.API_KEY)
+        return theirs is not None and theirs[0] <= request.MAX_VERSION and theirs[1] >= request.MIN_VERSION
+
+    def choose(
+        self, request: type[Request[Any]], min_version: int | None = None, max_version: int | None = None
+    ) -> int:
+        """The highest version that both sides speak, within the asker's own limits.
+
+        Raises `UnsupportedVersion` that names the broker and both ranges.
+        """
+        if min_version is None and max_version is None:
+            version = self._chosen.get(request)
+            if version is not None:
+                return version
+        low = request.MIN_VERSION if min_version is None else max(min_version, request.MIN_VERSION)
+        high = request.MAX_VERSION if max_version is None else min(max_version, request.MAX_VERSION)
+        name = request.NAME.removesuffix("Request")
+        theirs = self.ranges.get(request.API_KEY)
+        if theirs is None:
+            raise UnsupportedVersion(
+                f"{self.broker} does not offer {name}; it needs a newer or another broker"
+            )
+        if theirs[1] < low or theirs[0] > high:
+            raise UnsupportedVersion(
+                f"{self.broker} speaks {name} versions {theirs[0]} to {theirs[1]}, "
+                f"this needs {low} to {high}; use {'a newer' if theirs[1] < low else 'an older'} broker"
+            )
+        version = min(high, theirs[1])
+        if min_version is None and max_version is None:
+            self._chosen[request] = version
+        return version

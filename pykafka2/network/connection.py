@@ -1,0 +1,422 @@
+"""One connection to a broker, sans-IO: handshake, correlation ids, requests in flight, timeouts.
+
+Belongs to the driver's thread.  A channel (driver/channel.py; a pipe in tests) carries its bytes and reports
+to it as its handler; its owner (cluster/link.py) makes it, hears of its beginning and end, and polls it for
+timeouts.  Nothing here knows a socket or reads a clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+import attrs
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import (
+    CorruptData,
+    Disconnected,
+    IllegalState,
+    IllegalTransition,
+    KafkaError,
+    RequestTimeout,
+    UnsupportedVersion,
+)
+from pykafka2.events import RequestAnswered, RequestSent, StateMoved, Tap
+from pykafka2.network.api_versions import ApiVersions
+from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
+from pykafka2.network.handshake import handshake
+from pykafka2.network.script import Call, Script
+from pykafka2.network.transport import Buffer
+from pykafka2.protocol.framing import decode_response, encode_request
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request
+
+logger = logging.getLogger(__name__)
+
+OnResponse = Callable[[Any, float], None]
+OnFailure = Callable[[KafkaError, float], None]
+
+_CORRELATION_ID = struct.Struct(">i")
+_ERROR_AFTER_ID = struct.Struct(">ih")
+MAX_CORRELATION_ID = 0x7FFFFFFF
+
+
+class Pipe(Protocol):
+    """What carries the bytes: driver/channel.py."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ConnectionState(Enum):
+    CONNECTING = "connecting"
+    HANDSHAKING = "handshaking"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+_S = ConnectionState
+LEGAL_MOVES: dict[ConnectionState, frozenset[ConnectionState]] = {
+    _S.CONNECTING: frozenset({_S.HANDSHAKING, _S.CLOSED}),
+    _S.HANDSHAKING: frozenset({_S.READY, _S.CLOSED}),
+    _S.READY: frozenset({_S.CLOSED}),
+    _S.CLOSED: frozenset(),
+}
+
+
+@attrs.define(frozen=True)
+class ConnectionOptions:
+    """What all connections of a client share.  Durations are seconds."""
+
+    client_id: str | None = None
+    request_timeout: float = 30.0
+    setup_timeout: float = 10.0
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+
+
+@attrs.define(eq=False)
+class InFlight:
+    """A request whose answer is awaited."""
+
+    request: Request[Any]
+    version: int
+    correlation_id: int
+    sent_at: float
+    deadline: float
+    on_response: OnResponse
+    on_failure: OnFailure
+
+
+@attrs.define(eq=False)
+class Unwritten:
+    """What is to be called once the bytes written so far are with the transport."""
+
+    on_sent: Callable[[float], None] | None
+    on_response: OnResponse | None = None
+    on_failure: OnFailure | None = None
+
+
+class Connection:
+    """A client's connection to one broker.
+
+    The owner opens a channel with the connection as its handler, sets `pipe` to that channel at once, and
+    calls `poll` whenever `next_deadline()` has come.  `on_ready(now)` runs when the handshake is done,
+    `on_closed(error, now)` once, after all that waited was failed, when the connection ends by itself; not
+    after `close`.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        now: float,
+        options: ConnectionOptions,
+        *,
+        on_ready: Callable[[float], None],
+        on_closed: Callable[[KafkaError, float], None],
+        shake_hands: Script[ApiVersions] | None = None,
+        tap: Tap | None = None,
+    ) -> None:
+        self.broker = broker
+        self.state = ConnectionState.CONNECTING
+        self.pipe: Pipe | None = None
+        self.api_versions: ApiVersions | None = None
+        self.last_used = now
+        self.throttled_until = now
+        self._options = options
+        self._on_ready = on_ready
+        self._on_closed = on_closed
+        self._tap = tap or Tap()
+        self._reader = FrameReader(broker, options.max_frame_bytes)
+        self._script = handshake(broker) if shake_hands is None else shake_hands
+        self._setup_deadline = now + options.setup_timeout
+        self._in_flight: deque[InFlight] = deque()
+        self._unwritten: list[Unwritten] = []
+        self._next_correlation_id = 0
+
+    # ------------------------------------------------------------------ what the owner asks
+
+    @property
+    def is_ready(self) -> bool:
+        """True between the end of the handshake and the end of the connection."""
+        return self.state is ConnectionState.READY
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answer is awaited."""
+        return len(self._in_flight)
+
+    def is_throttled(self, now: float) -> bool:
+        """True while the broker has asked to be left alone (throttle_time_ms, KIP-219)."""
+        return now < self.throttled_until
+
+    def version_for(self, request: type[Request[Any]]) -> int:
+        """The version that `send` would use.  Raises `UnsupportedVersion`, `IllegalState` before READY."""
+        if self.api_versions is None:
+            raise IllegalState(f"{self.broker}: the versions are not known before the handshake is done")
+        return self.api_versions.choose(request)
+
+    def next_deadline(self) -> float:
+        """When `poll` has something to do unless an answer comes before; FOREVER if nothing is awaited."""
+        if self.state is ConnectionState.CLOSED:
+            return FOREVER
+        deadline = FOREVER if self.is_ready else self._setup_deadline
+        for waiting in self._in_flight:
+            if waiting.deadline < deadline:
+                deadline = waiting.deadline
+        return deadline
+
+    def poll(self, now: float) -> None:
+        """End the connection if an answer, or the handshake, is overdue: as in Kafka, a broker that does not
+        answer one request in time is asked no other on this connection."""
+        if now < self.next_deadline():
+            return
+        overdue = [waiting for waiting in self._in_flight if waiting.deadline <= now]
+        if overdue and self.is_ready:
+            first = overdue[0]
+            name = first.request.NAME.removesuffix("Request")
+            error = RequestTimeout(
+                f"{self.broker} did not answer {name} within {first.deadline - first.sent_at:g} s"
+            )
+            for waiting in overdue:
+                self._in_flight.remove(waiting)
+            self._end(error, now)
+            for waiting in overdue:
+                self._answer_failure(waiting, error, now)
+            self._on_closed(error, now)
+        else:
+            doing = "accept the connection" if self.state is _S.CONNECTING else "finish the handshake"
+            self.fail(
+                Disconnected(
+                    f"{self.broker} did not {doing} in time; check the address, and that security_protocol "
+                    "fits the port"
+                ),
+                now,
+            )
+
+    def send(
+        self,
+        request: Request[Any],
+        now: float,
+        *,
+        on_response: OnResponse,
+        on_failure: OnFailure,
+        timeout: float | None = None,
+        expects_response: bool = True,
+        on_sent: Callable[[float], None] | None = None,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> None:
+        """Send a request (see `driver.pollable.Send`); never raises a `KafkaError`.
+
+        A request that cannot be said in a version of this broker (`UnsupportedVersion`,
+        `SerializationError`), or that comes before READY or after the end (`Disconnected`), fails before
+        this returns.
+        """
+        if self.api_versions is None or self.state is not ConnectionState.READY:
+            on_failure(Disconnected(f"{self.broker} is not connected ({self.state.value})"), now)
+            return
+        try:
+            version = self.api_versions.choose(type(request), min_version, max_version)
+            correlation_id = self._write(request, version, now)
+        except KafkaError as error:
+            on_failure(error, now)
+            return
+        if expects_response:
+            deadline = now + (self._options.request_timeout if timeout is None else timeout)
+            self._in_flight.append(
+                InFlight(request, version, correlation_id, now, deadline, on_response, on_failure)
+            )
+            if on_sent is not None:
+                self._unwritten.append(Unwritten(on_sent))
+        else:
+            self._unwritten.append(Unwritten(on_sent, on_response, on_failure))
+
+    def close(self, now: float, error: KafkaError | None = None) -> None:
+        """End the connection; what waits fails with `error`.  The owner is not told.  Safe to repeat."""
+        if self.state is not ConnectionState.CLOSED:
+            self._end(error or Disconnected(f"the connection to {self.broker} was closed"), now)
+
+    def fail(self, error: KafkaError, now: float) -> None:
+        """End the connection because of `error`: what waits fails, then the owner is told."""
+        if self.state is not ConnectionState.CLOSED:
+            self._end(error, now)
+            self._on_closed(error, now)
+
+    # ------------------------------------------------------------------ what the channel reports
+
+    def on_open(self, now: float) -> None:
+        """Bytes may flow: shake hands."""
+        self._move_to(ConnectionState.HANDSHAKING, now)
+        self._advance_script(None, now)
+
+    def buffer(self) -> memoryview:
+        return self._reader.buffer()
+
+    def on_received(self, count: int, now: float) -> None:
+        """Answer the requests whose responses are complete.  A `KafkaError` raised here ends the connection
+        by way of the channel, which then calls `on_close`."""
+        self.last_used = now
+        for frame in self._reader.received(count):
+            if self.state is ConnectionState.CLOSED:
+                return  # one of the answers before has led to the end
+            self._on_frame(frame, now)
+
+    def on_written(self, now: float) -> None:
+        """All that was written is with the transport."""
+        unwritten, self._unwritten = self._unwritten, []
+        for one in unwritten:
+            if one.on_sent is not None:
+                one.on_sent(now)
+            if one.on_response is not None:
+                one.on_response(None, now)
+
+    def on_close(self, error: KafkaError, now: float) -> None:
+        """The channel has ended."""
+        if self.state is ConnectionState.HANDSHAKING and type(error) is Disconnected:
+            error = Disconnected(
+                f"{error} during the handshake; check that security_protocol fits the port, "
+                "and the broker's log"
+            )
+        self.fail(error, now)
+
+    # ------------------------------------------------------------------ inside
+
+    def _move_to(self, state: ConnectionState, now: float, because: str = "") -> None:
+        if state not in LEGAL_MOVES[self.state]:
+            raise IllegalTransition(self.state, state)
+        if self._tap.is_watched:
+            who = f"connection to {self.broker}"
+            self._tap.emit(StateMoved(now, who, self.state.value, state.value, because))
+        self.state = state
+
+    def _write(self, request: Request[Any], version: int, now: float) -> int:
+        correlation_id = self._next_correlation_id
+        try:
+            buffers = encode_request(request, version, correlation_id, self._options.client_id)
+        except UnsupportedVersion as error:
+            raise UnsupportedVersion(f"{self.broker}: {error}; it needs a newer broker") from error
+        if self.pipe is None:
+            raise IllegalState(f"{self.broker}: the connection has no pipe")
+        self._next_correlation_id = 0 if correlation_id == MAX_CORRELATION_ID else correlation_id + 1
+        self.pipe.write(buffers)
+        self.last_used = now
+        if self._tap.is_watched:
+            name = request.NAME.removesuffix("Request")
+            size = sum(len(buffer) for buffer in buffers)
+            self._tap.emit(RequestSent(now, self.broker, name, version, correlation_id, size))
+        return correlation_id
+
+    def _on_frame(self, frame: Frame, now: float) -> None:
+        if not self._in_flight:
+            raise CorruptData(f"{self.broker} sent a response that nobody asked for")
+        waiting = self._in_flight.popleft()
+        try:
+            response = self._decode(frame, waiting)
+        except KafkaError as error:
+            self._answer_failure(waiting, error, now)
+            raise
+        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self.throttled_until = max(self.throttled_until, now + throttle_time_ms / 1000.0)
+        if self._tap.is_watched:
+            self._emit_answered(waiting, now, None)
+        try:
+            waiting.on_response(response, now)
+        except Exception as error:
+            # A response that raises becomes the error of its request (design section 4).
+            logger.exception("%s: handling %s failed", self.broker, response.NAME)
+            name = response.NAME
+            failure = error if isinstance(error, KafkaError) else IllegalState(f"{name}: {error!r}")
+            waiting.on_failure(failure, now)
+
+    def _decode(self, frame: Frame, waiting: InFlight) -> Any:
+        if len(frame) < 4:
+            raise CorruptData(f"{self.broker} sent a response of {len(frame)} bytes")
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        if correlation_id != waiting.correlation_id:
+            raise CorruptData(
+                f"{self.broker} answered correlation id {correlation_id} where {waiting.correlation_id} "
+                f"({waiting.request.NAME.removesuffix('Request')}) was due"
+            )
+        version = waiting.version
+        if waiting.request.API_KEY == ApiKey.API_VERSIONS and _is_refusal(frame):
+            version = 0  # a broker that does not know the version answers in the oldest (KIP-511)
+        try:
+            return decode_response(frame, type(waiting.request), version)[1]
+        except CorruptData as error:
+            raise CorruptData(f"{self.broker}: {error}") from error
+
+    def _answer_failure(self, waiting: InFlight, error: KafkaError, now: float) -> None:
+        if self._tap.is_watched:
+            self._emit_answered(waiting, now, type(error).__name__)
+        waiting.on_failure(error, now)
+
+    def _emit_answered(self, waiting: InFlight, now: float, error: str | None) -> None:
+        name = waiting.request.NAME.removesuffix("Request")
+        latency = now - waiting.sent_at
+        self._tap.emit(RequestAnswered(now, self.broker, name, waiting.correlation_id, latency, error))
+
+    def _end(self, error: KafkaError, now: float) -> None:
+        """Close the pipe and fail all that waits, in order."""
+        self._move_to(ConnectionState.CLOSED, now, str(error))
+        if self.pipe is not None:
+            self.pipe.close()
+        self._script.close()
+        waiting, self._in_flight = self._in_flight, deque()
+        unwritten, self._unwritten = self._unwritten, []
+        for_others = _for_others(self.broker, error)
+        for one in waiting:
+            self._answer_failure(one, for_others, now)
+        for late in unwritten:
+            if late.on_failure is not None:
+                late.on_failure(for_others, now)
+
+    # ------------------------------------------------------------------ the handshake
+
+    def _advance_script(self, response: Any, now: float) -> None:
+        try:
+            step = self._script.send(response)
+            if not isinstance(step, Call):
+                raise IllegalState(f"a handshake can only call, not {step!r}")
+            version = step.request.MAX_VERSION if step.version is None else step.version
+            correlation_id = self._write(step.request, version, now)
+        except StopIteration as done:
+            self.api_versions = done.value
+            self._move_to(ConnectionState.READY, now)
+            self._on_ready(now)
+            return
+        except KafkaError as error:
+            self.fail(error, now)
+            return
+        deadline = min(now + self._options.request_timeout, self._setup_deadline)
+        self._in_flight.append(
+            InFlight(
+                step.request, version, correlation_id, now, deadline, self._advance_script, self._on_lost
+            )
+        )
+
+    def _on_lost(self, error: KafkaError, now: float) -> None:
+        """A handshake's request has no answer, or the script failed on it: there is no going on."""
+        self.fail(error, now)
+
+
+def _is_refusal(frame: Frame) -> bool:
+    if len(frame) < _ERROR_AFTER_ID.size:
+        return False
+    _, error_code = _ERROR_AFTER_ID.unpack_from(frame)
+    return bool(error_code == UnsupportedVersion.code)
+
+
+def _for_others(broker: str, error: KafkaError) -> KafkaError:
+    """What the requests hear that are not the reason for the end: they may be sent again elsewhere."""
+    if type(error) is Disconnected or not isinstance(error, Disconnected | CorruptData):
+        return error
+    lost = Disconnected(f"the connection to {broker} was closed: {error}")
+    lost.__cause__ = error
+    return lost
