@@ -1,0 +1,118 @@
+"""The handshake script, driven by hand with `send`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import SaslAuthenticationFailed, UnsupportedSaslMechanism, UnsupportedVersion
+from pykafka2.network.api_versions import ApiVersions
+from pykafka2.network.handshake import authenticate, handshake
+from pykafka2.network.script import Call, Script
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from tests.network.wire import api_versions_response
+
+
+class ThreeTokens:
+    """A mechanism of three tokens that checks the challenges."""
+
+    name = "THREE-TOKENS"
+
+    def __init__(self) -> None:
+        self._tokens: Iterator[tuple[bytes, bytes | None]] = iter(
+            [(b"one?", b"two"), (b"two?", b"three"), (b"fine", None)]
+        )
+
+    def first_token(self) -> bytes:
+        return b"one"
+
+    def next_token(self, challenge: bytes) -> bytes | None:
+        expected, token = next(self._tokens)
+        if challenge != expected:
+            raise SaslAuthenticationFailed("the broker does not know the secret")
+        return token
+
+
+def advance(script: Script[Any], response: Any) -> Call:
+    step = script.send(response)
+    assert isinstance(step, Call)
+    return step
+
+
+def finish(script: Script[Any], response: Any) -> Any:
+    with pytest.raises(StopIteration) as done:
+        script.send(response)
+    return done.value.value
+
+
+def test_without_sasl_api_versions_is_all() -> None:
+    script = handshake("node 1")
+    step = advance(script, None)
+    assert isinstance(step.request, ApiVersionsRequest)
+    versions = finish(script, api_versions_response({0: (3, 9)}))
+    assert versions.ranges[0] == (3, 9)
+
+
+def test_sasl_goes_token_by_token_after_the_versions() -> None:
+    script = handshake("node 1", ThreeTokens())
+    advance(script, None)
+    step = advance(script, api_versions_response())
+    assert step == Call(SaslHandshakeRequest(mechanism="THREE-TOKENS"), 1)
+    step = advance(script, SaslHandshakeResponse(mechanisms=["THREE-TOKENS"]))
+    assert step == Call(SaslAuthenticateRequest(auth_bytes=b"one"), 2)
+    step = advance(script, SaslAuthenticateResponse(auth_bytes=b"one?"))
+    assert step.request == SaslAuthenticateRequest(auth_bytes=b"two")
+    step = advance(script, SaslAuthenticateResponse(auth_bytes=b"two?"))
+    assert step.request == SaslAuthenticateRequest(auth_bytes=b"three")
+    versions = finish(script, SaslAuthenticateResponse(auth_bytes=b"fine"))
+    assert isinstance(versions, ApiVersions)
+
+
+def test_a_mechanism_that_the_broker_lacks_is_named_with_those_it_has() -> None:
+    script = handshake("node 1", ThreeTokens())
+    advance(script, None)
+    advance(script, api_versions_response())
+    with pytest.raises(UnsupportedSaslMechanism, match=r"THREE-TOKENS; it offers PLAIN, SCRAM-SHA-256"):
+        script.send(SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN", "SCRAM-SHA-256"]))
+
+
+def test_refused_credentials_are_an_authentication_error_with_the_brokers_words() -> None:
+    script = handshake("node 1", ThreeTokens())
+    advance(script, None)
+    advance(script, api_versions_response())
+    advance(script, SaslHandshakeResponse(mechanisms=["THREE-TOKENS"]))
+    with pytest.raises(SaslAuthenticationFailed, match="node 1 refused the credentials: wrong password"):
+        script.send(SaslAuthenticateResponse(error_code=58, error_message="wrong password", auth_bytes=b""))
+
+
+def test_a_broker_that_does_not_prove_itself_is_refused() -> None:
+    script = handshake("node 1", ThreeTokens())
+    advance(script, None)
+    advance(script, api_versions_response())
+    advance(script, SaslHandshakeResponse(mechanisms=["THREE-TOKENS"]))
+    with pytest.raises(SaslAuthenticationFailed, match="does not know the secret"):
+        script.send(SaslAuthenticateResponse(auth_bytes=b"nonsense"))
+
+
+def test_the_lifetime_of_the_session_is_the_result_of_authentication() -> None:
+    versions = ApiVersions.of("node 1", api_versions_response())
+    script = authenticate("node 1", versions, ThreeTokens())
+    advance(script, None)
+    advance(script, SaslHandshakeResponse(mechanisms=["THREE-TOKENS"]))
+    advance(script, SaslAuthenticateResponse(auth_bytes=b"one?"))
+    advance(script, SaslAuthenticateResponse(auth_bytes=b"two?"))
+    assert finish(script, SaslAuthenticateResponse(auth_bytes=b"fine", session_lifetime_ms=60_000)) == 60_000
+
+
+def test_a_broker_without_sasl_is_named() -> None:
+    versions = ApiVersions("node 1", {18: (0, 3)})
+    with pytest.raises(UnsupportedVersion, match="node 1 does not offer SaslHandshake"):
+        authenticate("node 1", versions, ThreeTokens()).send(None)
