@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pykafka2.admin.admin import KafkaAdminClient
+    from pykafka2.admin.values import NewTopic
     from pykafka2.consumer.consumer import KafkaConsumer
     from pykafka2.errors import KafkaError
     from pykafka2.producer.producer import KafkaProducer
@@ -30,6 +31,7 @@ _HOMES = {
     "KafkaConsumer": "pykafka2.consumer.consumer",
     "KafkaError": "pykafka2.errors",
     "KafkaProducer": "pykafka2.producer.producer",
+    "NewTopic": "pykafka2.admin.values",
     "ConsumerGroupMetadata": "pykafka2.types",
     "ConsumerRecord": "pykafka2.types",
     "Node": "pykafka2.types",
@@ -49,6 +51,7 @@ __all__ = [
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",
+    "NewTopic",
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
