@@ -13,6 +13,14 @@ from .real_kafka import RealKafka
 BridgeOf = Callable[[str], Bridge]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever asks for Kafka's jars is marked real_kafka, before `-m` selects."""
+    for item in items:
+        if "jars" in getattr(item, "fixturenames", ()):
+            item.add_marker("real_kafka")
+
+
 @pytest.fixture(scope="session")
 def jars() -> KafkaJars:
     return jars_or_skip()
