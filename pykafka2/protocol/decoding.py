@@ -188,11 +188,13 @@ class _DecoderWriter:
             source.add(f"{target}, p = {decoder}(data, p, {self.end})")
             return
         mark = source.fresh("mark")
+        # Null is -1, but 0 in a tagged field, where Kafka writes the mark as an unsigned varint.
+        null = 0 if self.end == "stop" else -1
         self.run.append((mark, "b", one.name))
         self.flush()
         source.add(f"if {mark} == 1:")
         source.add(f"    {target}, p = {decoder}(data, p, {self.end})")
-        source.add(f"elif {mark} == -1:")
+        source.add(f"elif {mark} == {null}:")
         source.add(f"    {target} = None")
         source.add("else:")
         source.add(f"    wrong_presence({mark})")

@@ -186,14 +186,18 @@ class _EncoderWriter:
         source.indent -= 1
 
     def _write_struct(self, one: Field, value: str, nullable: bool) -> None:
-        """Write the encoding of a struct, after a byte that says whether a nullable one is there."""
+        """Write the encoding of a struct, after a byte that says whether a nullable one is there.
+
+        Null is -1, but 0 in a tagged field, where Kafka writes the mark as an unsigned varint.
+        """
         assert one.struct is not None  # noqa: S101
         source = self.source
         encoder = source.bind("encode", encoder_of(one.struct, self.version, self.flexible))
         self.flush()
         if nullable:
+            null = b"\xff" if self.out == "w" else b"\0"
             source.add(f"if {value} is None:")
-            source.add(f'    {self.out}(b"\\xff")')
+            source.add(f"    {self.out}({null!r})")
             source.add("else:")
             source.add(f'    {self.out}(b"\\1")')
             source.indent += 1

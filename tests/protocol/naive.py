@@ -65,7 +65,7 @@ def _encode_struct(fields: list[Description], message: object, version: int, fle
         value = getattr(message, field["name"])
         if flexible and _covers(field["tagged_versions"], version):
             if not _is_default(field, value):
-                tagged[field["tag"]] = _encode_field(field, value, version, True)
+                tagged[field["tag"]] = _encode_field(field, value, version, True, null_struct=b"\0")
         else:
             out += _encode_field(field, value, version, flexible and field["flexible"])
     if flexible:
@@ -83,7 +83,9 @@ def _is_default(field: Description, value: Any) -> bool:
     return bool(value == field["default"])
 
 
-def _encode_field(field: Description, value: Any, version: int, flexible: bool) -> bytes:
+def _encode_field(
+    field: Description, value: Any, version: int, flexible: bool, null_struct: bytes = b"\xff"
+) -> bytes:
     kind = field["type"]
     if kind.startswith("[]"):
         if value is None:
@@ -91,7 +93,7 @@ def _encode_field(field: Description, value: Any, version: int, flexible: bool) 
         items = b"".join(_encode_one(field, kind[2:], item, version, flexible) for item in value)
         return (_number(len(value) + 1) if flexible else len(value).to_bytes(4, "big")) + items
     if kind == "struct" and field["nullable_versions"] and _covers(field["nullable_versions"], version):
-        return b"\xff" if value is None else b"\1" + _encode_one(field, kind, value, version, flexible)
+        return null_struct if value is None else b"\1" + _encode_one(field, kind, value, version, flexible)
     return _encode_one(field, kind, value, version, flexible)
 
 
@@ -144,7 +146,9 @@ def _decode_struct(
             tag, size = _read_number(stream), _read_number(stream)
             content = BytesIO(stream.read(size))
             if tag in tagged:
-                values[tagged[tag]["name"]] = _decode_field(tagged[tag], content, version, True)
+                values[tagged[tag]["name"]] = _decode_field(
+                    tagged[tag], content, version, True, null_struct=b"\0"
+                )
                 assert content.read() == b""
     return values
 
@@ -159,7 +163,9 @@ def _default_values(field: Description, version: int) -> Any:
     }
 
 
-def _decode_field(field: Description, stream: BytesIO, version: int, flexible: bool) -> Any:
+def _decode_field(
+    field: Description, stream: BytesIO, version: int, flexible: bool, null_struct: bytes = b"\xff"
+) -> Any:
     kind = field["type"]
     if kind.startswith("[]"):
         count = _read_number(stream) - 1 if flexible else int.from_bytes(stream.read(4), "big", signed=True)
@@ -167,7 +173,7 @@ def _decode_field(field: Description, stream: BytesIO, version: int, flexible: b
             return None
         return [_decode_one(field, kind[2:], stream, version, flexible) for _ in range(count)]
     nullable = _covers(field["nullable_versions"], version)
-    if kind == "struct" and nullable and stream.read(1) == b"\xff":
+    if kind == "struct" and nullable and stream.read(1) == null_struct:
         return None
     return _decode_one(field, kind, stream, version, flexible)
 

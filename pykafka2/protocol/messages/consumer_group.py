@@ -64,7 +64,7 @@ class ConsumerGroupDescribeResponseTopicPartitions(Struct):
 
 
 class ConsumerGroupDescribeResponseAssignment(Struct):
-    topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions]
+    topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = field(factory=list)
 
 
 class Member(Struct):

@@ -49,8 +49,8 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    session_timeout_ms: Int32
-    supported_protocols: list[ClassicProtocol]
+    session_timeout_ms: Int32 = field(default=0)
+    supported_protocols: list[ClassicProtocol] = field(factory=list)
 
 
 class ConsumerGroupMemberMetadataValue(RecordValue, kind=5, versions="0", flexible="0+"):
@@ -62,7 +62,9 @@ class ConsumerGroupMemberMetadataValue(RecordValue, kind=5, versions="0", flexib
     subscribed_topic_regex: String | None = field(nullable="0+")
     rebalance_timeout_ms: Int32 = field(default=-1)
     server_assignor: String | None = field(nullable="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, nullable="0+", tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = field(
+        factory=ClassicMemberMetadata, nullable="0+", tag=0
+    )
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(RecordKey, kind=6, versions="0"):
@@ -96,7 +98,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(RecordKey, kind=8, versions="0"):
 class TopicPartitions(Struct):
     topic_id: Uuid
     partitions: list[Int32]
-    assignment_epochs: list[Int32] | None = field(default=None, nullable="0+", tag=0)
+    assignment_epochs: list[Int32] | None = field(factory=list, nullable="0+", tag=0)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(RecordValue, kind=8, versions="0", flexible="0+"):

@@ -46,8 +46,8 @@ class ShareFetchRequest(Request["ShareFetchResponse"], api_key=78, versions="1-2
 
 
 class ShareFetchResponseLeaderIdAndEpoch(Struct):
-    leader_id: Int32
-    leader_epoch: Int32
+    leader_id: Int32 = field(default=0)
+    leader_epoch: Int32 = field(default=0)
 
 
 class AcquiredRecords(Struct):
@@ -113,8 +113,8 @@ class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"], api_key=79, v
 
 
 class ShareAcknowledgeResponseLeaderIdAndEpoch(Struct):
-    leader_id: Int32
-    leader_epoch: Int32
+    leader_id: Int32 = field(default=0)
+    leader_epoch: Int32 = field(default=0)
 
 
 class ShareAcknowledgeResponsePartitionData(Struct):

@@ -52,7 +52,7 @@ class ShareGroupDescribeResponseTopicPartitions(Struct):
 
 
 class ShareGroupDescribeResponseAssignment(Struct):
-    topic_partitions: list[ShareGroupDescribeResponseTopicPartitions]
+    topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = field(factory=list)
 
 
 class Member(Struct):
