@@ -27,8 +27,8 @@ JAVA_PACKAGES = {
     "kafka-transaction-coordinator": "org.apache.kafka.coordinator.transaction.generated",
     "kafka-share-coordinator": "org.apache.kafka.coordinator.share.generated",
 }
-DATA_SUFFIX_TYPES = ("request", "response", "header", "data", "metadata")
-"""Messages of these types are Java classes named with "Data" at the end; coordinator records are not."""
+DATA_SUFFIX_TYPES = ("request", "response", "header")
+"""Messages of these types are Java classes named with "Data" at the end, for want of the plain name."""
 
 ZERO_VALUES = {"bool": False, "float64": 0.0, "string": "", "uuid": ZERO_UUID, "bytes": b"", "records": None}
 
@@ -79,7 +79,7 @@ class Message:
 
     @property
     def java_class(self) -> str:
-        suffix = "Data" if self.type in DATA_SUFFIX_TYPES and not self.name.endswith("Data") else ""
+        suffix = "Data" if self.type in DATA_SUFFIX_TYPES else ""
         return f"{self.package}.{self.name}{suffix}"
 
     @property

@@ -53,7 +53,7 @@ final class MessageBytes {
             byte[] rest = Arrays.copyOfRange(buffer.array(), buffer.position(), buffer.limit());
             throw new IllegalStateException(rest.length + " bytes left over: " + Arrays.toString(rest));
         }
-        return (JsonNode) converter.write.invoke(null, message, version, true);
+        return (JsonNode) converter.write.invoke(null, message, version, false); // of records: the size
     }
 
     private static Converter converter(JsonNode item) throws ReflectiveOperationException {

@@ -1,0 +1,81 @@
+"""Our bytes of every message in every version are Kafka's bytes, both ways.
+
+Kafka's side is its own generated code: 4.3.1, and 3.9.1 for the versions that 4.x has dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from pykafka2.protocol.registry import all_messages
+from pykafka2.protocol.struct import Message
+
+from .bridge import Bridge, b64, unb64
+from .maven import CURRENT, OLDEST, KafkaJars
+from .notation import Json, Maker, as_java_writes, instance
+from .schemas import Message as KafkaMessage
+from .schemas import Shape, messages_of
+
+RICHNESS = (0.0, 0.3, 0.6, 0.8, 0.95, 1.0)
+"""One instance of each message and version for each of these, from all defaults to everything set."""
+
+
+@attrs.frozen
+class Case:
+    """One instance: in Kafka's notation, and as ours."""
+
+    generation: str
+    java_class: str
+    version: int
+    fields: tuple[Shape, ...]
+    json: Json
+    ours: Message
+
+
+@pytest.mark.parametrize("cls", list(all_messages()), ids=lambda cls: cls.NAME)
+def test_bytes_are_kafkas(jars: KafkaJars, bridge_of: Callable[[str], Bridge], cls: type[Message]) -> None:
+    cases = _cases(jars, cls)
+    assert len(cases) == len(RICHNESS) * (cls.LAST_VERSION + 1 - cls.MIN_VERSION)
+    for generation in (CURRENT, OLDEST):
+        _compare([case for case in cases if case.generation == generation], bridge_of(generation))
+
+
+def _compare(cases: list[Case], java: Bridge) -> None:
+    encoded = [case.ours.encode(case.version) for case in cases]
+    asked = [{"class": case.java_class, "version": case.version, "json": case.json} for case in cases]
+    for case, ours, answer in zip(cases, encoded, java("json_to_bytes", asked), strict=True):
+        where = f"{case.java_class} version {case.version}: {case.ours!r}"
+        kafkas = unb64(answer)
+        assert kafkas is not None
+        assert ours.hex(" ") == kafkas.hex(" "), where
+        assert type(case.ours).decode(kafkas, case.version) == case.ours, where
+
+    asked = [
+        {"class": case.java_class, "version": case.version, "bytes": b64(ours)}
+        for case, ours in zip(cases, encoded, strict=True)
+    ]
+    for case, printed in zip(cases, java("bytes_to_json", asked), strict=True):
+        assert printed == as_java_writes(case.fields, case.json), f"{case.java_class} version {case.version}"
+
+
+def _cases(jars: KafkaJars, cls: type[Message]) -> list[Case]:
+    cases = []
+    for version in range(cls.MIN_VERSION, cls.LAST_VERSION + 1):
+        generation, kafka = _kafkas(jars, cls.NAME, version)
+        fields = kafka.shape(version)
+        for richness in RICHNESS:
+            json = Maker(f"{cls.NAME} {version} {richness}").message(fields, richness)
+            ours = instance(cls, fields, json)
+            cases.append(Case(generation, kafka.java_class, version, fields, json, ours))
+    return cases
+
+
+def _kafkas(jars: KafkaJars, name: str, version: int) -> tuple[str, KafkaMessage]:
+    for generation in (CURRENT, OLDEST):
+        message = messages_of(tuple(jars.message_jars(generation))).get(name)
+        if message is not None and version in message.valid:
+            return generation, message
+    raise AssertionError(f"Kafka has no {name} version {version}")
