@@ -10,6 +10,8 @@ from pykafka2.protocol.struct import Request, Response, Struct
 
 
 class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions="0-3", flexible="2+"):
+    """Ask for the access rules that match a filter."""
+
     resource_type_filter: Int8
     resource_name_filter: String | None = field(nullable="0+")
     pattern_type_filter: Int8 = field("1+", default=3)
@@ -34,6 +36,8 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Response, api_key=29, versions="0-3", flexible="2+"):
+    """Rules by resource."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", nullable="0+")
@@ -51,6 +55,8 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Request["CreateAclsResponse"], api_key=30, versions="0-3", flexible="2+"):
+    """Add access rules."""
+
     creations: list[AclCreation]
 
 
@@ -60,6 +66,8 @@ class AclCreationResult(Struct):
 
 
 class CreateAclsResponse(Response, api_key=30, versions="0-3", flexible="2+"):
+    """Per rule: whether it was added."""
+
     throttle_time_ms: Int32 = field(default=0)
     results: list[AclCreationResult]
 
@@ -75,6 +83,8 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="0-3", flexible="2+"):
+    """Remove the access rules that match filters."""
+
     filters: list[DeleteAclsFilter]
 
 
@@ -97,5 +107,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Response, api_key=31, versions="0-3", flexible="2+"):
+    """Per filter: the rules removed."""
+
     throttle_time_ms: Int32 = field(default=0)
     filter_results: list[DeleteAclsFilterResult]

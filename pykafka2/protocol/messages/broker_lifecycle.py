@@ -31,6 +31,8 @@ class AlterPartitionRequestTopicData(Struct):
 
 
 class AlterPartitionRequest(Request["AlterPartitionResponse"], api_key=56, versions="0-3", flexible="0+"):
+    """A leader asks for other in-sync replicas."""
+
     broker_id: Int32
     broker_epoch: Int64 = field(default=-1)
     topics: list[AlterPartitionRequestTopicData]
@@ -53,6 +55,8 @@ class AlterPartitionResponseTopicData(Struct):
 
 
 class AlterPartitionResponse(Response, api_key=56, versions="0-3", flexible="0+"):
+    """Per partition: the state the controller decided on."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     topics: list[AlterPartitionResponseTopicData]
@@ -74,6 +78,8 @@ class Feature(Struct):
 class BrokerRegistrationRequest(
     Request["BrokerRegistrationResponse"], api_key=62, versions="0-4", flexible="0+"
 ):
+    """A broker announces itself."""
+
     broker_id: Int32
     cluster_id: String
     incarnation_id: Uuid
@@ -86,12 +92,16 @@ class BrokerRegistrationRequest(
 
 
 class BrokerRegistrationResponse(Response, api_key=62, versions="0-4", flexible="0+"):
+    """The broker's epoch."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     broker_epoch: Int64 = field(default=-1)
 
 
 class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, versions="0-2", flexible="0+"):
+    """A broker says that it is alive, and whether it wants to be fenced or shut down."""
+
     broker_id: Int32
     broker_epoch: Int64 = field(default=-1)
     current_metadata_offset: Int64
@@ -102,6 +112,8 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, ver
 
 
 class BrokerHeartbeatResponse(Response, api_key=63, versions="0-2", flexible="0+"):
+    """Whether it is caught up, fenced, and may shut down."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     is_caught_up: Bool = field(default=False)
@@ -112,11 +124,15 @@ class BrokerHeartbeatResponse(Response, api_key=63, versions="0-2", flexible="0+
 class AllocateProducerIdsRequest(
     Request["AllocateProducerIdsResponse"], api_key=67, versions="0", flexible="0+"
 ):
+    """A broker asks for a block of producer ids."""
+
     broker_id: Int32
     broker_epoch: Int64 = field(default=-1)
 
 
 class AllocateProducerIdsResponse(Response, api_key=67, versions="0", flexible="0+"):
+    """The block."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     producer_id_start: Int64

@@ -17,6 +17,8 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"):
+    """Move feature levels of the cluster up or down (KIP-584)."""
+
     timeout_ms: Int32 = field(default=60000)
     feature_updates: list[FeatureUpdateKey]
     validate_only: Bool = field("1+", default=False)
@@ -29,6 +31,8 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
+    """Whether it was done, up to version 1 per feature."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", nullable="0+")
@@ -36,17 +40,23 @@ class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"
 
 
 class EnvelopeRequest(Request["EnvelopeResponse"], api_key=58, versions="0", flexible="0+"):
+    """A client's request that a broker forwards to the controller."""
+
     request_data: Bytes
     request_principal: Bytes | None = field(nullable="0+")
     client_host_address: Bytes
 
 
 class EnvelopeResponse(Response, api_key=58, versions="0", flexible="0+"):
+    """The controller's response to it."""
+
     response_data: Bytes | None = field(default=None, nullable="0+")
     error_code: Int16 = field(default=0)
 
 
 class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, versions="0-2", flexible="0+"):
+    """Ask for the brokers (1) or controllers (2) of the cluster."""
+
     include_cluster_authorized_operations: Bool
     endpoint_type: Int8 = field("1+", default=1)
     include_fenced_brokers: Bool = field("2+", default=False)
@@ -61,6 +71,8 @@ class DescribeClusterBroker(Struct):
 
 
 class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+"):
+    """Cluster id, controller and nodes."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, nullable="0+")
@@ -72,10 +84,14 @@ class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+
 
 
 class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"], api_key=64, versions="0", flexible="0+"):
+    """Forget a broker that is gone for good."""
+
     broker_id: Int32
 
 
 class UnregisterBrokerResponse(Response, api_key=64, versions="0", flexible="0+"):
+    """Whether it is forgotten."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", nullable="0+")

@@ -25,8 +25,10 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="0-10", flexible="8+"):
+    """Store how far a group has read."""
+
     group_id: String
-    generation_id_or_member_epoch: Int32 = field("1+", default=-1, ignorable=True)
+    generation_id_or_member_epoch: Int32 = field("1+", default=-1, ignorable=True)  # -1 outside of groups
     member_id: String = field("1+", default="", ignorable=True)
     group_instance_id: String | None = field("7+", default=None, nullable="0+")
     retention_time_ms: Int64 = field("2-4", default=-1, ignorable=True)
@@ -45,6 +47,8 @@ class OffsetCommitResponseTopic(Struct):
 
 
 class OffsetCommitResponse(Response, api_key=8, versions="0-10", flexible="8+"):
+    """Per partition: whether the offset was stored."""
+
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic]
 
@@ -68,10 +72,12 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request["OffsetFetchResponse"], api_key=9, versions="0-10", flexible="6+"):
+    """Read what a group (from version 8 on: several) has committed; null topics mean all."""
+
     group_id: String = field("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", factory=list, nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = field("8+", factory=list)
-    require_stable: Bool = field("7+", default=False)
+    require_stable: Bool = field("7+", default=False)  # wait for open transactions (KIP-447)
 
 
 class OffsetFetchResponsePartition(Struct):
@@ -108,6 +114,8 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response, api_key=9, versions="0-10", flexible="6+"):
+    """Per partition: the committed offset, -1 where there is none."""
+
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field("0-7", factory=list)
     error_code: Int16 = field("2-7", default=0, ignorable=True)
@@ -124,6 +132,8 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"], api_key=47, versions="0"):
+    """Forget a group's offsets of topics that no member reads (KIP-496)."""
+
     group_id: String
     topics: list[OffsetDeleteRequestTopic]
 
@@ -139,6 +149,8 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Response, api_key=47, versions="0"):
+    """Per partition: whether the offset was removed."""
+
     error_code: Int16 = field(default=0)
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     topics: list[OffsetDeleteResponseTopic]

@@ -16,6 +16,8 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, versions="0-4", flexible="4+"):
+    """Ask for settings of resources; null keys mean all."""
+
     resources: list[DescribeConfigsResource]
     include_synonyms: Bool = field("1+", default=False)
     include_documentation: Bool = field("3+", default=False)
@@ -48,6 +50,8 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="0-4", flexible="4+"):
+    """Settings with where they come from; sensitive values are null."""
+
     throttle_time_ms: Int32 = field(default=0)
     results: list[DescribeConfigsResult]
 
@@ -64,6 +68,8 @@ class AlterConfigsRequestAlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request["AlterConfigsResponse"], api_key=33, versions="0-2", flexible="2+"):
+    """Replace all settings of resources; IncrementalAlterConfigs is the better way."""
+
     resources: list[AlterConfigsRequestAlterConfigsResource]
     validate_only: Bool
 
@@ -76,13 +82,15 @@ class AlterConfigsResponseAlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
+    """Per resource: whether it was done."""
+
     throttle_time_ms: Int32 = field(default=0)
     responses: list[AlterConfigsResponseAlterConfigsResourceResponse]
 
 
 class IncrementalAlterConfigsRequestAlterableConfig(Struct):
     name: String
-    config_operation: Int8
+    config_operation: Int8  # 0: set, 1: delete, 2: append, 3: subtract
     value: String | None = field(nullable="0+", secret=True)
 
 
@@ -95,6 +103,8 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(Struct):
 class IncrementalAlterConfigsRequest(
     Request["IncrementalAlterConfigsResponse"], api_key=44, versions="0-1", flexible="1+"
 ):
+    """Set (0), delete (1), append to (2) or subtract from (3) single settings (KIP-339)."""
+
     resources: list[IncrementalAlterConfigsRequestAlterConfigsResource]
     validate_only: Bool
 
@@ -107,6 +117,8 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flexible="1+"):
+    """Per resource: whether it was done."""
+
     throttle_time_ms: Int32 = field(default=0)
     responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse]
 
@@ -114,6 +126,8 @@ class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flex
 class ListConfigResourcesRequest(
     Request["ListConfigResourcesResponse"], api_key=74, versions="0-1", flexible="0+"
 ):
+    """Ask for the names of resources that have settings (KIP-1142)."""
+
     resource_types: list[Int8] = field("1+", factory=list)
 
 
@@ -123,6 +137,8 @@ class ConfigResource(Struct):
 
 
 class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
+    """Names with types."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     config_resources: list[ConfigResource]

@@ -17,9 +17,11 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(
     Request["ConsumerGroupHeartbeatResponse"], api_key=68, versions="0-1", flexible="0+"
 ):
+    """Join, stay in, reconcile or leave (epoch -1) a group of KIP-848; null stands for "as before"."""
+
     group_id: String
     member_id: String
-    member_epoch: Int32
+    member_epoch: Int32  # 0 joins, -1 leaves, -2 leaves for a while
     instance_id: String | None = field(default=None, nullable="0+")
     rack_id: String | None = field(default=None, nullable="0+")
     rebalance_timeout_ms: Int32 = field(default=-1)
@@ -41,6 +43,8 @@ class ConsumerGroupHeartbeatResponseAssignment(Struct):
 
 
 class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexible="0+"):
+    """The member's epoch and, when it changed, its assignment."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, nullable="0+")
@@ -53,6 +57,8 @@ class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexi
 class ConsumerGroupDescribeRequest(
     Request["ConsumerGroupDescribeResponse"], api_key=69, versions="0-1", flexible="0+"
 ):
+    """Ask for state and members of KIP-848's groups."""
+
     group_ids: list[String]
     include_authorized_operations: Bool
 
@@ -94,5 +100,7 @@ class DescribedGroup(Struct):
 
 
 class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):
+    """Groups with members, their assignments and targets."""
+
     throttle_time_ms: Int32 = field(default=0)
     groups: list[DescribedGroup]

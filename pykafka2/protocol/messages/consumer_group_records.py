@@ -10,15 +10,21 @@ from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
 
 
 class ConsumerGroupMetadataKey(RecordKey, kind=3, versions="0"):
+    """A group."""
+
     group_id: String
 
 
 class ConsumerGroupMetadataValue(RecordValue, kind=3, versions="0", flexible="0+"):
+    """A group's epoch."""
+
     epoch: Int32
     metadata_hash: Int64 = field(default=0, tag=0)
 
 
 class ConsumerGroupPartitionMetadataKey(RecordKey, kind=4, versions="0"):
+    """The group whose topics' sizes follow."""
+
     group_id: String
 
 
@@ -35,10 +41,14 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(RecordValue, kind=4, versions="0", flexible="0+"):
+    """Sizes of topics as a group last saw them; no longer written."""
+
     topics: list[TopicMetadata]
 
 
 class ConsumerGroupMemberMetadataKey(RecordKey, kind=5, versions="0"):
+    """A member of a group."""
+
     group_id: String
     member_id: String
 
@@ -54,6 +64,8 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(RecordValue, kind=5, versions="0", flexible="0+"):
+    """What a member said about itself."""
+
     instance_id: String | None = field(nullable="0+")
     rack_id: String | None = field(nullable="0+")
     client_id: String
@@ -68,15 +80,21 @@ class ConsumerGroupMemberMetadataValue(RecordValue, kind=5, versions="0", flexib
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(RecordKey, kind=6, versions="0"):
+    """The group whose target's epoch follows."""
+
     group_id: String
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(RecordValue, kind=6, versions="0", flexible="0+"):
+    """The epoch of a group's target assignment."""
+
     assignment_epoch: Int32
     assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
 
 
 class ConsumerGroupTargetAssignmentMemberKey(RecordKey, kind=7, versions="0"):
+    """A member of a group's target assignment."""
+
     group_id: String
     member_id: String
 
@@ -87,10 +105,14 @@ class TopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(RecordValue, kind=7, versions="0", flexible="0+"):
+    """What a member is to own."""
+
     topic_partitions: list[TopicPartition]
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(RecordKey, kind=8, versions="0"):
+    """A member of a group."""
+
     group_id: String
     member_id: String
 
@@ -102,6 +124,8 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(RecordValue, kind=8, versions="0", flexible="0+"):
+    """What a member owns, and what it still has to give up."""
+
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
@@ -110,11 +134,15 @@ class ConsumerGroupCurrentMemberAssignmentValue(RecordValue, kind=8, versions="0
 
 
 class ConsumerGroupRegularExpressionKey(RecordKey, kind=16, versions="0"):
+    """A group's subscription by pattern."""
+
     group_id: String
     regular_expression: String
 
 
 class ConsumerGroupRegularExpressionValue(RecordValue, kind=16, versions="0", flexible="0+"):
+    """The topics that a pattern matched, and when."""
+
     topics: list[String]
     version: Int64
     timestamp: Int64

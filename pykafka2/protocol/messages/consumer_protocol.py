@@ -15,6 +15,8 @@ class ConsumerProtocolSubscriptionTopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Data, versions="0-3"):
+    """What a member wants to read, what it owns, and where it runs."""
+
     topics: list[String]
     user_data: Bytes | None = field(default=None, nullable="0+")
     owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = field(
@@ -30,5 +32,7 @@ class ConsumerProtocolAssignmentTopicPartition(Struct):
 
 
 class ConsumerProtocolAssignment(Data, versions="0-3"):
+    """What a member is to read."""
+
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition]
     user_data: Bytes | None = field(default=None, nullable="0+")

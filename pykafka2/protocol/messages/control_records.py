@@ -10,8 +10,12 @@ from pykafka2.protocol.struct import Data
 
 
 class ControlRecordTypeSchema(Data, versions="0"):
-    type: Int16
+    """The key of a control record: 0 aborts a transaction, 1 commits it."""
+
+    type: Int16  # 0: abort, 1: commit
 
 
 class EndTxnMarker(Data, versions="0"):
+    """The value of a control record: the epoch of the coordinator that wrote it."""
+
     coordinator_epoch: Int32

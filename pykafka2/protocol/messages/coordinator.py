@@ -10,8 +10,10 @@ from pykafka2.protocol.struct import Request, Response, Struct
 
 
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
+    """Ask for the broker in charge; `key_type` 0 is a group, 1 a transaction, 2 a share partition."""
+
     key: String = field("0-3", default="")
-    key_type: Int8 = field("1+", default=0)
+    key_type: Int8 = field("1+", default=0)  # 0: group, 1: transaction, 2: share partition
     coordinator_keys: list[String] = field("4+", factory=list)
 
 
@@ -25,6 +27,8 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):
+    """The coordinator, from version 4 on one for each key."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field("0-3", default=0)
     error_message: String | None = field("1-3", default="", nullable="0+", ignorable=True)

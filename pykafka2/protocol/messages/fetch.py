@@ -40,14 +40,17 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexible="12+"):
+    """Read batches from offsets on, waiting until `min_bytes` are there or `max_wait_ms` have passed."""
+
     cluster_id: String | None = field("12+", default=None, nullable="0+", tag=0, ignorable=True)
-    replica_id: Int32 = field("0-14", default=-1)
+    replica_id: Int32 = field("0-14", default=-1)  # -1 for consumers
     replica_state: ReplicaState = field("15+", factory=ReplicaState, tag=1)
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32 = field("3+", default=2147483647, ignorable=True)
-    isolation_level: Int8 = field("4+", default=0, ignorable=True)
+    isolation_level: Int8 = field("4+", default=0, ignorable=True)  # 0: read_uncommitted, 1: read_committed
     session_id: Int32 = field("7+", default=0, ignorable=True)
+    # 0 opens a session, -1 closes it (KIP-227).
     session_epoch: Int32 = field("7+", default=-1, ignorable=True)
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic] = field("7+", factory=list)
@@ -78,15 +81,17 @@ class PartitionData(Struct):
     partition_index: Int32
     error_code: Int16 = field(default=0)
     high_watermark: Int64
+    # Below it every transaction is decided.
     last_stable_offset: Int64 = field("4+", default=-1, ignorable=True)
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
     diverging_epoch: EpochEndOffset = field("12+", factory=EpochEndOffset, tag=0)
     current_leader: LeaderIdAndEpoch = field("12+", factory=LeaderIdAndEpoch, tag=1)
     snapshot_id: SnapshotId = field("12+", factory=SnapshotId, tag=2)
+    # Null under read_uncommitted.
     aborted_transactions: list[AbortedTransaction] | None = field(
         "4+", factory=list, nullable="0+", ignorable=True
     )
-    preferred_read_replica: Int32 = field("11+", default=-1)
+    preferred_read_replica: Int32 = field("11+", default=-1)  # read from this broker instead (KIP-392)
     records: Records | None = field(default=None, nullable="0+")
 
 
@@ -104,6 +109,8 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response, api_key=1, versions="0-18", flexible="12+"):
+    """Per partition: whole batches, the last one perhaps cut off, and how far one may read."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field("7+", default=0, ignorable=True)
     session_id: Int32 = field("7+", default=0)

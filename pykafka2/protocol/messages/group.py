@@ -15,10 +15,13 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9", flexible="6+"):
+    """Enter a group, or stay in it for its next generation; answered when the rebalance is complete."""
+
     group_id: String
     session_timeout_ms: Int32
     rebalance_timeout_ms: Int32 = field("1+", default=-1, ignorable=True)
-    member_id: String
+    member_id: String  # empty at first
+    # A static member's name (KIP-345).
     group_instance_id: String | None = field("5+", default=None, nullable="0+")
     protocol_type: String
     protocols: list[JoinGroupRequestProtocol]
@@ -32,6 +35,8 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
+    """The generation and its protocol; the leader is told all members."""
+
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
     generation_id: Int32 = field(default=-1)
@@ -44,6 +49,8 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
 
 
 class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4", flexible="4+"):
+    """Say that a member is alive."""
+
     group_id: String
     generation_id: Int32
     member_id: String
@@ -51,6 +58,8 @@ class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4",
 
 
 class HeartbeatResponse(Response, api_key=12, versions="0-4", flexible="4+"):
+    """Whether the group is stable or a rebalance has begun."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
 
@@ -62,6 +71,8 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5", flexible="4+"):
+    """Leave a group, or from version 3 on remove members from it."""
+
     group_id: String
     member_id: String = field("0-2", default="")
     members: list[MemberIdentity] = field("3+", factory=list)
@@ -74,6 +85,8 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Response, api_key=13, versions="0-5", flexible="4+"):
+    """Per member: whether it left."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
     members: list[MemberResponse] = field("3+", factory=list)
@@ -85,6 +98,8 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5", flexible="4+"):
+    """Fetch one's assignment; the leader sends everybody's."""
+
     group_id: String
     generation_id: Int32
     member_id: String
@@ -95,6 +110,8 @@ class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5",
 
 
 class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
+    """The member's assignment, in the bytes its leader wrote."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
     protocol_type: String | None = field("5+", default=None, nullable="0+", ignorable=True)

@@ -10,6 +10,8 @@ from pykafka2.protocol.struct import Request, Response, Struct
 
 
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versions="0-6", flexible="5+"):
+    """Ask for state and members of classic groups."""
+
     groups: list[String]
     include_authorized_operations: Bool = field("3+", default=False)
 
@@ -35,11 +37,15 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"):
+    """Groups with members, their metadata and assignments."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     groups: list[DescribedGroup]
 
 
 class ListGroupsRequest(Request["ListGroupsResponse"], api_key=16, versions="0-5", flexible="3+"):
+    """Ask a broker for the groups it coordinates, by state and type."""
+
     states_filter: list[String] = field("4+", factory=list)
     types_filter: list[String] = field("5+", factory=list)
 
@@ -52,12 +58,16 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
+    """Groups by id."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
     groups: list[ListedGroup]
 
 
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-2", flexible="2+"):
+    """Remove empty groups with their offsets."""
+
     groups_names: list[String]
 
 
@@ -67,5 +77,7 @@ class DeletableGroupResult(Struct):
 
 
 class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
+    """Per group: whether it is gone."""
+
     throttle_time_ms: Int32 = field(default=0)
     results: list[DeletableGroupResult]

@@ -11,24 +11,32 @@ from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
 
 
 class LegacyOffsetCommitKey(RecordKey, kind=0, versions="0"):
+    """A commit's key in its first form."""
+
     group: String
     topic: String
     partition: Int32
 
 
 class LegacyOffsetCommitValue(RecordValue, kind=0, versions="0"):
+    """A commit in its first form."""
+
     offset: Int64
     metadata: String
     commit_timestamp: Int64
 
 
 class OffsetCommitKey(RecordKey, kind=1, versions="0"):
+    """The group and partition of a commit."""
+
     group: String
     topic: String
     partition: Int32
 
 
 class OffsetCommitValue(RecordValue, kind=1, versions="0-4", flexible="4+"):
+    """A committed offset."""
+
     offset: Int64
     leader_epoch: Int32 = field("3+", default=-1, ignorable=True)
     metadata: String
@@ -38,6 +46,8 @@ class OffsetCommitValue(RecordValue, kind=1, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(RecordKey, kind=2, versions="0"):
+    """The group whose state follows."""
+
     group: String
 
 
@@ -53,6 +63,8 @@ class MemberMetadata(Struct):
 
 
 class GroupMetadataValue(RecordValue, kind=2, versions="0-4", flexible="4+"):
+    """A group's generation, protocol and members."""
+
     protocol_type: String
     generation: Int32
     protocol: String | None = field(nullable="0+")

@@ -22,6 +22,8 @@ class AlterReplicaLogDir(Struct):
 class AlterReplicaLogDirsRequest(
     Request["AlterReplicaLogDirsResponse"], api_key=34, versions="0-2", flexible="2+"
 ):
+    """Move a broker's replicas between its log directories."""
+
     dirs: list[AlterReplicaLogDir]
 
 
@@ -36,6 +38,8 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 
 class AlterReplicaLogDirsResponse(Response, api_key=34, versions="0-2", flexible="2+"):
+    """Per partition: whether the move began."""
+
     throttle_time_ms: Int32 = field(default=0)
     results: list[AlterReplicaLogDirTopicResult]
 
@@ -46,6 +50,8 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"], api_key=35, versions="0-5", flexible="2+"):
+    """Ask a broker for its log directories and what is in them; null topics mean all."""
+
     topics: list[DescribableLogDirTopic] | None = field(nullable="0+")
 
 
@@ -71,6 +77,8 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Response, api_key=35, versions="0-5", flexible="2+"):
+    """Directories with sizes, and the partitions in each."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field("3+", default=0, ignorable=True)
     results: list[DescribeLogDirsResult]

@@ -16,7 +16,9 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", flexible="9+"):
-    topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+    """Ask for brokers and topics; null topics (in version 0 an empty list) mean all of them."""
+
+    topics: list[MetadataRequestTopic] | None = field(nullable="1+")  # null: all topics
     allow_auto_topic_creation: Bool = field("4+", default=True)
     include_cluster_authorized_operations: Bool = field("8-10", default=False)
     include_topic_authorized_operations: Bool = field("8+", default=False)
@@ -49,6 +51,8 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
+    """Brokers, controller and, per partition, leader, epoch, replicas and in-sync replicas."""
+
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker]
     cluster_id: String | None = field("2+", default=None, nullable="0+", ignorable=True)
@@ -70,6 +74,8 @@ class DescribeTopicPartitionsRequestCursor(Struct):
 class DescribeTopicPartitionsRequest(
     Request["DescribeTopicPartitionsResponse"], api_key=75, versions="0", flexible="0+"
 ):
+    """Read partitions of many topics page by page (KIP-966)."""
+
     topics: list[TopicRequest]
     response_partition_limit: Int32 = field(default=2000)
     cursor: DescribeTopicPartitionsRequestCursor | None = field(default=None, nullable="0+")
@@ -102,6 +108,8 @@ class DescribeTopicPartitionsResponseCursor(Struct):
 
 
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
+    """Partitions, and the cursor of the next page where there is one."""
+
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic]
     next_cursor: DescribeTopicPartitionsResponseCursor | None = field(default=None, nullable="0+")

@@ -12,7 +12,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 class ListOffsetsPartition(Struct):
     partition_index: Int32
     current_leader_epoch: Int32 = field("4+", default=-1, ignorable=True)
-    timestamp: Int64
+    timestamp: Int64  # milliseconds; -1 the end, -2 the beginning
     max_num_offsets: Int32 = field("0", default=1)
 
 
@@ -22,8 +22,10 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-11", flexible="6+"):
+    """Find offsets by time; -1 asks for the end, -2 for the beginning, lower ones for tiers and extremes."""
+
     replica_id: Int32
-    isolation_level: Int8 = field("2+", default=0)
+    isolation_level: Int8 = field("2+", default=0)  # 0: read_uncommitted, 1: read_committed
     topics: list[ListOffsetsTopic]
     timeout_ms: Int32 = field("10+", default=0, ignorable=True)
 
@@ -43,6 +45,8 @@ class ListOffsetsTopicResponse(Struct):
 
 
 class ListOffsetsResponse(Response, api_key=2, versions="0-11", flexible="6+"):
+    """Per partition: the offset found, its time and its epoch."""
+
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[ListOffsetsTopicResponse]
 
@@ -61,6 +65,8 @@ class OffsetForLeaderTopic(Struct):
 class OffsetForLeaderEpochRequest(
     Request["OffsetForLeaderEpochResponse"], api_key=23, versions="0-4", flexible="4+"
 ):
+    """Ask where leader epochs end, to find out whether one's own log has diverged (KIP-101)."""
+
     replica_id: Int32 = field("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic]
 
@@ -78,5 +84,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 
 class OffsetForLeaderEpochResponse(Response, api_key=23, versions="0-4", flexible="4+"):
+    """Per partition: the end offset of the largest epoch not above the one asked for."""
+
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[OffsetForLeaderTopicResult]

@@ -10,6 +10,8 @@ from pykafka2.protocol.struct import Data
 
 
 class DefaultPrincipalData(Data, versions="0", flexible="0+"):
+    """A principal's type and name, and whether a token stood for it."""
+
     type: String
     name: String
     token_authenticated: Bool

@@ -20,6 +20,8 @@ class DescribeQuorumRequestTopicData(Struct):
 
 
 class DescribeQuorumRequest(Request["DescribeQuorumResponse"], api_key=55, versions="0-2", flexible="0+"):
+    """Ask how far each controller has come with the metadata log."""
+
     topics: list[DescribeQuorumRequestTopicData]
 
 
@@ -59,6 +61,8 @@ class Node(Struct):
 
 
 class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"):
+    """Leader, epoch, voters and observers."""
+
     error_code: Int16 = field(default=0)
     error_message: String | None = field("2+", default="", nullable="0+", ignorable=True)
     topics: list[DescribeQuorumResponseTopicData]

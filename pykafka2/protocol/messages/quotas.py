@@ -18,6 +18,8 @@ class ComponentData(Struct):
 class DescribeClientQuotasRequest(
     Request["DescribeClientQuotasResponse"], api_key=48, versions="0-1", flexible="1+"
 ):
+    """Ask for quotas by user, client id and address."""
+
     components: list[ComponentData]
     strict: Bool
 
@@ -38,6 +40,8 @@ class DescribeClientQuotasResponseEntryData(Struct):
 
 
 class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexible="1+"):
+    """Entities with their limits; null where nothing matched."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", nullable="0+")
@@ -63,6 +67,8 @@ class AlterClientQuotasRequestEntryData(Struct):
 class AlterClientQuotasRequest(
     Request["AlterClientQuotasResponse"], api_key=49, versions="0-1", flexible="1+"
 ):
+    """Set or remove limits of entities."""
+
     entries: list[AlterClientQuotasRequestEntryData]
     validate_only: Bool
 
@@ -79,5 +85,7 @@ class AlterClientQuotasResponseEntryData(Struct):
 
 
 class AlterClientQuotasResponse(Response, api_key=49, versions="0-1", flexible="1+"):
+    """Per entity: whether it was done."""
+
     throttle_time_ms: Int32 = field(default=0)
     entries: list[AlterClientQuotasResponseEntryData]

@@ -15,7 +15,9 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request["ElectLeadersResponse"], api_key=43, versions="0-2", flexible="2+"):
-    election_type: Int8 = field("1+", default=0)
+    """Elect the preferred replica as leader, or one out of sync; null partitions mean all."""
+
+    election_type: Int8 = field("1+", default=0)  # 0: preferred, 1: unclean
     topic_partitions: list[TopicPartitions] | None = field(nullable="0+")
     timeout_ms: Int32 = field(default=60000)
 
@@ -32,6 +34,8 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
+    """Per partition: whether an election took place."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field("1+", default=0)
     replica_election_results: list[ReplicaElectionResult]
@@ -50,6 +54,8 @@ class ReassignableTopic(Struct):
 class AlterPartitionReassignmentsRequest(
     Request["AlterPartitionReassignmentsResponse"], api_key=45, versions="0-1", flexible="0+"
 ):
+    """Move partitions to other brokers; null replicas cancel a move."""
+
     timeout_ms: Int32 = field(default=60000)
     allow_replication_factor_change: Bool = field("1+", default=True)
     topics: list[ReassignableTopic]
@@ -67,6 +73,8 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):
+    """Per partition: whether the move began."""
+
     throttle_time_ms: Int32 = field(default=0)
     allow_replication_factor_change: Bool = field("1+", default=True, ignorable=True)
     error_code: Int16 = field(default=0)
@@ -82,6 +90,8 @@ class ListPartitionReassignmentsTopics(Struct):
 class ListPartitionReassignmentsRequest(
     Request["ListPartitionReassignmentsResponse"], api_key=46, versions="0", flexible="0+"
 ):
+    """Ask which partitions are being moved; null topics mean all."""
+
     timeout_ms: Int32 = field(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None, nullable="0+")
 
@@ -99,6 +109,8 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Response, api_key=46, versions="0", flexible="0+"):
+    """Per partition: its replicas, those to come and those to go."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", nullable="0+")

@@ -12,7 +12,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 class ShareFetchRequestAcknowledgementBatch(Struct):
     first_offset: Int64
     last_offset: Int64
-    acknowledge_types: list[Int8]
+    acknowledge_types: list[Int8]  # per offset, 0: gap, 1: accept, 2: release, 3: reject, 4: renew
 
 
 class FetchPartition(Struct):
@@ -31,6 +31,8 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Request["ShareFetchResponse"], api_key=78, versions="1-2", flexible="0+"):
+    """Acquire records of share partitions, and acknowledge earlier ones on the way."""
+
     group_id: String | None = field(default=None, nullable="0+")
     member_id: String | None = field(nullable="0+")
     share_session_epoch: Int32
@@ -80,6 +82,8 @@ class ShareFetchResponseNodeEndpoint(Struct):
 
 
 class ShareFetchResponse(Response, api_key=78, versions="1-2", flexible="0+"):
+    """Per partition: batches, and which of their offsets were acquired."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, nullable="0+")
@@ -105,6 +109,8 @@ class AcknowledgeTopic(Struct):
 
 
 class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"], api_key=79, versions="1-2", flexible="0+"):
+    """Accept, release, reject or renew acquired records."""
+
     group_id: String | None = field(default=None, nullable="0+")
     member_id: String | None = field(nullable="0+")
     share_session_epoch: Int32
@@ -137,6 +143,8 @@ class ShareAcknowledgeResponseNodeEndpoint(Struct):
 
 
 class ShareAcknowledgeResponse(Response, api_key=79, versions="1-2", flexible="0+"):
+    """Per partition: whether that was recorded."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, nullable="0+")

@@ -12,9 +12,11 @@ from pykafka2.protocol.struct import Request, Response, Struct
 class ShareGroupHeartbeatRequest(
     Request["ShareGroupHeartbeatResponse"], api_key=76, versions="1", flexible="0+"
 ):
+    """Join, stay in or leave (epoch -1) a share group; null stands for "as before"."""
+
     group_id: String
     member_id: String
-    member_epoch: Int32
+    member_epoch: Int32  # 0 joins, -1 leaves
     rack_id: String | None = field(default=None, nullable="0+")
     subscribed_topic_names: list[String] | None = field(default=None, nullable="0+")
 
@@ -29,6 +31,8 @@ class ShareGroupHeartbeatResponseAssignment(Struct):
 
 
 class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="0+"):
+    """The member's epoch and, when it changed, its assignment."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, nullable="0+")
@@ -41,6 +45,8 @@ class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="
 class ShareGroupDescribeRequest(
     Request["ShareGroupDescribeResponse"], api_key=77, versions="1", flexible="0+"
 ):
+    """Ask for state and members of share groups."""
+
     group_ids: list[String]
     include_authorized_operations: Bool
 
@@ -78,5 +84,7 @@ class DescribedGroup(Struct):
 
 
 class ShareGroupDescribeResponse(Response, api_key=77, versions="1", flexible="0+"):
+    """Groups with members and assignments."""
+
     throttle_time_ms: Int32 = field(default=0)
     groups: list[DescribedGroup]

@@ -10,11 +10,15 @@ from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
 
 
 class ShareGroupMemberMetadataKey(RecordKey, kind=10, versions="0"):
+    """A member of a share group."""
+
     group_id: String
     member_id: String
 
 
 class ShareGroupMemberMetadataValue(RecordValue, kind=10, versions="0", flexible="0+"):
+    """What a member said about itself."""
+
     rack_id: String | None = field(nullable="0+")
     client_id: String
     client_host: String
@@ -22,24 +26,34 @@ class ShareGroupMemberMetadataValue(RecordValue, kind=10, versions="0", flexible
 
 
 class ShareGroupMetadataKey(RecordKey, kind=11, versions="0"):
+    """A share group."""
+
     group_id: String
 
 
 class ShareGroupMetadataValue(RecordValue, kind=11, versions="0", flexible="0+"):
+    """A share group's epoch."""
+
     epoch: Int32
     metadata_hash: Int64
 
 
 class ShareGroupTargetAssignmentMetadataKey(RecordKey, kind=12, versions="0"):
+    """The share group whose target's epoch follows."""
+
     group_id: String
 
 
 class ShareGroupTargetAssignmentMetadataValue(RecordValue, kind=12, versions="0", flexible="0+"):
+    """The epoch of a share group's target assignment."""
+
     assignment_epoch: Int32
     assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
 
 
 class ShareGroupTargetAssignmentMemberKey(RecordKey, kind=13, versions="0"):
+    """A member of a share group's target assignment."""
+
     group_id: String
     member_id: String
 
@@ -50,10 +64,14 @@ class TopicPartition(Struct):
 
 
 class ShareGroupTargetAssignmentMemberValue(RecordValue, kind=13, versions="0", flexible="0+"):
+    """What a member is to read."""
+
     topic_partitions: list[TopicPartition]
 
 
 class ShareGroupCurrentMemberAssignmentKey(RecordKey, kind=14, versions="0"):
+    """A member of a share group."""
+
     group_id: String
     member_id: String
 
@@ -64,6 +82,8 @@ class TopicPartitions(Struct):
 
 
 class ShareGroupCurrentMemberAssignmentValue(RecordValue, kind=14, versions="0", flexible="0+"):
+    """What a member reads."""
+
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
@@ -71,6 +91,8 @@ class ShareGroupCurrentMemberAssignmentValue(RecordValue, kind=14, versions="0",
 
 
 class ShareGroupStatePartitionMetadataKey(RecordKey, kind=15, versions="0"):
+    """The share group whose partitions' states follow."""
+
     group_id: String
 
 
@@ -86,6 +108,8 @@ class TopicInfo(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(RecordValue, kind=15, versions="0", flexible="0+"):
+    """Partitions whose state is being made, is made, or is being removed."""
+
     initializing_topics: list[TopicPartitionsInfo]
     initialized_topics: list[TopicPartitionsInfo]
     deleting_topics: list[TopicInfo]

@@ -22,6 +22,8 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 class DescribeShareGroupOffsetsRequest(
     Request["DescribeShareGroupOffsetsResponse"], api_key=90, versions="0-1", flexible="0+"
 ):
+    """Ask where share groups begin in their partitions; null topics mean all."""
+
     groups: list[DescribeShareGroupOffsetsRequestGroup]
 
 
@@ -48,6 +50,8 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
 
 
 class DescribeShareGroupOffsetsResponse(Response, api_key=90, versions="0-1", flexible="0+"):
+    """Per partition: start offset, -1 where there is none."""
+
     throttle_time_ms: Int32 = field(default=0)
     groups: list[DescribeShareGroupOffsetsResponseGroup]
 
@@ -65,6 +69,8 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 class AlterShareGroupOffsetsRequest(
     Request["AlterShareGroupOffsetsResponse"], api_key=91, versions="0", flexible="0+"
 ):
+    """Set where an empty share group begins."""
+
     group_id: String
     topics: list[AlterShareGroupOffsetsRequestTopic]
 
@@ -82,6 +88,8 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 
 class AlterShareGroupOffsetsResponse(Response, api_key=91, versions="0", flexible="0+"):
+    """Per partition: whether it was set."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, nullable="0+")
@@ -95,6 +103,8 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 class DeleteShareGroupOffsetsRequest(
     Request["DeleteShareGroupOffsetsResponse"], api_key=92, versions="0", flexible="0+"
 ):
+    """Forget topics of an empty share group."""
+
     group_id: String
     topics: list[DeleteShareGroupOffsetsRequestTopic]
 
@@ -107,6 +117,8 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 
 class DeleteShareGroupOffsetsResponse(Response, api_key=92, versions="0", flexible="0+"):
+    """Per topic: whether it is forgotten."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, nullable="0+")

@@ -23,6 +23,8 @@ class InitializeStateData(Struct):
 class InitializeShareGroupStateRequest(
     Request["InitializeShareGroupStateResponse"], api_key=83, versions="0", flexible="0+"
 ):
+    """Make the state of share partitions, beginning at an offset."""
+
     group_id: String
     topics: list[InitializeStateData]
 
@@ -39,6 +41,8 @@ class InitializeStateResult(Struct):
 
 
 class InitializeShareGroupStateResponse(Response, api_key=83, versions="0", flexible="0+"):
+    """Per partition: whether it was made."""
+
     results: list[InitializeStateResult]
 
 
@@ -55,6 +59,8 @@ class ReadStateData(Struct):
 class ReadShareGroupStateRequest(
     Request["ReadShareGroupStateResponse"], api_key=84, versions="0", flexible="0+"
 ):
+    """Read the state of share partitions."""
+
     group_id: String
     topics: list[ReadStateData]
 
@@ -81,6 +87,8 @@ class ReadStateResult(Struct):
 
 
 class ReadShareGroupStateResponse(Response, api_key=84, versions="0", flexible="0+"):
+    """Per partition: start offset and the state of batches after it."""
+
     results: list[ReadStateResult]
 
 
@@ -108,6 +116,8 @@ class WriteStateData(Struct):
 class WriteShareGroupStateRequest(
     Request["WriteShareGroupStateResponse"], api_key=85, versions="0-1", flexible="0+"
 ):
+    """Change the state of share partitions."""
+
     group_id: String
     topics: list[WriteStateData]
 
@@ -124,6 +134,8 @@ class WriteStateResult(Struct):
 
 
 class WriteShareGroupStateResponse(Response, api_key=85, versions="0-1", flexible="0+"):
+    """Per partition: whether it was written."""
+
     results: list[WriteStateResult]
 
 
@@ -139,6 +151,8 @@ class DeleteStateData(Struct):
 class DeleteShareGroupStateRequest(
     Request["DeleteShareGroupStateResponse"], api_key=86, versions="0", flexible="0+"
 ):
+    """Remove the state of share partitions."""
+
     group_id: String
     topics: list[DeleteStateData]
 
@@ -155,6 +169,8 @@ class DeleteStateResult(Struct):
 
 
 class DeleteShareGroupStateResponse(Response, api_key=86, versions="0", flexible="0+"):
+    """Per partition: whether it is gone."""
+
     results: list[DeleteStateResult]
 
 
@@ -171,6 +187,8 @@ class ReadStateSummaryData(Struct):
 class ReadShareGroupStateSummaryRequest(
     Request["ReadShareGroupStateSummaryResponse"], api_key=87, versions="0-1", flexible="0+"
 ):
+    """Read the state of share partitions without their batches."""
+
     group_id: String
     topics: list[ReadStateSummaryData]
 
@@ -191,4 +209,6 @@ class ReadStateSummaryResult(Struct):
 
 
 class ReadShareGroupStateSummaryResponse(Response, api_key=87, versions="0-1", flexible="0+"):
+    """Per partition: epochs and start offset."""
+
     results: list[ReadStateSummaryResult]

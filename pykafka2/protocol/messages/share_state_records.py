@@ -10,6 +10,8 @@ from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
 
 
 class ShareSnapshotKey(RecordKey, kind=0, versions="0"):
+    """The share partition of a snapshot."""
+
     group_id: String
     topic_id: Uuid
     partition: Int32
@@ -23,6 +25,8 @@ class ShareSnapshotValueStateBatch(Struct):
 
 
 class ShareSnapshotValue(RecordValue, kind=0, versions="0", flexible="0+"):
+    """The whole state of a share partition."""
+
     snapshot_epoch: Int32
     state_epoch: Int32
     leader_epoch: Int32
@@ -34,6 +38,8 @@ class ShareSnapshotValue(RecordValue, kind=0, versions="0", flexible="0+"):
 
 
 class ShareUpdateKey(RecordKey, kind=1, versions="0"):
+    """The share partition of an update."""
+
     group_id: String
     topic_id: Uuid
     partition: Int32
@@ -47,6 +53,8 @@ class ShareUpdateValueStateBatch(Struct):
 
 
 class ShareUpdateValue(RecordValue, kind=1, versions="0", flexible="0+"):
+    """What changed since the last snapshot."""
+
     snapshot_epoch: Int32
     leader_epoch: Int32
     start_offset: Int64

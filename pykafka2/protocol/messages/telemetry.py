@@ -12,10 +12,14 @@ from pykafka2.protocol.struct import Request, Response
 class GetTelemetrySubscriptionsRequest(
     Request["GetTelemetrySubscriptionsResponse"], api_key=71, versions="0", flexible="0+"
 ):
+    """Ask which metrics the cluster wants; a zero id asks for a new one."""
+
     client_instance_id: Uuid
 
 
 class GetTelemetrySubscriptionsResponse(Response, api_key=71, versions="0", flexible="0+"):
+    """The client's id, the metrics by prefix, and how often."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     client_instance_id: Uuid
@@ -28,6 +32,8 @@ class GetTelemetrySubscriptionsResponse(Response, api_key=71, versions="0", flex
 
 
 class PushTelemetryRequest(Request["PushTelemetryResponse"], api_key=72, versions="0", flexible="0+"):
+    """Push metrics in OpenTelemetry's format."""
+
     client_instance_id: Uuid
     subscription_id: Int32
     terminating: Bool
@@ -36,5 +42,7 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"], api_key=72, version
 
 
 class PushTelemetryResponse(Response, api_key=72, versions="0", flexible="0+"):
+    """Whether they were taken."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

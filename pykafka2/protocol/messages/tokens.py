@@ -17,6 +17,8 @@ class CreatableRenewers(Struct):
 class CreateDelegationTokenRequest(
     Request["CreateDelegationTokenResponse"], api_key=38, versions="0-3", flexible="2+"
 ):
+    """Make a token for oneself or, from version 3 on, for another."""
+
     owner_principal_type: String | None = field("3+", default="", nullable="0+")
     owner_principal_name: String | None = field("3+", default="", nullable="0+")
     renewers: list[CreatableRenewers]
@@ -24,6 +26,8 @@ class CreateDelegationTokenRequest(
 
 
 class CreateDelegationTokenResponse(Response, api_key=38, versions="0-3", flexible="2+"):
+    """The token."""
+
     error_code: Int16 = field(default=0)
     principal_type: String
     principal_name: String
@@ -40,11 +44,15 @@ class CreateDelegationTokenResponse(Response, api_key=38, versions="0-3", flexib
 class RenewDelegationTokenRequest(
     Request["RenewDelegationTokenResponse"], api_key=39, versions="0-2", flexible="2+"
 ):
+    """Let a token live longer."""
+
     hmac: Bytes = field(secret=True)
     renew_period_ms: Int64
 
 
 class RenewDelegationTokenResponse(Response, api_key=39, versions="0-2", flexible="2+"):
+    """When it expires now."""
+
     error_code: Int16 = field(default=0)
     expiry_timestamp_ms: Int64
     throttle_time_ms: Int32 = field(default=0)
@@ -53,11 +61,15 @@ class RenewDelegationTokenResponse(Response, api_key=39, versions="0-2", flexibl
 class ExpireDelegationTokenRequest(
     Request["ExpireDelegationTokenResponse"], api_key=40, versions="0-2", flexible="2+"
 ):
+    """Let a token expire, with a negative period at once."""
+
     hmac: Bytes = field(secret=True)
     expiry_time_period_ms: Int64
 
 
 class ExpireDelegationTokenResponse(Response, api_key=40, versions="0-2", flexible="2+"):
+    """When it expires now."""
+
     error_code: Int16 = field(default=0)
     expiry_timestamp_ms: Int64
     throttle_time_ms: Int32 = field(default=0)
@@ -71,6 +83,8 @@ class DescribeDelegationTokenOwner(Struct):
 class DescribeDelegationTokenRequest(
     Request["DescribeDelegationTokenResponse"], api_key=41, versions="0-3", flexible="2+"
 ):
+    """Ask for tokens by owner; null means all one may see."""
+
     owners: list[DescribeDelegationTokenOwner] | None = field(nullable="0+")
 
 
@@ -93,6 +107,8 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Response, api_key=41, versions="0-3", flexible="2+"):
+    """Tokens with their details."""
+
     error_code: Int16 = field(default=0)
     tokens: list[DescribedDelegationToken]
     throttle_time_ms: Int32 = field(default=0)

@@ -22,13 +22,15 @@ class CreatableTopicConfig(Struct):
 
 class CreatableTopic(Struct):
     name: String
-    num_partitions: Int32
-    replication_factor: Int16
+    num_partitions: Int32  # -1: the broker's default, or as `assignments` say
+    replication_factor: Int16  # -1: the broker's default, or as `assignments` say
     assignments: list[CreatableReplicaAssignment]
     configs: list[CreatableTopicConfig]
 
 
 class CreateTopicsRequest(Request["CreateTopicsResponse"], api_key=19, versions="0-7", flexible="5+"):
+    """Create topics, or only check that it could be done."""
+
     topics: list[CreatableTopic]
     timeout_ms: Int32 = field(default=60000)
     validate_only: Bool = field("1+", default=False)
@@ -54,6 +56,8 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response, api_key=19, versions="0-7", flexible="5+"):
+    """Per topic: id, settings, or why it was refused."""
+
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[CreatableTopicResult]
 
@@ -64,6 +68,8 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"], api_key=20, versions="0-6", flexible="4+"):
+    """Delete topics, from version 6 on by name or id."""
+
     topics: list[DeleteTopicState] = field("6+", factory=list)
     topic_names: list[String] = field("0-5", factory=list, ignorable=True)
     timeout_ms: Int32
@@ -77,13 +83,15 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Response, api_key=20, versions="0-6", flexible="4+"):
+    """Per topic: whether it is gone."""
+
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     responses: list[DeletableTopicResult]
 
 
 class DeleteRecordsPartition(Struct):
     partition_index: Int32
-    offset: Int64
+    offset: Int64  # -1: the high watermark
 
 
 class DeleteRecordsTopic(Struct):
@@ -92,6 +100,8 @@ class DeleteRecordsTopic(Struct):
 
 
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"], api_key=21, versions="0-2", flexible="2+"):
+    """Delete records below an offset; -1 means all that may be read."""
+
     topics: list[DeleteRecordsTopic]
     timeout_ms: Int32
 
@@ -108,6 +118,8 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(Response, api_key=21, versions="0-2", flexible="2+"):
+    """Per partition: the new beginning."""
+
     throttle_time_ms: Int32 = field(default=0)
     topics: list[DeleteRecordsTopicResult]
 
@@ -123,6 +135,8 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"], api_key=37, versions="0-3", flexible="2+"):
+    """Give topics more partitions."""
+
     topics: list[CreatePartitionsTopic]
     timeout_ms: Int32
     validate_only: Bool
@@ -135,5 +149,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2+"):
+    """Per topic: whether it has them."""
+
     throttle_time_ms: Int32 = field(default=0)
     results: list[CreatePartitionsTopicResult]

@@ -13,7 +13,9 @@ from pykafka2.protocol.struct import Request, Response, Struct
 class InitProducerIdRequest(
     Request["InitProducerIdResponse"], api_key=22, versions="0-6", flexible="2+", latest_version_unstable=True
 ):
-    transactional_id: String | None = field(nullable="0+")
+    """Ask for a producer id; with a transactional id, fence older producers and end what they left open."""
+
+    transactional_id: String | None = field(nullable="0+")  # null for a producer that is only idempotent
     transaction_timeout_ms: Int32
     producer_id: Int64 = field("3+", default=-1)
     producer_epoch: Int16 = field("3+", default=-1)
@@ -24,6 +26,8 @@ class InitProducerIdRequest(
 class InitProducerIdResponse(
     Response, api_key=22, versions="0-6", flexible="2+", latest_version_unstable=True
 ):
+    """The producer id with its epoch."""
+
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     error_code: Int16 = field(default=0)
     producer_id: Int64 = field(default=-1)
@@ -48,6 +52,8 @@ class AddPartitionsToTxnTransaction(Struct):
 class AddPartitionsToTxnRequest(
     Request["AddPartitionsToTxnResponse"], api_key=24, versions="0-5", flexible="3+"
 ):
+    """Make partitions part of a transaction; from version 4 on brokers verify many at once (KIP-890)."""
+
     transactions: list[AddPartitionsToTxnTransaction] = field("4+", factory=list)
     v3_and_below_transactional_id: String = field("0-3", default="")
     v3_and_below_producer_id: Int64 = field("0-3", default=0)
@@ -71,6 +77,8 @@ class AddPartitionsToTxnResult(Struct):
 
 
 class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible="3+"):
+    """Per partition: whether it takes part."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field("4+", default=0, ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = field("4+", factory=list)
@@ -78,6 +86,8 @@ class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible=
 
 
 class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, versions="0-4", flexible="3+"):
+    """Make a group's offsets part of a transaction."""
+
     transactional_id: String
     producer_id: Int64
     producer_epoch: Int16
@@ -85,18 +95,24 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, ver
 
 
 class AddOffsetsToTxnResponse(Response, api_key=25, versions="0-4", flexible="3+"):
+    """Whether they take part."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
 
 
 class EndTxnRequest(Request["EndTxnResponse"], api_key=26, versions="0-5", flexible="3+"):
+    """Commit or abort a transaction."""
+
     transactional_id: String
     producer_id: Int64
     producer_epoch: Int16
-    committed: Bool
+    committed: Bool  # false aborts
 
 
 class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
+    """Whether it ended; from version 5 on with the id and epoch to go on with (KIP-890)."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     producer_id: Int64 = field("5+", default=-1, ignorable=True)
@@ -118,6 +134,8 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions="0-2", flexible="1+"):
+    """Write commit or abort markers; the transaction's coordinator sends it to leaders."""
+
     markers: list[WritableTxnMarker]
 
 
@@ -137,6 +155,8 @@ class WritableTxnMarkerResult(Struct):
 
 
 class WriteTxnMarkersResponse(Response, api_key=27, versions="0-2", flexible="1+"):
+    """Per partition: whether the marker was written."""
+
     markers: list[WritableTxnMarkerResult]
 
 
@@ -153,6 +173,8 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, versions="0-5", flexible="3+"):
+    """Store how far a group has read, effective when the transaction commits."""
+
     transactional_id: String
     group_id: String
     producer_id: Int64
@@ -174,5 +196,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 
 class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
+    """Per partition: whether the offset was stored."""
+
     throttle_time_ms: Int32 = field(default=0)
     topics: list[TxnOffsetCommitResponseTopic]

@@ -15,6 +15,8 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Request["DescribeProducersResponse"], api_key=61, versions="0", flexible="0+"):
+    """Ask a partition's leader for its active producers."""
+
     topics: list[TopicRequest]
 
 
@@ -40,6 +42,8 @@ class TopicResponse(Struct):
 
 
 class DescribeProducersResponse(Response, api_key=61, versions="0", flexible="0+"):
+    """Per partition: producers with epochs, sequences and open transactions."""
+
     throttle_time_ms: Int32 = field(default=0)
     topics: list[TopicResponse]
 
@@ -47,6 +51,8 @@ class DescribeProducersResponse(Response, api_key=61, versions="0", flexible="0+
 class DescribeTransactionsRequest(
     Request["DescribeTransactionsResponse"], api_key=65, versions="0", flexible="0+"
 ):
+    """Ask the coordinator for the state of transactions."""
+
     transactional_ids: list[String]
 
 
@@ -67,11 +73,15 @@ class DescribeTransactionsResponseTransactionState(Struct):
 
 
 class DescribeTransactionsResponse(Response, api_key=65, versions="0", flexible="0+"):
+    """Transactions with state, producer and partitions."""
+
     throttle_time_ms: Int32 = field(default=0)
     transaction_states: list[DescribeTransactionsResponseTransactionState]
 
 
 class ListTransactionsRequest(Request["ListTransactionsResponse"], api_key=66, versions="0-2", flexible="0+"):
+    """Ask a broker for the transactions it coordinates, filtered."""
+
     state_filters: list[String]
     producer_id_filters: list[Int64]
     duration_filter: Int64 = field("1+", default=-1)
@@ -85,6 +95,8 @@ class ListTransactionsResponseTransactionState(Struct):
 
 
 class ListTransactionsResponse(Response, api_key=66, versions="0-2", flexible="0+"):
+    """Transactional ids with producer ids and states."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     unknown_state_filters: list[String]

@@ -10,6 +10,8 @@ from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
 
 
 class TransactionLogKey(RecordKey, kind=0, versions="0"):
+    """A transactional id."""
+
     transactional_id: String
 
 
@@ -19,13 +21,15 @@ class PartitionsSchema(Struct):
 
 
 class TransactionLogValue(RecordValue, kind=0, versions="0-1", flexible="1+"):
+    """A transaction: producer, state, partitions and times."""
+
     producer_id: Int64
     previous_producer_id: Int64 = field("1+", default=-1, tag=0)
     next_producer_id: Int64 = field("1+", default=-1, tag=1)
     producer_epoch: Int16
     next_producer_epoch: Int16 = field("1+", default=-1, tag=3)
     transaction_timeout_ms: Int32
-    transaction_status: Int8
+    transaction_status: Int8  # 0: empty, 1: ongoing, 2: prepare commit, 3: prepare abort, ...
     transaction_partitions: list[PartitionsSchema] | None = field(nullable="0+")
     transaction_last_update_timestamp_ms: Int64
     transaction_start_timestamp_ms: Int64

@@ -16,6 +16,8 @@ class UserName(Struct):
 class DescribeUserScramCredentialsRequest(
     Request["DescribeUserScramCredentialsResponse"], api_key=50, versions="0", flexible="0+"
 ):
+    """Ask which users have credentials; null means all."""
+
     users: list[UserName] | None = field(nullable="0+")
 
 
@@ -32,6 +34,8 @@ class DescribeUserScramCredentialsResult(Struct):
 
 
 class DescribeUserScramCredentialsResponse(Response, api_key=50, versions="0", flexible="0+"):
+    """Users with mechanisms and iterations."""
+
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", nullable="0+")
@@ -45,7 +49,7 @@ class ScramCredentialDeletion(Struct):
 
 class ScramCredentialUpsertion(Struct):
     name: String
-    mechanism: Int8
+    mechanism: Int8  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
     iterations: Int32
     salt: Bytes = field(secret=True)
     salted_password: Bytes = field(secret=True)
@@ -54,6 +58,8 @@ class ScramCredentialUpsertion(Struct):
 class AlterUserScramCredentialsRequest(
     Request["AlterUserScramCredentialsResponse"], api_key=51, versions="0", flexible="0+"
 ):
+    """Set or remove credentials of users."""
+
     deletions: list[ScramCredentialDeletion]
     upsertions: list[ScramCredentialUpsertion]
 
@@ -65,5 +71,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Response, api_key=51, versions="0", flexible="0+"):
+    """Per user: whether it was done."""
+
     throttle_time_ms: Int32 = field(default=0)
     results: list[AlterUserScramCredentialsResult]
