@@ -194,7 +194,7 @@ def decode_legacy_tuples(
     base_offset = batch.last_offset - inner[-1].last_offset if batch.magic and batch.last_offset else 0
     for message in inner:
         if check_crcs:
-            message.verify_crc(where)
+            message.verify_crc(f"{where}, wrapped up to offset {batch.last_offset},")
         timestamp = batch.timestamp if batch.timestamp_type == LOG_APPEND_TIME else message.timestamp
         yield base_offset + message.last_offset, timestamp, *message.key_and_value(), []
 

@@ -20,9 +20,11 @@ NULL = b"\1"
 
 
 def varint(value: int) -> bytes:
-    """The zigzag varint of a signed 64-bit number."""
+    """The zigzag varint of a signed 64-bit number; ValueError for a larger one."""
     if 0 <= value < len(VARINTS):
         return VARINTS[value]
+    if not -1 << 63 <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit into 64 bits")
     raw = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while raw > 0x7F:

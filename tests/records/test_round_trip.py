@@ -1,0 +1,134 @@
+"""What goes into a batch comes out of it, whichever way it is read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.records.batch import RecordBatch, batches
+from pykafka2.records.columns import decode_columns
+from pykafka2.records.decoder import decode_records, decode_tuples
+from pykafka2.records.encoder import BatchBuilder, batch_size_bound, encode_record
+from pykafka2.types import ConsumerRecord
+
+from .strategies import CODECS, NOW, RECORD_LISTS, RECORDS, Input, build
+
+
+def only(blob: bytes) -> RecordBatch:
+    [batch] = batches(blob)
+    return batch
+
+
+@pytest.mark.slow
+@given(RECORD_LISTS, st.sampled_from(CODECS), st.integers(0, 2**62))
+def test_records_round_trip(records: list[Input], codec: str, base_offset: int) -> None:
+    batch = only(build(records, codec, base_offset))
+    assert list(decode_records(batch, "orders", 3)) == [
+        ConsumerRecord(
+            topic="orders",
+            partition=3,
+            offset=base_offset + index,
+            timestamp=record.timestamp,
+            timestamp_type=0,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            leader_epoch=-1,
+            serialized_key_size=-1 if record.key is None else len(record.key),
+            serialized_value_size=-1 if record.value is None else len(record.value),
+        )
+        for index, record in enumerate(records)
+    ]
+
+
+@pytest.mark.slow
+@given(RECORD_LISTS, st.sampled_from(CODECS), st.booleans())
+def test_tuples_and_columns_say_what_records_say(
+    records: list[Input], codec: str, read_offsets: bool
+) -> None:
+    batch = only(build(records, codec, 500))
+    expected = [
+        (r.offset, r.timestamp, r.key, r.value, r.headers) for r in decode_records(batch, "orders", 0)
+    ]
+    assert list(decode_tuples(batch, read_offsets=read_offsets)) == expected
+    columns = decode_columns(batch)
+    assert len(columns) == len(records)
+    rows = zip(
+        columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True
+    )
+    assert list(rows) == expected
+
+
+@pytest.mark.slow
+@given(RECORDS, st.integers(0, 10_000))
+def test_the_short_way_writes_what_the_long_way_writes(record: Input, count: int) -> None:
+    builder = BatchBuilder(max_bytes=1 << 30)
+    builder.append(NOW, None, b"")
+    builder._records *= count + 1  # the next record's offset decides how it is written
+    builder.append(*record)
+    expected = encode_record(record.timestamp - NOW, count + 1, record.key, record.value, record.headers)
+    assert builder._records[-1] == expected
+
+
+@pytest.mark.slow
+@given(RECORDS)
+def test_a_batch_of_one_record_is_within_its_bound(record: Input) -> None:
+    assert len(build([record])) <= batch_size_bound(record.key, record.value, record.headers)
+
+
+@pytest.mark.slow
+@given(RECORD_LISTS)
+def test_the_estimate_of_an_uncompressed_batch_is_exact(records: list[Input]) -> None:
+    builder = BatchBuilder(max_bytes=1 << 30)
+    for record in records:
+        builder.append(*record)
+    assert builder.size_estimate == len(builder.build())
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 8191, 8192, 8193, 8300])
+def test_offsets_are_right_where_their_varints_grow(count: int) -> None:
+    builder = BatchBuilder(max_bytes=1 << 30)
+    for _ in range(count):
+        builder.append(NOW, None, None)
+    batch = only(builder.build(base_offset=1000))
+    assert [r.offset for r in decode_records(batch, "t", 0)] == list(range(1000, 1000 + count))
+    assert [row[0] for row in decode_tuples(batch)] == list(range(1000, 1000 + count))
+    assert [row[0] for row in decode_tuples(batch, read_offsets=True)] == list(range(1000, 1000 + count))
+
+
+def test_offsets_of_a_compacted_batch_are_read_from_its_records() -> None:
+    builder = BatchBuilder()
+    for number in range(5):
+        builder.append(NOW, b"k%d" % number, None)
+    del builder._records[1:4]
+    blob = bytearray(builder.build(base_offset=100))
+    blob[23:27] = (4).to_bytes(4, "big")  # last offset delta, which compaction keeps
+    batch = only(bytes(blob))
+    assert batch.next_offset == 105
+    assert [r.offset for r in decode_records(batch, "t", 0, check_crcs=False)] == [100, 104]
+    assert decode_columns(batch, check_crcs=False).offsets == [100, 104]
+
+
+def test_reading_starts_at_the_position_within_a_batch() -> None:
+    batch = only(build([Input(NOW, None, b"%d" % n, []) for n in range(10)], base_offset=100))
+    assert [r.offset for r in decode_records(batch, "t", 0, first_offset=107)] == [107, 108, 109]
+    assert decode_columns(batch, first_offset=107, max_records=2).offsets == [107, 108]
+    assert list(decode_records(batch, "t", 0, first_offset=110)) == []
+
+
+def test_columns_grow_from_batch_to_batch() -> None:
+    blob = build([Input(NOW, None, b"a", [])], base_offset=5) + build(
+        [Input(NOW, b"k", None, [])], base_offset=6
+    )
+    columns = None
+    for batch in batches(blob):
+        columns = decode_columns(batch, columns)
+    assert columns is not None
+    assert (columns.offsets, columns.keys, columns.values) == ([5, 6], [None, b"k"], [b"a", None])
+
+
+def test_records_may_change_their_headers_without_changing_others() -> None:
+    first, second = decode_records(only(build([Input(NOW, None, None, [])] * 2)), "t", 0)
+    first.headers.append(("a", b"b"))
+    assert second.headers == []
