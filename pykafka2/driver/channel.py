@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
+from itertools import islice
 from typing import Protocol
 
 from pykafka2.errors import Disconnected, KafkaError
@@ -50,27 +51,47 @@ MAX_GATHERED_BUFFERS = 512
 
 
 class Channel:
-    """A transport, its state and what is still to be written."""
+    """A transport, its state and what is still to be written.
 
-    __slots__ = ("_interest", "_selector", "_transport", "_unsent", "handler", "peer", "state")
+    Without a transport (the network refused at once) it waits for `fail`, so that its handler hears of that
+    as of any other failure: later, and through `on_close`.
+    """
 
-    def __init__(self, transport: Transport, selector: Selector, handler: ChannelHandler) -> None:
+    __slots__ = (
+        "_interest",
+        "_is_blocked",
+        "_selector",
+        "_transport",
+        "_unsent",
+        "handler",
+        "peer",
+        "state",
+    )
+
+    def __init__(
+        self, transport: Transport | None, selector: Selector, handler: ChannelHandler, peer: str = ""
+    ) -> None:
         self._transport = transport
         self._selector = selector
         self._unsent: deque[memoryview] = deque()
-        self._interest = transport.interest()
+        self._interest = 0
+        self._is_blocked = False
         self.handler = handler
-        self.peer = transport.peer
+        self.peer = peer
         self.state = ChannelState.OPENING
-        selector.register(transport, self._interest, self)
+        if transport is not None:
+            self.peer = transport.peer
+            self._interest = transport.interest()
+            selector.register(transport, self._interest, self)
 
     @property
     def is_closed(self) -> bool:
         return self.state is ChannelState.CLOSED
 
     @property
-    def has_unsent(self) -> bool:
-        return bool(self._unsent)
+    def wants_flush(self) -> bool:
+        """True if there is something to write and the transport is not known to be full."""
+        return bool(self._unsent) and not self._is_blocked
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Queue bytes; they leave at the end of the turn, gathered with what else is queued."""
@@ -83,56 +104,73 @@ class Channel:
             return
         self.state = ChannelState.CLOSED
         self._unsent.clear()
-        self._selector.unregister(self._transport)
-        self._transport.close()
+        if self._transport is not None:
+            self._selector.unregister(self._transport)
+            self._transport.close()
+
+    def fail(self, error: KafkaError, now: float) -> None:
+        """End the channel by an error that the handler is told.  Nothing happens if it is closed already."""
+        if self.state is not ChannelState.CLOSED:
+            self.close()
+            self.handler.on_close(error, now)
 
     def on_ready(self, bits: int, now: float) -> None:
         """The selector reported the transport; called by the driver."""
+        transport = self._transport
+        if transport is None or self.state is ChannelState.CLOSED:
+            return  # closed earlier in this turn
+        if bits & WRITABLE:
+            self._is_blocked = False
         try:
             if self.state is ChannelState.OPENING:
-                self._establish(now)
-            elif self.state is ChannelState.OPEN and bits & READABLE:
-                self._read(now)
+                self._establish(transport, now)
+            elif bits & READABLE:
+                self._read(transport, now)
         except KafkaError as error:
-            self._fail(error, now)
+            self.fail(error, now)
 
-    def flush(self, now: float) -> None:
-        """Hand what is queued to the transport, as far as it takes it; called at the end of each turn."""
-        if self.state is not ChannelState.OPEN:
-            return
+    def flush(self, now: float) -> bool:
+        """Hand what is queued to the transport, as far as it takes it; called at the end of each turn.
+
+        True if the handler was told something, so that managers may have news.
+        """
+        transport = self._transport
+        if self.state is not ChannelState.OPEN or transport is None:
+            return False
         try:
-            wrote = self._write_unsent()
+            self._write_unsent(transport)
         except KafkaError as error:
-            self._fail(error, now)
-            return
-        self._update_interest()
-        if wrote and not self._unsent:
-            self.handler.on_written(now)
+            self.fail(error, now)
+            return True
+        self._update_interest(transport)
+        if self._unsent:
+            self._is_blocked = True
+            return False
+        self.handler.on_written(now)
+        return True
 
-    def _establish(self, now: float) -> None:
-        if self._transport.establish():
+    def _establish(self, transport: Transport, now: float) -> None:
+        if transport.establish():
             self.state = ChannelState.OPEN
             self.handler.on_open(now)
-        self._update_interest()
+        self._update_interest(transport)
 
-    def _read(self, now: float) -> None:
+    def _read(self, transport: Transport, now: float) -> None:
         # One read a turn, but a large one: the handler's buffer decides how large (design section 4).
-        count = self._transport.read_into(self.handler.buffer())
+        count = transport.read_into(self.handler.buffer())
         if count is None:
             return
         if count == 0:
             raise Disconnected(f"{self.peer} closed the connection")
         self.handler.on_received(count, now)
 
-    def _write_unsent(self) -> bool:
+    def _write_unsent(self, transport: Transport) -> None:
         unsent = self._unsent
-        wrote = False
         while unsent:
-            gathered = [unsent[index] for index in range(min(len(unsent), MAX_GATHERED_BUFFERS))]
-            taken = self._transport.write(gathered)
+            gathered = list(islice(unsent, MAX_GATHERED_BUFFERS))
+            taken = transport.write(gathered)
             if taken == 0:
-                break
-            wrote = True
+                return
             while taken:
                 head = unsent[0]
                 if taken >= len(head):
@@ -141,19 +179,13 @@ class Channel:
                 else:
                     unsent[0] = head[taken:]
                     taken = 0
-        return wrote
 
-    def _update_interest(self) -> None:
+    def _update_interest(self, transport: Transport) -> None:
         if self.state is ChannelState.CLOSED:
             return
-        interest = self._transport.interest()
+        interest = transport.interest()
         if self.state is ChannelState.OPEN and self._unsent:
             interest |= WRITABLE
         if interest != self._interest:
             self._interest = interest
-            self._selector.modify(self._transport, interest, self)
-
-    def _fail(self, error: KafkaError, now: float) -> None:
-        if self.state is not ChannelState.CLOSED:
-            self.close()
-            self.handler.on_close(error, now)
+            self._selector.modify(transport, interest, self)

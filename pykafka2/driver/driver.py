@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy
 from pykafka2.driver.channel import Channel, ChannelHandler
-from pykafka2.driver.pollable import Carrier, Pollable
+from pykafka2.driver.pollable import Carrier, Pollable, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
-from pykafka2.errors import ClientClosed, IllegalState
+from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import Tap
 from pykafka2.network.transport import Endpoint, Ready, SocketOptions
 
@@ -47,16 +47,23 @@ class Driver:
         self.failure: BaseException | None = None
         self.is_closed = False
         self._pollables: list[Pollable] = []
-        self._channels: set[Channel] = set()
+        self._channels: dict[Channel, None] = {}  # ordered, so that a seed decides all in the simulation
         self._commands: deque[Command] = deque()
         self._selector = runtime.network.selector()
         self._in_turn = False
+        self._again = False
+        self._is_finished = False
+        # The loop may turn before the assignment is done; an empty turn does not look at it.
         self._task: Task = runtime.spawn(name, self, self._selector)
 
     # ------------------------------------------------------------------ any thread
 
     def call_soon(self, command: Command) -> None:
-        """Run `command(now)` on the driver's thread, after those queued before it."""
+        """Run `command(now)` on the driver's thread, after those queued before it.
+
+        Raises `ClientClosed`, or what killed the loop.
+        """
+        self.raise_failure()
         if self.is_closed:
             raise ClientClosed(f"{self.name} is closed; make a new one")
         self._commands.append(command)
@@ -67,19 +74,31 @@ class Driver:
         self._task.wake()
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Block until the predicate holds (see `Runtime.wait_until`); raises a background failure.
+        """Block until the predicate holds (see `Runtime.wait_until`); the value of the predicate at the end.
 
-        Called from the driver's own thread (an acknowledgement callback, say) it raises `IllegalState` at
-        once: the thread that is waited for would be the one that waits.
+        Raises a background failure, and `ClientClosed` if the driver is closed meanwhile.  Called from the
+        driver's own thread (an acknowledgement callback, say) it raises `IllegalState` at once: the thread
+        that is waited for would be the one that waits.
         """
         if self._in_turn and self.is_own_thread():
             raise IllegalState(
                 "a blocking call inside a callback of the IO thread would wait for itself; "
                 "call it from your own thread"
             )
-        held = self.runtime.wait_until(lambda: predicate() or self.failure is not None, timeout)
-        self.raise_failure()
-        return held and predicate()
+        # Set by the predicate itself, so that it is not asked again after it held.
+        held = False
+
+        def is_over() -> bool:
+            nonlocal held
+            held = predicate()
+            return held or self.failure is not None or self.is_closed
+
+        self.runtime.wait_until(is_over, timeout)
+        if not held:
+            self.raise_failure()
+            if self.is_closed:
+                raise ClientClosed(f"{self.name} was closed while a call waited")
+        return held
 
     def notify(self) -> None:
         self.runtime.notify()
@@ -96,18 +115,49 @@ class Driver:
 
     def raise_failure(self) -> None:
         """Raise what killed the loop, if anything did: a background failure is never swallowed."""
-        if self.failure is not None:
-            raise IllegalState(f"{self.name} stopped: {self.failure!r}; close it") from self.failure
+        failure = self.failure
+        if isinstance(failure, ForkedClientError):
+            raise failure
+        if failure is not None:
+            raise IllegalState(f"{self.name} stopped: {failure!r}; close it") from failure
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Stop the loop and close all channels; False if the loop did not end in time.  Safe to repeat."""
+        """Stop the loop and close all channels; False if the loop did not end in time.  Safe to repeat.
+
+        Commands that were queued before still run, and what they wrote is handed to the transports.
+        """
+        if isinstance(self.failure, ForkedClientError):
+            return True
         self.is_closed = True
-        stopped = self._task.stop(timeout)
+        if self.is_own_thread():
+            self._task.stop()
+            self._close_channels()
+            return True
+        deadline = self.clock.monotonic() + timeout
+        self._commands.append(self._finish)
+        self._task.wake()
+        self.runtime.wait_until(lambda: self._is_finished or self._task.error is not None, timeout)
+        stopped = self._task.stop(max(deadline - self.clock.monotonic(), 0.0))
+        if stopped:
+            # Otherwise the loop is stuck in some callback and still owns them.
+            self._close_channels()
+        self.runtime.notify()
+        return stopped
+
+    def abandon(self, error: ForkedClientError) -> None:
+        """In the child of a fork: raise this error from now on.  Takes no lock and closes nothing, for the
+        sockets and the selector are the parent's too."""
+        self.failure = error
+        self.is_closed = True
+
+    def _finish(self, now: float) -> None:
+        self._is_finished = True
+        self._task.stop()
+
+    def _close_channels(self) -> None:
         for channel in list(self._channels):
             channel.close()
         self._channels.clear()
-        self.runtime.notify()
-        return stopped
 
     def is_own_thread(self) -> bool:
         """True on the thread (in the simulation: within the turn) that runs this driver."""
@@ -116,7 +166,8 @@ class Driver:
     # ------------------------------------------------------------------ the driver's thread
 
     def add(self, pollable: Pollable) -> None:
-        """Poll this manager every turn, after those added before it."""
+        """Poll this manager every turn, after those added before it.  Also from the thread that made the
+        driver, before it is used."""
         self._pollables.append(pollable)
         self._task.wake()
 
@@ -133,9 +184,18 @@ class Driver:
         server_name: str | None = None,
     ) -> Channel:
         """Start to connect; the handler hears of it.  A failure comes as `on_close`, never as a raise."""
-        transport = self.runtime.network.connect(endpoint, options=options, tls=tls, server_name=server_name)
-        channel = Channel(transport, self._selector, handler)
-        self._channels.add(channel)
+        try:
+            transport = self.runtime.network.connect(
+                endpoint, options=options, tls=tls, server_name=server_name
+            )
+        except KafkaError as error:
+            channel = Channel(None, self._selector, handler, str(endpoint))
+            failed, failure = channel, error
+            self._commands.append(lambda now: failed.fail(failure, now))
+            self._task.wake()
+        else:
+            channel = Channel(transport, self._selector, handler)
+        self._channels[channel] = None
         return channel
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
@@ -152,18 +212,15 @@ class Driver:
             self.runtime.notify()
 
     def _turn(self, now: float, events: Sequence[Ready]) -> float:
+        self._again = False
         for channel, bits in events:
             channel.on_ready(bits, now)  # type: ignore[attr-defined]
         commands = self._commands
         for _ in range(len(commands)):
             commands.popleft()(now)
         wake_at = self._poll_all(now)
-        for channel in [*self._channels]:
-            if channel.has_unsent:
-                channel.flush(now)
-            if channel.is_closed:
-                self._channels.discard(channel)
-        return now if commands else wake_at
+        self._flush_all(now)
+        return now if commands or self._again else wake_at
 
     def _poll_all(self, now: float) -> float:
         wake_at = FOREVER
@@ -171,10 +228,27 @@ class Driver:
             result = pollable.poll(now)
             for send in result.sends:
                 self._carry(send, now)
-            wake_at = min(wake_at, result.wake_at)
+            if result.wake_at < wake_at:
+                wake_at = result.wake_at
         return wake_at
 
-    def _carry(self, send: Any, now: float) -> None:
+    def _carry(self, send: Send[Any], now: float) -> None:
         if self.carrier is None:
             raise IllegalState(f"{self.name} has no carrier for {type(send.request).__name__}")
+        on_failure = send.on_failure
+
+        # A request may fail before `carry` returns, when its manager has said already how long to let it
+        # sleep: so it is asked again at once.
+        def on_failure_and_again(error: KafkaError, now: float) -> None:
+            self._again = True
+            on_failure(error, now)
+
+        send.on_failure = on_failure_and_again
         self.carrier.carry(send, now)
+
+    def _flush_all(self, now: float) -> None:
+        for channel in list(self._channels):
+            if channel.wants_flush and channel.flush(now):
+                self._again = True
+            if channel.is_closed:
+                self._channels.pop(channel, None)

@@ -71,6 +71,7 @@ class Send(Generic[R]):
     (`Disconnected`, `RequestTimeout`, `UnsupportedVersion`, `NoBrokersAvailable` ...).
     `timeout` (seconds) replaces request_timeout_ms.  `on_sent(now)` runs when the last byte was handed to
     the transport.  With `expects_response=False` (acks=0) `on_response` gets None at that moment.
+    `min_version` and `max_version` narrow the choice of the version.
     """
 
     request: Request[R]
@@ -80,6 +81,8 @@ class Send(Generic[R]):
     timeout: float | None = None
     expects_response: bool = True
     on_sent: Callable[[float], None] | None = None
+    min_version: int | None = None
+    max_version: int | None = None
 
 
 @attrs.define

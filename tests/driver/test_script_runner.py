@@ -1,0 +1,176 @@
+"""Scripts run as managers, driven by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.clock import FOREVER
+from pykafka2.driver.driver import Driver
+from pykafka2.driver.pollable import PollResult, Send, ToNode
+from pykafka2.driver.runtime import Outcome
+from pykafka2.driver.script_runner import ScriptRunner, run_script
+from pykafka2.errors import Disconnected, IllegalState, KafkaError, RequestTimeout
+from pykafka2.network.script import Script, call, gather, wait
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from tests.driver.fakes import HandRuntime
+
+
+def heartbeat(generation: int) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=generation, member_id="m")
+
+
+class Rig:
+    """A runner, and the outcome that it told."""
+
+    def __init__(self, script: Script[Any]) -> None:
+        self.outcomes: list[Outcome[Any]] = []
+        self.runner = ScriptRunner(
+            script, ToNode(1), lambda outcome, now: self.outcomes.append(outcome), timeout=9.0
+        )
+
+    def poll(self, now: float) -> PollResult:
+        return self.runner.poll(now)
+
+    def sends(self, now: float) -> list[Send[Any]]:
+        return self.poll(now).sends
+
+
+def two_calls() -> Script[int]:
+    first = yield from call(heartbeat(1))
+    second = yield from call(heartbeat(2), 3)
+    return first.error_code * 10 + second.error_code
+
+
+def test_calls_go_out_one_after_the_other_and_the_result_comes_back() -> None:
+    rig = Rig(two_calls())
+    (send,) = rig.sends(0.0)
+    assert (send.request, send.to, send.timeout) == (heartbeat(1), ToNode(1), 9.0)
+    assert (send.min_version, send.max_version) == (None, None)
+    assert rig.sends(0.5) == []
+    send.on_response(HeartbeatResponse(error_code=4), 1.0)
+    (send,) = rig.sends(1.0)
+    assert (send.request, send.min_version, send.max_version) == (heartbeat(2), 3, 3)
+    send.on_response(HeartbeatResponse(error_code=2), 2.0)
+    assert [outcome.get() for outcome in rig.outcomes] == [42]
+    assert rig.runner.is_done
+    assert rig.poll(3.0) == PollResult([], FOREVER)
+
+
+def stubborn() -> Script[str]:
+    while True:
+        try:
+            yield from call(heartbeat(1))
+            return "done"
+        except Disconnected:
+            yield from wait(2.5)
+
+
+def test_a_failure_is_thrown_in_and_a_wait_is_a_wake_up_time() -> None:
+    rig = Rig(stubborn())
+    (send,) = rig.sends(0.0)
+    send.on_failure(Disconnected("gone"), 1.0)
+    assert rig.poll(1.0) == PollResult([], 3.5)
+    assert rig.poll(3.4) == PollResult([], 3.5)
+    (send,) = rig.sends(3.5)
+    send.on_response(HeartbeatResponse(), 4.0)
+    assert [outcome.get() for outcome in rig.outcomes] == ["done"]
+
+
+def test_a_failure_that_the_script_does_not_catch_is_its_outcome() -> None:
+    rig = Rig(two_calls())
+    (send,) = rig.sends(0.0)
+    send.on_failure(RequestTimeout("slow"), 1.0)
+    (outcome,) = rig.outcomes
+    with pytest.raises(RequestTimeout):
+        outcome.get()
+
+
+def buggy() -> Script[None]:
+    yield from call(heartbeat(1))
+    raise ValueError("a bug")
+
+
+def test_a_bug_in_the_script_is_its_outcome_too() -> None:
+    rig = Rig(buggy())
+    (send,) = rig.sends(0.0)
+    send.on_response(HeartbeatResponse(), 1.0)
+    assert isinstance(rig.outcomes[0].error, ValueError)
+
+
+def gathering(*generations: int) -> Script[list[int]]:
+    responses = yield from gather(*(heartbeat(generation) for generation in generations))
+    return [response.error_code for response in responses]
+
+
+def test_gather_sends_together_and_keeps_the_order_of_the_requests() -> None:
+    rig = Rig(gathering(1, 2, 3))
+    sends = rig.sends(0.0)
+    assert len(sends) == 3
+    for index in (2, 0, 1):
+        assert not rig.outcomes
+        sends[index].on_response(HeartbeatResponse(error_code=index), 1.0)
+    assert [outcome.get() for outcome in rig.outcomes] == [[0, 1, 2]]
+
+
+def test_gather_of_nothing_goes_on_at_once() -> None:
+    rig = Rig(gathering())
+    assert rig.sends(0.0) == []
+    assert rig.outcomes[0].get() == []
+
+
+def test_the_first_failure_of_a_gather_ends_it_and_late_answers_are_dropped() -> None:
+    rig = Rig(gathering(1, 2))
+    one, two = rig.sends(0.0)
+    two.on_failure(Disconnected("gone"), 1.0)
+    one.on_response(HeartbeatResponse(), 1.1)
+    one.on_failure(Disconnected("gone"), 1.2)
+    assert [type(outcome.error) for outcome in rig.outcomes] == [Disconnected]
+
+
+def polite(notes: list[str]) -> Script[str]:
+    try:
+        yield from call(heartbeat(1))
+    except KafkaError as error:
+        notes.append(str(error))
+        yield from call(heartbeat(99))
+    return "left"
+
+
+def test_a_cancelled_script_may_say_good_bye_and_hears_no_late_answer() -> None:
+    notes: list[str] = []
+    rig = Rig(polite(notes))
+    (send,) = rig.sends(0.0)
+    rig.runner.cancel(IllegalState("closing"), 1.0)
+    send.on_response(HeartbeatResponse(), 1.1)
+    (good_bye,) = rig.sends(1.2)
+    assert (notes, good_bye.request) == (["closing"], heartbeat(99))
+    good_bye.on_response(HeartbeatResponse(), 1.3)
+    assert rig.outcomes[0].get() == "left"
+    rig.runner.cancel(IllegalState("again"), 2.0)
+    assert len(rig.outcomes) == 1
+
+
+def test_a_script_that_is_cancelled_before_it_began_ends_with_the_error() -> None:
+    rig = Rig(two_calls())
+    rig.runner.cancel(IllegalState("closing"), 0.0)
+    assert isinstance(rig.outcomes[0].error, IllegalState)
+    assert rig.sends(1.0) == []
+
+
+def test_the_driver_forgets_a_script_that_has_ended() -> None:
+    runtime = HandRuntime()
+    driver = Driver(runtime, "client")
+    outcomes: list[Outcome[Any]] = []
+
+    def waits() -> Script[str]:
+        yield from wait(1.0)
+        return "woken"
+
+    run_script(driver, waits(), ToNode(1), lambda outcome, now: outcomes.append(outcome))
+    assert runtime.turn() == 1.0
+    runtime.hand_clock.now = 1.0
+    runtime.turn()
+    assert outcomes[0].get() == "woken"
+    assert driver._pollables == []
