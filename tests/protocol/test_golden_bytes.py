@@ -15,6 +15,7 @@ from pykafka2.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from pykafka2.protocol.messages.headers import RequestHeader
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -172,3 +173,8 @@ def test_fetch_response_v12_carries_a_diverging_epoch_as_a_tagged_struct() -> No
         00                | no tagged fields of the topic
         00                | none of the response
         """)
+
+
+def test_the_oldest_header_has_no_client_id() -> None:
+    header = RequestHeader(request_api_key=7, request_api_version=0, correlation_id=1, client_id="me")
+    assert header.encode(0) == hexed("0007 0000 00000001")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pykafka2.errors import CorruptData, SerializationError, UnsupportedVersion
+from pykafka2.protocol.compiler import smallest_size
 from pykafka2.protocol.messages.fetch import (
+    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -18,6 +22,7 @@ from pykafka2.protocol.messages.fetch import (
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
+from pykafka2.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, TxnOffsetCommitRequest
 from pykafka2.protocol.messages.users import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from pykafka2.protocol.registry import all_messages
@@ -106,6 +111,13 @@ def test_repr_never_shows_a_secret() -> None:
     assert "alice" in shown
     assert "pepper" not in shown
     assert "hunter2" not in shown
+
+
+def test_repr_shows_names_of_settings_but_no_values() -> None:
+    config = CreatableTopicConfig(name="sasl.jaas.config", value="hunter2")
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[config])
+    assert "sasl.jaas.config" in repr(topic)
+    assert "hunter2" not in repr(topic)
 
 
 def test_every_field_with_a_secrets_name_is_secret() -> None:
@@ -301,3 +313,29 @@ def test_bytes_after_the_message_are_corrupt_unless_allowed() -> None:
         MetadataRequest.decode(encoded, 1)
     assert MetadataRequest.decode(encoded, 1, allow_trailing=True).topics is None
     assert MetadataRequest.RESPONSE is MetadataResponse
+
+
+def test_threads_that_need_a_codec_at_once_all_get_it() -> None:
+    class_and_structs = (FetchResponse, FetchableTopicResponse, PartitionData)
+    for cls in class_and_structs:
+        cls._encoders.clear()
+        cls._decoders.clear()
+    partition = PartitionData(partition_index=1, high_watermark=2, aborted_transactions=None)
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    start = threading.Barrier(8)
+
+    def round_trip(_: int) -> bool:
+        start.wait(timeout=10)
+        return all(FetchResponse.decode(response.encode(v), v) == response for v in range(4, 13))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(round_trip, range(8))) == [True] * 8
+
+
+def test_the_smallest_size_of_a_struct_bounds_its_bytes_from_below() -> None:
+    partition = PartitionData(partition_index=0, high_watermark=0, aborted_transactions=None)
+    empty = FetchResponse(responses=[FetchableTopicResponse(topic="", partitions=[partition])])
+    for version, flexible in ((4, False), (11, False), (12, True), (17, True)):
+        bare = FetchResponse(responses=[FetchableTopicResponse(topic="", partitions=[])])
+        size = len(empty.encode(version)) - len(bare.encode(version))
+        assert smallest_size(PartitionData, version, flexible) == size
