@@ -1,0 +1,25 @@
+"""A whole cluster with its clients, deterministic from a seed (design sections 1, 4 and 8)."""
+
+from __future__ import annotations
+
+from pykafka2.testing.simulation.actors import Actor
+from pykafka2.testing.simulation.facade import Simulation
+from pykafka2.testing.simulation.problems import (
+    ActorFailed,
+    ActorStuck,
+    Deadlock,
+    InvariantViolated,
+    LoopFailed,
+    SimulationError,
+)
+
+__all__ = [
+    "Actor",
+    "ActorFailed",
+    "ActorStuck",
+    "Deadlock",
+    "InvariantViolated",
+    "LoopFailed",
+    "Simulation",
+    "SimulationError",
+]

@@ -1,0 +1,99 @@
+"""The simulation as a `Runtime`: clients and brokers run on it as they run on threads and sockets.
+
+One `SimRuntime` stands for one place (a process); all of a simulation share its scheduler and its network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar, cast
+
+from pykafka2.clock import Clock, Entropy, SeededEntropy
+from pykafka2.driver.runtime import Outcome, Step, Task
+from pykafka2.network.transport import Network, Selector
+from pykafka2.testing.simulation.network import SimNetwork, place_of
+from pykafka2.testing.simulation.scheduler import START, Scheduler, SimTask, TaskSelector
+
+T = TypeVar("T")
+
+# 2026-01-01T00:00:00Z: a date that never changes, so that timestamps replay.
+EPOCH_MS = 1_767_225_600_000
+
+# Name resolution and the like: a few milliseconds of somebody else's time.
+SHORTEST_OFFLOAD = 0.5e-3
+OFFLOAD_SPREAD = 4e-3
+
+
+class SimClock:
+    """Virtual time.  `jump` moves the wall clock alone, as an administrator or NTP would."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._wall_offset = 0.0
+        self.wall_readings = 0
+
+    def monotonic(self) -> float:
+        return self._scheduler.now
+
+    def wall_ms(self) -> int:
+        self.wall_readings += 1
+        return EPOCH_MS + int((self._scheduler.now - START + self._wall_offset) * 1000)
+
+    def jump(self, seconds: float) -> None:
+        self._wall_offset += seconds
+
+
+class SimRuntime:
+    """`Runtime` in virtual time.  Any actor, any loop; always under the baton."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        network: SimNetwork,
+        clock: SimClock,
+        seed: int | str,
+        place: str | None = None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.sim_network = network
+        self.network: Network = network
+        self.clock: Clock = clock
+        self.sim_clock = clock
+        self.entropy: Entropy = SeededEntropy(f"{seed}/entropy/{place}")
+        self.place = place
+        self._seed = seed
+        self._offload_random = Random(f"{seed}/offload/{place}")
+
+    def at(self, place: str) -> SimRuntime:
+        """The same simulation, seen from another process."""
+        return SimRuntime(self.scheduler, self.sim_network, self.sim_clock, self._seed, place)
+
+    def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
+        place = place_of(name) if self.place is None else self.place
+        return self.scheduler.spawn_task(name, place, step, cast("TaskSelector | None", selector))
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        return self.scheduler.wait_until(predicate, timeout)
+
+    def notify(self) -> None:
+        self.scheduler.notify()
+
+    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
+        """Run `work` in one go after a virtual delay; it may take real time, but may not wait in virtual."""
+
+        def run() -> None:
+            try:
+                outcome = Outcome(value=work())
+            except Exception as error:
+                outcome = Outcome(error=error)
+            then(outcome)
+
+        delay = SHORTEST_OFFLOAD + OFFLOAD_SPREAD * self._offload_random.random()
+        self.scheduler.call_at(self.scheduler.now + delay, run)
+
+    def is_current(self, task: Task) -> bool:
+        return self.scheduler.current_task is cast(SimTask, task)
+
+    def close(self) -> None:
+        """Nothing of its own to release; `Simulation.close` ends everything."""

@@ -1,0 +1,181 @@
+"""`Simulation(seed)`: a cluster, its clients and their users in one process, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.clock import FOREVER
+from pykafka2.testing.simulation.actors import Actor
+from pykafka2.testing.simulation.driver import SimClock, SimRuntime
+from pykafka2.testing.simulation.network import SimNetwork
+from pykafka2.testing.simulation.scheduler import START, Scheduler
+from pykafka2.testing.simulation.sync import SimEvent, SimQueue
+from pykafka2.testing.simulation.trace import Trace
+
+if TYPE_CHECKING:
+    from pykafka2.consumer.consumer import KafkaConsumer
+    from pykafka2.producer.producer import KafkaProducer
+    from pykafka2.testing.cluster import KafkaCluster
+
+
+class Simulation:
+    """A world of its own: the same seed plays the same story, to the byte.
+
+    The thread that makes it is its main actor: code there may block (`producer.flush()`, `simulation.sleep`)
+    and thereby lets everything else run.  Use it in a `with` statement: leaving it closes what it made and
+    raises what failed in the background (`ActorFailed`, `LoopFailed`).
+
+    `watchdog` is in real seconds: an actor that runs so long without a blocking call fails the simulation
+    with its stack; 0 switches it off (for a debugger).  `keep_timeline` keeps every line for `timeline()`.
+    """
+
+    def __init__(self, seed: int = 0, *, watchdog: float = 5.0, keep_timeline: bool = False) -> None:
+        self.seed = seed
+        self.scheduler = Scheduler(seed, watchdog=watchdog, trace=Trace(keep_all=keep_timeline))
+        self.network = SimNetwork(self.scheduler, seed)
+        self.clock = SimClock(self.scheduler)
+        self.runtime = SimRuntime(self.scheduler, self.network, self.clock, seed)
+        self._closers: list[Callable[[], object]] = []
+        self._names: dict[str, int] = {}
+        self._is_closed = False
+
+    # ------------------------------------------------------------------ time and actors
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the simulation began."""
+        return self.scheduler.now - START
+
+    @property
+    def trace_hash(self) -> str:
+        """The hash of every frame, wake-up and virtual time so far."""
+        return self.scheduler.trace.digest
+
+    def timeline(self) -> str:
+        """What happened, a line each: the recent part, or all of it with `keep_timeline`."""
+        return "\n".join(self.scheduler.trace.lines())
+
+    def note(self, text: str) -> None:
+        """Put a line of your own into the timeline."""
+        self.scheduler.trace.note(self.scheduler.now, text)
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass for the calling actor."""
+        self.scheduler.sleep(seconds)
+
+    def run_for(self, seconds: float) -> None:
+        """From the test: let the world go on for so long."""
+        self.scheduler.sleep(seconds)
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float = FOREVER) -> bool:
+        """Block the calling actor until the predicate holds; its value after at most `timeout` seconds.
+
+        It is looked at whenever something happened and, as it may watch what notifies nobody (a broker's
+        state, say), every 10 virtual milliseconds.
+        """
+        deadline = self.scheduler.now + timeout
+        while not predicate():
+            left = deadline - self.scheduler.now
+            if left <= 0:
+                return False
+            self.scheduler.wait_until(predicate, min(0.01, left))
+        return True
+
+    def spawn(self, function: Callable[[], object], name: str | None = None) -> Actor:
+        """Run blocking code as an actor of its own; `actor.result()` waits for its end."""
+        actor_name = name or self._new_name(getattr(function, "__name__", "actor"))
+        return self.scheduler.spawn_actor(actor_name, function)
+
+    def run(self, function: Callable[[], object], name: str | None = None) -> Any:
+        """Run a function as an actor and wait for its result."""
+        return self.spawn(function, name).result()
+
+    def queue(self, capacity: int | None = None) -> SimQueue[Any]:
+        return SimQueue(self.scheduler, capacity)
+
+    def event(self) -> SimEvent:
+        return SimEvent(self.scheduler)
+
+    # ------------------------------------------------------------------ the system
+
+    def cluster(
+        self, brokers: int = 3, topics: Mapping[str, Any] | None = None, **options: Any
+    ) -> KafkaCluster:
+        """A `KafkaCluster` of this world; arguments as there.  Closed with the simulation."""
+        from pykafka2.testing.cluster import KafkaCluster
+
+        options.setdefault("seed", self.seed)
+        cluster = KafkaCluster(brokers=brokers, topics=topics or {}, runtime=self.runtime, **options)
+        cluster.__enter__()
+        self._closers.append(lambda: cluster.__exit__(None, None, None))
+        return cluster
+
+    def producer(self, cluster: KafkaCluster, **options: Any) -> KafkaProducer:
+        """A `KafkaProducer` in a process of its own; closed with the simulation."""
+        from pykafka2.producer.producer import KafkaProducer
+
+        name = self._new_name("producer")
+        options.setdefault("client_id", name)
+        options.setdefault("bootstrap_servers", cluster.bootstrap_servers)
+        producer = KafkaProducer(runtime=self.runtime.at(name), **options)
+        self._closers.append(lambda: producer.close(timeout=0))
+        return producer
+
+    def consumer(self, cluster: KafkaCluster, *topics: str, **options: Any) -> KafkaConsumer:
+        """A `KafkaConsumer` in a process of its own; closed with the simulation."""
+        from pykafka2.consumer.consumer import KafkaConsumer
+
+        name = self._new_name("consumer")
+        options.setdefault("client_id", name)
+        options.setdefault("bootstrap_servers", cluster.bootstrap_servers)
+        consumer = KafkaConsumer(*topics, runtime=self.runtime.at(name), **options)
+        self._closers.append(consumer.close)
+        return consumer
+
+    def _new_name(self, kind: str) -> str:
+        self._names[kind] = self._names.get(kind, 0) + 1
+        return f"{kind}-{self._names[kind]}"
+
+    # ------------------------------------------------------------------ the end
+
+    @property
+    def failures(self) -> list[BaseException]:
+        """What failed so far and was not asked for by anybody: loops, then actors."""
+        return [*self.scheduler.loop_failures, *self._actor_failures()]
+
+    def close(self) -> None:
+        """End all actors, clients and clusters of this world.  Safe to repeat; raises nothing of theirs."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            for closer in reversed(self._closers):
+                self._close_one(closer)
+        finally:
+            self.scheduler.close()
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        loops = list(self.scheduler.loop_failures)
+        self.close()
+        failures: list[BaseException] = [*loops, *self._actor_failures()]
+        if self.scheduler.failure is not None and not self.scheduler.failure_was_raised:
+            failures.insert(0, self.scheduler.failure)
+        if error is None and failures:
+            raise failures[0]
+
+    def _actor_failures(self) -> list[BaseException]:
+        failures = [actor.unclaimed_failure() for actor in self.scheduler.threads.actors]
+        return [failure for failure in failures if failure is not None]
+
+    def _close_one(self, closer: Callable[[], object]) -> None:
+        try:
+            closer()
+        except Exception as error:
+            self.note(f"closing: {error!r}")

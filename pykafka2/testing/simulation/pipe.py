@@ -1,0 +1,153 @@
+"""One direction of one connection: bytes under way, bytes that wait to be read, and how it ends.
+
+First in, first out, whatever the link does.  Room is bounded, so a reader that stops reads stops its writer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.testing.simulation.links import Link
+
+if TYPE_CHECKING:
+    from pykafka2.testing.simulation.network import SimNetwork, SimTransport
+    from pykafka2.testing.simulation.scheduler import Timer
+
+# A sender whose bytes are held up for so long gives the connection up (TCP's retransmission timeout).
+GIVE_UP_AFTER = 30.0
+
+
+@attrs.define
+class Segment:
+    """What travels: bytes, or with none of them an end (a reset names its reason)."""
+
+    arrives_at: float
+    data: bytes
+    ends: bool = False
+    reset: str | None = None
+
+
+class Pipe:
+    """From `source` to `target` over `link`."""
+
+    def __init__(self, network: SimNetwork, label: str, link: Link) -> None:
+        self.label = label
+        self.link = link
+        self.source: SimTransport
+        self.target: SimTransport
+        self.under_way: deque[Segment] = deque()
+        self.unread: deque[memoryview] = deque()
+        self.size_bytes = 0
+        """Bytes under way and unread together: what the room is taken by."""
+        self.has_ended = False
+        self.lose_next = False
+        self._network = network
+        self._last_arrival = 0.0
+        self._timer: Timer | None = None
+        self._stalled_since: float | None = None
+
+    @property
+    def room_bytes(self) -> int:
+        return self._network.buffer_bytes - self.size_bytes
+
+    def put(self, data: bytes) -> None:
+        """Send bytes; the caller has looked at the room."""
+        self._network.trace.carried(self._network.now, self.label, data)
+        self.size_bytes += len(data)
+        self._travel(Segment(0.0, data))
+
+    def end(self, reset: str | None = None) -> None:
+        """Send the end of the stream after everything that is under way."""
+        if not self.has_ended:
+            self.has_ended = True
+            self._travel(Segment(0.0, b"", ends=True, reset=reset))
+
+    def drop_under_way(self) -> None:
+        """Lose what has not arrived."""
+        self.size_bytes -= sum(len(segment.data) for segment in self.under_way)
+        self.under_way.clear()
+
+    def delay_under_way(self, seconds: float) -> None:
+        """Let what has not arrived arrive later: a packet that took the scenic route."""
+        for segment in self.under_way:
+            segment.arrives_at += seconds
+        self._last_arrival += seconds
+        self._schedule()
+
+    def take(self, buffer: memoryview, most: int) -> int:
+        """Move up to `most` unread bytes into `buffer`."""
+        count = 0
+        while self.unread and count < most:
+            head = self.unread[0]
+            part = min(len(head), most - count)
+            buffer[count : count + part] = head[:part]
+            count += part
+            if part == len(head):
+                self.unread.popleft()
+            else:
+                self.unread[0] = head[part:]
+        self.size_bytes -= count
+        self.source.readiness_changed()
+        return count
+
+    def retry(self) -> None:
+        """The link may carry again."""
+        if self._stalled_since is not None:
+            self._arrive()
+
+    def _travel(self, segment: Segment) -> None:
+        delay = self.link.delay(len(segment.data), self._network.random)
+        segment.arrives_at = self._last_arrival = max(self._last_arrival, self._network.now + delay)
+        self.under_way.append(segment)
+        if self._timer is None and self._stalled_since is None:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.under_way:
+            self._timer = self._network.scheduler.call_at(self.under_way[0].arrives_at, self._arrive)
+
+    def _arrive(self) -> None:
+        """Everything whose time has come reaches the target, if the link lets it."""
+        now = self._network.now
+        self._timer = None
+        opens_at = self.link.opens_at(now)
+        if opens_at is None or opens_at > now:
+            self._stall(opens_at)
+            return
+        self._stalled_since = None
+        arrived = False
+        while self.under_way and self.under_way[0].arrives_at <= now:
+            self._deliver(self.under_way.popleft())
+            arrived = True
+        if arrived:
+            self.target.readiness_changed()
+        if self._timer is None:
+            self._schedule()
+
+    def _deliver(self, segment: Segment) -> None:
+        if segment.ends:
+            self.target.peer_ended(segment.reset)
+        elif self.target.is_closed:
+            self.size_bytes -= len(segment.data)
+            self.target.refuse_late_bytes()
+        else:
+            self.unread.append(memoryview(segment.data))
+
+    def _stall(self, opens_at: float | None) -> None:
+        now = self._network.now
+        self.link.blocked += 1
+        if self._stalled_since is None:
+            self._stalled_since = now
+        if now - self._stalled_since >= GIVE_UP_AFTER:
+            self.source.fail("the other side did not answer for too long (connection timed out)")
+            self.under_way.clear()
+            return
+        give_up_at = self._stalled_since + GIVE_UP_AFTER
+        again_at = give_up_at if opens_at is None else min(opens_at, give_up_at)
+        self._timer = self._network.scheduler.call_at(again_at, self._arrive)

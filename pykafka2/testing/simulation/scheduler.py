@@ -1,0 +1,376 @@
+"""One seeded scheduler: virtual time, and who runs next.
+
+Two kinds of runnables.  A *loop* (`SimTask`) is a `Step` of a client or a broker; it is turned inline, on
+whichever thread happens to drive.  An *actor* is blocking user code on a real thread of its own (the test
+itself is one); whoever holds the baton runs, all others are parked.  An actor that blocks drives the
+scheduler on its own thread until its predicate holds, or hands the baton to the actor whose turn it is.
+
+Everything that will happen is in one heap, ordered by virtual time and then by a random priority drawn from
+the seed; when nothing is due now, time jumps to the next entry.  Only the holder of the baton touches any of
+this, so there are no locks here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from random import Random
+from typing import Protocol
+
+from pykafka2.clock import FOREVER
+from pykafka2.driver.runtime import Step
+from pykafka2.network.transport import Ready, Selector
+from pykafka2.testing.simulation.actors import Actor, ActorThreads
+from pykafka2.testing.simulation.problems import Deadlock, LoopFailed, SimulationEnded, SimulationError
+from pykafka2.testing.simulation.trace import Trace
+
+logger = logging.getLogger(__name__)
+
+# Real monotonic clocks do not start at zero, and code that takes 0.0 for "never" must not work by accident.
+START = 1000.0
+
+# What a wake-up or a turn costs in virtual time: it orders what is ready "at once" by the seed, and it makes
+# a loop that never rests consume time instead of hanging the simulation.
+SHORTEST_HOP = 1e-6
+HOP_SPREAD = 30e-6
+
+# An idle cluster has timers for ever; actors that only wait for this long will wait for ever.
+PATIENCE = 3600.0
+
+
+class Due(Protocol):
+    """What the heap holds: `fire` is called unless `token` has moved on since the entry was made."""
+
+    token: int
+
+    def fire(self) -> None: ...
+
+
+class Timer:
+    """One call at one moment."""
+
+    __slots__ = ("_call", "token")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self.token = 0
+
+    def fire(self) -> None:
+        self.token += 1
+        self._call()
+
+    def cancel(self) -> None:
+        self.token += 1
+
+
+class TaskSelector(Selector, Protocol):
+    """What a task asks of its in-memory selector beyond the protocol."""
+
+    def has_ready(self) -> bool: ...
+
+    def attach(self, task: SimTask) -> None: ...
+
+
+class SimTask:
+    """A loop that the scheduler turns when it is due, woken, or its selector has something."""
+
+    def __init__(
+        self, scheduler: Scheduler, name: str, place: str, step: Step, selector: TaskSelector | None
+    ) -> None:
+        self.name = name
+        self.place = place
+        self.error: BaseException | None = None
+        self.token = 0
+        self.turns = 0
+        self._scheduler = scheduler
+        self._step = step
+        self._selector = selector
+        self._due_at = FOREVER
+        self._in_turn = False
+        self._woken = False
+        self._stopped = False
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped
+
+    def wake(self) -> None:
+        if self._in_turn:
+            self._woken = True
+        else:
+            self.be_turned_by(self._scheduler.now + self._scheduler.hop())
+
+    def be_turned_by(self, when: float) -> None:
+        """Have the next turn at `when`, or earlier if that is so already."""
+        if when < self._due_at and not self._stopped:
+            self._due_at = when
+            self.token += 1
+            self._scheduler.push(when, self)
+
+    def fire(self) -> None:
+        scheduler = self._scheduler
+        resumes_at = scheduler.resumes_at(self.place)
+        self._due_at = FOREVER
+        if resumes_at > scheduler.now:
+            self.be_turned_by(resumes_at)
+            return
+        self.turns += 1
+        scheduler.trace.turned(scheduler.now, self.name)
+        before, scheduler.current_task = scheduler.current_task, self
+        self._in_turn = True
+        self._woken = False
+        try:
+            wake_at = self._step.run_once(scheduler.now, self._events())
+        except Exception as error:
+            self._end(error)
+            return
+        finally:
+            self._in_turn = False
+            scheduler.current_task = before
+        self._rest_until(wake_at)
+
+    def _events(self) -> Sequence[Ready]:
+        return () if self._selector is None else self._selector.select(0.0)
+
+    def _rest_until(self, wake_at: float) -> None:
+        if self._stopped:
+            self._close_selector()
+            return
+        soonest = self._scheduler.now + self._scheduler.hop()
+        if self._woken or (self._selector is not None and self._selector.has_ready()):
+            wake_at = soonest
+        if wake_at < FOREVER:
+            self.be_turned_by(max(wake_at, soonest))
+
+    def _end(self, error: Exception) -> None:
+        logger.error("the loop %s ended by %r", self.name, error, exc_info=error)
+        self.error = error
+        self._stopped = True
+        self._close_selector()
+        self._scheduler.loop_failed(self, error)
+
+    def stop(self, timeout: float = 5.0) -> bool:
+        """At once: nobody is inside a loop's turn but the loop itself."""
+        if not self._stopped:
+            self._stopped = True
+            self.token += 1
+            if not self._in_turn:
+                self._close_selector()
+        return True
+
+    def _close_selector(self) -> None:
+        if self._selector is not None:
+            self._selector.close()
+
+
+def holds(predicate: Callable[[], bool] | None) -> bool:
+    """True also if it raises: the actor evaluates it again on its own thread, and raises there."""
+    try:
+        return predicate is not None and bool(predicate())
+    except Exception:
+        return True
+
+
+class Scheduler:
+    """Owns virtual time.  `seed` decides every order and every hop."""
+
+    def __init__(self, seed: int | str, *, watchdog: float = 5.0, trace: Trace | None = None) -> None:
+        self.now = START
+        self.trace = Trace() if trace is None else trace
+        self.current_task: SimTask | None = None
+        self.loop_failures: list[LoopFailed] = []
+        self.failure: BaseException | None = None
+        self.failure_was_raised = False
+        self.progress = 0
+        """Counts everything that came back to the scheduler; what the watchdog looks at."""
+        self._firing = False
+        self._random = Random(f"{seed}/schedule")
+        self._heap: list[tuple[float, float, int, int, Due]] = []
+        self._pushed = 0
+        self._dirty = False
+        self._paused: dict[str, float] = {}
+        self._last_actor_run = START
+        self._waiting: list[Actor] = []
+        self.threads = ActorThreads(self, watchdog)
+        self.threads.adopt_main()
+
+    # ------------------------------------------------------------------ what will happen
+
+    def hop(self) -> float:
+        """The seeded cost of one wake-up."""
+        return SHORTEST_HOP + HOP_SPREAD * self._random.random()
+
+    def push(self, when: float, due: Due) -> None:
+        self._pushed += 1
+        heappush(self._heap, (when, self._random.random(), self._pushed, due.token, due))
+
+    def call_at(self, when: float, call: Callable[[], None]) -> Timer:
+        timer = Timer(call)
+        self.push(max(when, self.now), timer)
+        return timer
+
+    def spawn_task(self, name: str, place: str, step: Step, selector: TaskSelector | None) -> SimTask:
+        task = SimTask(self, name, place, step, selector)
+        if selector is not None:
+            selector.attach(task)
+        task.wake()
+        return task
+
+    def pause(self, place: str, until: float) -> None:
+        """Turn no loop of this place before `until`, as if its process were stopped."""
+        self._paused[place] = max(until, self._paused.get(place, 0.0))
+
+    def resumes_at(self, place: str) -> float:
+        if not self._paused:
+            return 0.0
+        return self._paused.get(place, 0.0)
+
+    def current_place(self) -> str:
+        """Where what runs now belongs: the loop's place, or the actor's name."""
+        return self.threads.holder.name if self.current_task is None else self.current_task.place
+
+    # ------------------------------------------------------------------ actors
+
+    def spawn_actor(self, name: str, body: Callable[[], object]) -> Actor:
+        actor = self.threads.make(name, body)
+        actor.is_scheduled = True
+        self.push(self.now + self.hop(), actor)
+        return actor
+
+    def notify(self) -> None:
+        self._dirty = True
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, why: str = "") -> bool:
+        """Block the calling actor; see `Runtime.wait_until`."""
+        self._refuse_in_a_loop()
+        actor = self.threads.current()
+        self.progress += 1
+        self._raise_failure(actor)
+        if predicate():
+            # Now and then a caller that need not wait lets others run first: a real scheduler would.
+            if self._random.random() >= 0.25:
+                return True
+            self._resume_later(actor)
+        elif timeout <= 0:
+            self._resume_later(actor)
+        actor.begin_wait(predicate, self.now + max(timeout, 0.0), why)
+        if actor.deadline < FOREVER and timeout > 0:
+            self.push(actor.deadline, actor)
+        self._waiting.append(actor)
+        try:
+            while True:
+                self._drive(actor)
+                self._raise_failure(actor)
+                if predicate():
+                    return True
+                if self.now >= actor.deadline:
+                    return False
+                actor.is_scheduled = False
+        finally:
+            actor.end_wait()
+            self._waiting = [other for other in self._waiting if other is not actor]
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` of virtual time pass for the calling actor."""
+        self.wait_until(lambda: False, seconds, f"sleep({seconds})")
+
+    def _resume_later(self, actor: Actor) -> None:
+        actor.is_scheduled = True
+        actor.token += 1
+        self.push(self.now + self.hop(), actor)
+
+    def _refuse_in_a_loop(self) -> None:
+        if self._firing:
+            who = "a timer" if self.current_task is None else f"the loop {self.current_task.name}"
+            raise SimulationError(f"{who} blocks inside its own turn; a step must not wait")
+
+    def _raise_failure(self, actor: Actor) -> None:
+        if actor.is_cancelled:
+            raise SimulationEnded
+        if self.failure is not None and actor.is_main:
+            self.failure_was_raised = True
+            raise self.failure
+
+    # ------------------------------------------------------------------ the crank
+
+    def run_on(self, finished: Actor) -> None:
+        """The actor's thread ends: drive until another one takes the baton."""
+        self._drive(finished)
+
+    def _drive(self, me: Actor) -> None:
+        """Let things happen until it is `me`'s turn, on this thread or with the baton given away."""
+        while True:
+            if self._dirty:
+                self._dirty = False
+                self._look_at_waiters()
+            if self.failure is not None:
+                if not me.is_main:
+                    self.threads.hand_over(me, self.threads.main)
+                    self._raise_failure(me)
+                return
+            due = self._next_due(me)
+            if due is None:
+                continue
+            self.progress += 1
+            if isinstance(due, Actor):
+                self._last_actor_run = self.now
+                self.trace.turned(self.now, due.name)
+                due.is_scheduled = False
+                if due is not me:
+                    self.threads.hand_over(me, due)
+                return
+            self._firing = True
+            try:
+                due.fire()
+            except Exception as error:
+                self.fail(error)
+            finally:
+                self._firing = False
+
+    def _next_due(self, me: Actor) -> Due | None:
+        heap = self._heap
+        while heap:
+            when, _, _, token, due = heappop(heap)
+            if due.token != token:
+                continue
+            if when > self.now:
+                if when - self._last_actor_run > PATIENCE and self._all_wait_for_ever():
+                    break
+                self.now = when
+            return due
+        self.fail(Deadlock(self._who_waits()))
+        return None
+
+    def _all_wait_for_ever(self) -> bool:
+        return all(actor.deadline == FOREVER for actor in self._waiting)
+
+    def _who_waits(self) -> str:
+        lines = [f"  {actor.name} waits: {actor.describe_wait()}" for actor in self._waiting]
+        return f"nothing is left to happen at {self.now - START:.6f} s, yet\n" + "\n".join(lines)
+
+    def _look_at_waiters(self) -> None:
+        for actor in self._waiting:
+            if not actor.is_scheduled and holds(actor.predicate):
+                actor.is_scheduled = True
+                self.push(self.now + self.hop(), actor)
+
+    # ------------------------------------------------------------------ the end
+
+    def loop_failed(self, task: SimTask, error: Exception) -> None:
+        failed = LoopFailed(f"the loop {task.name} ended at {self.now - START:.6f} s by {error!r}")
+        failed.__cause__ = error
+        self.loop_failures.append(failed)
+        self.trace.note(self.now, f"loop {task.name} failed: {error!r}")
+        self._dirty = True
+
+    def fail(self, error: BaseException) -> None:
+        """End the simulation: the main actor's current or next blocking call raises `error`."""
+        if self.failure is None:
+            self.failure = error
+            self.trace.note(self.now, f"failed: {error!r}")
+
+    def close(self) -> None:
+        """Unwind every actor that still waits, end the watchdog.  By the main actor; safe to repeat."""
+        self.threads.close()
+        self._heap.clear()

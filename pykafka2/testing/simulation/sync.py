@@ -1,0 +1,63 @@
+"""What actors talk by: a queue and an event whose waiting hands the baton on."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from pykafka2.clock import FOREVER
+from pykafka2.testing.simulation.scheduler import Scheduler
+
+T = TypeVar("T")
+
+
+class SimQueue(Generic[T]):
+    """First in, first out, unbounded or of `capacity` items.  Timeouts are virtual seconds."""
+
+    def __init__(self, scheduler: Scheduler, capacity: int | None = None) -> None:
+        self._scheduler = scheduler
+        self._capacity = capacity
+        self._items: deque[T] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: T, timeout: float = FOREVER) -> None:
+        """Add an item; waits while the queue is full.  Raises `TimeoutError`."""
+        if not self._scheduler.wait_until(self._has_room, timeout, "room in a queue"):
+            raise TimeoutError(f"the queue stayed full for {timeout} virtual seconds")
+        self._items.append(item)
+        self._scheduler.notify()
+
+    def get(self, timeout: float = FOREVER) -> T:
+        """Take the oldest item; waits for one.  Raises `TimeoutError`."""
+        if not self._scheduler.wait_until(lambda: bool(self._items), timeout, "an item in a queue"):
+            raise TimeoutError(f"the queue stayed empty for {timeout} virtual seconds")
+        item = self._items.popleft()
+        self._scheduler.notify()
+        return item
+
+    def _has_room(self) -> bool:
+        return self._capacity is None or len(self._items) < self._capacity
+
+
+class SimEvent:
+    """Set once, seen by all who wait."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        self._scheduler.notify()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float = FOREVER) -> bool:
+        """True once it is set; False after `timeout` virtual seconds."""
+        return self._scheduler.wait_until(self.is_set, timeout, "an event")

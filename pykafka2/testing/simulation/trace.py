@@ -1,0 +1,54 @@
+"""What happened in a simulation, as one hash and, on demand, as lines for people.
+
+Every wake-up, every chunk of bytes and every moment goes into the hash, so two runs with the same hash did
+the same things in the same order.  Used under the baton only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import deque
+
+_TIME = struct.Struct("<d")
+
+# Enough to see what led to a failure; a whole run is kept only for a replay.
+RECENT_LINES = 400
+
+
+class Trace:
+    """Hashes events as they come, and keeps the recent ones (`keep_all`: all of them) as text."""
+
+    def __init__(self, *, keep_all: bool = False) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._lines: deque[tuple[float, str]] = deque(maxlen=None if keep_all else RECENT_LINES)
+        self._keep_all = keep_all
+        self.events = 0
+
+    def turned(self, now: float, name: str) -> None:
+        """A loop, a timer or an actor was given its turn.  Hot: once a turn, so it is hashed and not kept."""
+        self.events += 1
+        self._hash.update(_TIME.pack(now) + name.encode())
+
+    def carried(self, now: float, what: str, data: bytes) -> None:
+        """Bytes entered the network."""
+        self.events += 1
+        self._hash.update(_TIME.pack(now) + what.encode())
+        self._hash.update(data)
+        if self._keep_all:
+            self._lines.append((now, f"{what} {len(data)} bytes"))
+
+    def note(self, now: float, text: str) -> None:
+        """Something worth a line: a connection, a fault, an election, a failure."""
+        self.events += 1
+        self._hash.update(_TIME.pack(now) + text.encode())
+        self._lines.append((now, text))
+
+    @property
+    def digest(self) -> str:
+        """The hash so far, in hexadecimal."""
+        return self._hash.hexdigest()
+
+    def lines(self) -> list[str]:
+        """The lines kept, oldest first, each with its virtual time."""
+        return [f"{at:12.6f}  {text}" for at, text in self._lines]
