@@ -11,6 +11,9 @@ from pykafka2.options import ClientOptions, OptionTable, Refused, duration
 class AdminOptions(ClientOptions):
     """Durations are seconds, as in `ClientOptions`."""
 
+    connections_max_idle: float = duration(
+        "connections_max_idle_ms", 300_000, "Connections unused for so long are closed.", minimum_ms=1
+    )
     default_api_timeout: float = duration(
         "default_api_timeout_ms", 60_000, "How long a call may take that is given no timeout of its own."
     )
