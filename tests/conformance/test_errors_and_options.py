@@ -1,0 +1,148 @@
+"""Error codes and client options agree with Kafka's enum Errors and its ConfigDefs."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.options import Option, OptionTable
+
+from .bridge import Bridge
+
+TABLES = {
+    "producer": ("pykafka2.producer.options", "PRODUCER_OPTIONS"),
+    "consumer": ("pykafka2.consumer.options", "CONSUMER_OPTIONS"),
+    "admin": ("pykafka2.admin.options", "ADMIN_OPTIONS"),
+}
+
+DEPARTURES: dict[str, str] = {
+    "bootstrap_servers": "required in Java; kafka-python's localhost:9092 here",
+    "client_id": "Java makes one of the client's kind and a counter",
+    "send_buffer_bytes": "-1 lets the kernel tune the buffer (design, section 4)",
+    "receive_buffer_bytes": "-1 lets the kernel tune the buffer (design, section 4)",
+    "security_protocol": "SASL comes with a later step",
+    "ssl_enabled_protocols": "Java's order says which is preferred; OpenSSL takes the highest",
+}
+"""Options whose default or values differ from Java's on purpose."""
+
+
+def test_error_codes_names_and_traits_are_kafkas(java: Bridge) -> None:
+    (kafka,) = java("errors", [{}])
+    assert len(kafka) > 130
+    for error in kafka:
+        code = error["code"]
+        assert errors.name_of(code) == error["name"]
+        if code == errors.NONE:
+            continue
+        ours = errors.for_code(code)
+        assert ours is not errors.UnknownErrorCode, error
+        assert ours.code == code
+        assert ours.retriable == error["retriable"], error
+        assert ours.refresh_metadata == error["refresh_metadata"], error
+
+
+def test_there_are_no_codes_but_kafkas(java: Bridge) -> None:
+    (kafka,) = java("errors", [{}])
+    codes = {cls.code for cls in errors.BrokerError.__subclasses__() if cls is not errors.UnknownErrorCode}
+    assert codes == {error["code"] for error in kafka} - {errors.NONE}
+
+
+@pytest.mark.parametrize("client", TABLES)
+def test_every_option_of_java_is_offered_refused_or_ignored(java: Bridge, client: str) -> None:
+    table = table_of(client)
+    known = {*table.fields, *table.refused, *table.ignored}
+    missing = [option["name"] for option in java_options(java, client) if underscored(option) not in known]
+    assert not missing
+
+
+@pytest.mark.parametrize("client", TABLES)
+def test_defaults_are_javas(java: Bridge, client: str) -> None:
+    table = table_of(client)
+    differences = []
+    for option in java_options(java, client):
+        name = underscored(option)
+        if name not in table.fields or name in DEPARTURES or option["type"] == "CLASS":
+            continue
+        ours = table.options[table.fields[name]]
+        if as_text(ours.default) != without_case(option["default"]):
+            differences.append(f"{name}: {ours.default!r}, in Java {option['default']!r}")
+    assert not differences
+
+
+@pytest.mark.parametrize("client", TABLES)
+def test_what_java_allows_is_allowed(java: Bridge, client: str) -> None:
+    table = table_of(client)
+    differences = []
+    for option in java_options(java, client):
+        name = underscored(option)
+        if name in table.fields and name not in DEPARTURES and option["valid"]:
+            ours = table.options[table.fields[name]]
+            differences += [f"{name}: {one}" for one in disagreements(ours, option["valid"])]
+    assert not differences
+
+
+def disagreements(ours: Option, valid: str) -> list[str]:
+    """Where our reader and Java's validator, as it describes itself, differ on the values that it names."""
+    bounds = re.fullmatch(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]", valid)
+    if bounds is None:
+        words = valid[1:-1].split(", ") if re.fullmatch(r"\[[\w.\-]+(, [\w.\-]+)*\]", valid) else []
+        return [f"{word!r} is refused, Java allows it" for word in words if not allows(ours, word)]
+    low, high = bounds.groups()
+    found = []
+    if not allows(ours, int(low)):
+        found.append(f"{low} is refused, in Java it is the lowest")
+    if allows(ours, int(low) - 1):
+        found.append(f"{int(low) - 1} is allowed, below Java's lowest {low}")
+    if high is not None and not allows(ours, int(high)):
+        found.append(f"{high} is refused, in Java it is the highest")
+    if high is not None and allows(ours, int(high) + 1):
+        found.append(f"{int(high) + 1} is allowed, above Java's highest {high}")
+    return found
+
+
+def allows(option: Option, value: object) -> bool:
+    try:
+        option.read(value)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def table_of(client: str) -> OptionTable[Any]:
+    module, name = TABLES[client]
+    if find_spec(module) is None:
+        pytest.skip(f"{module} is not written yet")
+    table: OptionTable[Any] = getattr(import_module(module), name)
+    return table
+
+
+def java_options(java: Bridge, client: str) -> list[dict[str, Any]]:
+    (options,) = java("options", [client])
+    # Kafka's own internal ones are undocumented: "internal.leave.group.on.close" and the like.
+    return [
+        option
+        for option in options
+        if not option["internal"] and not option["name"].startswith(("internal.", "__"))
+    ]
+
+
+def underscored(option: dict[str, Any]) -> str:
+    return str(option["name"]).replace(".", "_")
+
+
+def as_text(default: object) -> str | None:
+    """Our default as Java prints one."""
+    if default is None:
+        return None
+    if isinstance(default, tuple | list):
+        return ",".join(str(one).lower() for one in default)
+    return f"{default:g}" if isinstance(default, float) else str(default).lower()
+
+
+def without_case(text: str | None) -> str | None:
+    return None if text is None else text.lower()
