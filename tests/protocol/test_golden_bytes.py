@@ -176,5 +176,5 @@ def test_fetch_response_v12_carries_a_diverging_epoch_as_a_tagged_struct() -> No
 
 
 def test_the_oldest_header_has_no_client_id() -> None:
-    header = RequestHeader(request_api_key=7, request_api_version=0, correlation_id=1, client_id="me")
+    header = RequestHeader(request_api_key=7, request_api_version=0, correlation_id=1)
     assert header.encode(0) == hexed("0007 0000 00000001")

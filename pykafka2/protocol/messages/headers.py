@@ -15,7 +15,7 @@ class RequestHeader(Data, versions="0-2", flexible="2+"):
     request_api_key: Int16
     request_api_version: Int16
     correlation_id: Int32
-    client_id: String | None = field("1+", default="", nullable="0+", ignorable=True, flexible=False)
+    client_id: String | None = field("1+", default="", nullable="0+", flexible=False)
 
 
 class ResponseHeader(Data, versions="0-1", flexible="1+"):
