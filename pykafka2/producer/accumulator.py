@@ -1,0 +1,361 @@
+"""Where records wait to be sent: a queue of batches per partition.
+
+One of the three objects that callers' threads and the IO thread share.  Each queue has a lock of its own,
+held for an append or a drain and never while waiting; permission for bytes comes from the pool outside it.
+`PartitionQueue.try_append` is the non-blocking heart: it appends, or answers None for "bring permission for a
+new batch".  Decides nothing about nodes or sequences: that is the sender's part.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
+from pykafka2.producer.batch import BatchState, ProducerBatch, WaitUntil
+from pykafka2.producer.buffer_pool import BufferPool, Permit
+from pykafka2.producer.delivery import Delivery, OnDelivery
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.records.batch import HEADER_BYTES
+from pykafka2.records.encoder import BatchBuilder, record_size_bound
+from pykafka2.types import TopicPartition
+
+
+class PartitionQueue:
+    """Batches of one partition in order: all but the last are closed, `tail` is the one still open."""
+
+    __slots__ = ("batches", "is_closed", "is_muted", "lock", "next_order", "partition", "tail", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.lock = threading.Lock()
+        self.batches: deque[ProducerBatch] = deque()
+        self.tail: ProducerBatch | None = None
+        self.next_order = 0
+        self.is_muted = False
+        """The IO thread's: nothing more is drained until what is in flight has come back."""
+        self.is_closed = False
+
+    def try_append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery | None:
+        """Add to the open batch; None if there is none, or no room in it.  Hot."""
+        with self.lock:
+            batch = self.tail
+            if batch is None:
+                return None
+            delivery = batch.append(timestamp, key, value, headers, on_delivery)
+            if delivery is None:
+                self.close_tail()
+            return delivery
+
+    def close_tail(self) -> None:
+        """No more records into the open batch.  The lock is held."""
+        if self.tail is not None:
+            self._closed(self.tail)
+
+    def _closed(self, batch: ProducerBatch) -> ProducerBatch:
+        # Asked of the batch, not of `tail`: a Ctrl-C may come between its joining and its becoming tail.
+        if batch.state is BatchState.OPEN:
+            batch.close()
+        if batch is self.tail:
+            self.tail = None
+        return batch
+
+    def take(self) -> ProducerBatch:
+        """Remove the first batch, closed.  Only the IO thread takes."""
+        with self.lock:
+            return self._closed(self.batches.popleft())
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Return a batch that has to be sent again to its place."""
+        with self.lock:
+            batch.move_to(BatchState.QUEUED)
+            later: list[ProducerBatch] = []
+            while self.batches and self.batches[0].order < batch.order:
+                later.append(self.batches.popleft())
+            self.batches.appendleft(batch)
+            self.batches.extendleft(reversed(later))
+
+    def remove(self, batch: ProducerBatch) -> bool:
+        """Take it out of the queue, wherever it stands; False if it is not there."""
+        with self.lock:
+            if batch not in self.batches:
+                return False
+            self.batches.remove(self._closed(batch))
+            return True
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Accumulator:
+    """All queues of a producer and the memory they share."""
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        *,
+        monotonic: Callable[[], float],
+        wait_until: WaitUntil,
+        wake: Callable[[], None],
+        notify: Callable[[], None],
+    ) -> None:
+        self._options = options
+        self._monotonic = monotonic
+        self._wait_until = wait_until
+        self._wake = wake
+        self._notify = notify
+        self._lock = threading.Lock()
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # A larger batch could never be sent, or never be granted.
+        limit = min(options.batch_size, options.max_request_size, options.buffer_memory)
+        self._batch_bytes = max(limit, HEADER_BYTES + 1)
+        self._flushing = 0
+        self._active: dict[PartitionQueue, None] = {}
+        self.pool = BufferPool(options.buffer_memory)
+        self.incomplete: deque[ProducerBatch] = deque()
+        """Batches in order of creation, from the oldest that is not told; may hold told ones behind it."""
+        # Failures that the next flush raises; bounded, as a program may never flush.
+        self._failed: deque[ProducerBatch] = deque(maxlen=10_000)
+        self.is_closed = False
+
+    # ------------------------------------------------------------------ callers' threads
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """The partition's queue, made at first use."""
+        key = TopicPartition(topic, partition)
+        queue = self._queues.get(key)
+        if queue is None:
+            with self._lock:
+                queue = self._queues.setdefault(key, PartitionQueue(topic, partition))
+                queue.is_closed = self.is_closed
+        return queue
+
+    def append_waiting(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any,
+        on_delivery: OnDelivery | None,
+        timeout: float,
+    ) -> Delivery:
+        """Append, with a new batch if it takes one; waits at most `timeout` seconds for memory.
+
+        Raises:
+            RecordTooLarge: no request or buffer could ever hold the record.
+            BufferExhausted: the memory stayed full.
+            ClientClosed: the producer was closed.
+            IllegalState: it would have to wait, on the IO thread.
+        """
+        needed_bytes = self._checked_size(queue, key, value, headers)
+        permit = self.pool.request(max(needed_bytes, self._batch_bytes))
+        batch: ProducerBatch | None = None
+        try:
+            if not permit.is_granted:
+                self._wait_for_memory(queue, permit, timeout)
+            batch = self._new_batch(queue, permit)
+            delivery, is_new = self._append_with(queue, batch, timestamp, key, value, headers, on_delivery)
+        except BaseException:
+            self._give_back(queue, batch, permit)
+            raise
+        if is_new:
+            # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
+            self._wake()
+        else:
+            self._return(permit)
+        return delivery
+
+    def begin_flush(self) -> list[ProducerBatch]:
+        """Make every batch ready, until `end_flush`; those to wait for."""
+        with self._lock:
+            self._flushing += 1
+        self._wake()
+        return [batch for batch in self.incomplete.copy() if not batch.is_told]
+
+    def end_flush(self) -> None:
+        with self._lock:
+            self._flushing -= 1
+
+    def close(self) -> None:
+        """Take no more records.  What was appended before is in a batch, what comes later raises."""
+        with self._lock:
+            self.is_closed = True
+            queues = list(self._queues.values())
+        for queue in queues:
+            with queue.lock:
+                queue.is_closed = True
+                queue.close_tail()
+        self._wake()
+
+    def take_failed(self) -> list[ProducerBatch]:
+        """Batches with records whose failure nobody was told, since this was called last."""
+        taken = []
+        for _ in range(len(self._failed)):
+            batch = self._failed.popleft()
+            if not batch.is_told:
+                self._failed.append(batch)
+            elif batch.unreported:
+                taken.append(batch)
+        return taken
+
+    def unsent_records(self) -> int:
+        """Records appended whose outcome is open."""
+        return sum(batch.size for batch in self.incomplete.copy() if not batch.is_done)
+
+    # ------------------------------------------------------------------ the IO thread
+
+    @property
+    def is_flushing(self) -> bool:
+        """Batches are to go out without lingering: somebody flushes or closes, or memory is short."""
+        return self._flushing > 0 or self.is_closed or self.pool.waiting > 0
+
+    def active_queues(self) -> list[PartitionQueue]:
+        """Queues that hold batches."""
+        for queue in [*self._active]:
+            if not queue.batches:
+                with queue.lock:
+                    if not queue.batches:
+                        self._active.pop(queue, None)
+        return [*self._active]
+
+    def ready_at(self, queue: PartitionQueue, now: float, is_flushing: bool) -> float:
+        """When the queue's first batch may be sent, as far as time decides it."""
+        first = queue.batches[0]
+        if first.attempts:
+            return first.retry_at
+        if is_flushing or first is not queue.tail:
+            return now
+        return first.created_at + self._options.linger
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """To be sent again."""
+        queue = self.queue(batch.topic, batch.partition)
+        queue.put_back(batch)
+        self._active[queue] = None
+
+    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """Written."""
+        batch.complete(base_offset, log_append_time)
+        self._forget_told()
+
+    def fail(
+        self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
+    ) -> None:
+        """Failed for good, wherever it is."""
+        self.queue(batch.topic, batch.partition).remove(batch)
+        # Noted before its waiters learn of it, so that a flush they wake from sees it.
+        self._failed.append(batch)
+        batch.fail(error, record_errors)
+        if not batch.unreported and batch in self._failed:
+            self._failed.remove(batch)
+        self._forget_told()
+
+    def release(self, batch: ProducerBatch) -> None:
+        """Its bytes are needed no longer.  Safe to repeat."""
+        self._return(batch.permit)
+
+    def _forget_told(self) -> None:
+        incomplete = self.incomplete
+        while incomplete and incomplete[0].is_told:
+            incomplete.popleft()
+
+    # ------------------------------------------------------------------ inside
+
+    def _checked_size(
+        self, queue: PartitionQueue, key: bytes | None, value: bytes | None, headers: Any
+    ) -> int:
+        size = HEADER_BYTES + record_size_bound(key, value, headers)
+        for name, limit in (
+            ("max_request_size", self._options.max_request_size),
+            ("buffer_memory", self._options.buffer_memory),
+        ):
+            if size > limit:
+                raise RecordTooLarge(
+                    f"a record for {queue} takes up to {size} bytes with its batch header, more than "
+                    f"{name}={limit}; send less, or raise {name}"
+                )
+        return size
+
+    def _wait_for_memory(self, queue: PartitionQueue, permit: Permit, timeout: float) -> None:
+        self._wake()  # memory is short: batches need not linger
+        if not self._wait_until(lambda: permit.is_granted or self.is_closed, timeout):
+            raise BufferExhausted(
+                f"no room for a record for {queue} within {timeout:g} s: buffer_memory of "
+                f"{self.pool.total_bytes} bytes is full; the brokers take less than is sent"
+            )
+        if self.is_closed:
+            raise _closed(queue)
+
+    def _new_batch(self, queue: PartitionQueue, permit: Permit) -> ProducerBatch:
+        options = self._options
+        builder = BatchBuilder(options.compression_type, options.compression_level, self._batch_bytes)
+        return ProducerBatch(
+            queue.topic,
+            queue.partition,
+            builder,
+            order=0,
+            permit=permit,
+            created_at=self._monotonic(),
+            wait_until=self._wait_until,
+        )
+
+    def _append_with(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any,
+        on_delivery: OnDelivery | None,
+    ) -> tuple[Delivery, bool]:
+        """Append to the tail if it has room by now, else to the new batch, which then joins the queue."""
+        with queue.lock:
+            if queue.is_closed:
+                raise _closed(queue)
+            if queue.tail is not None:
+                delivery = queue.tail.append(timestamp, key, value, headers, on_delivery)
+                if delivery is not None:
+                    return delivery, False
+                queue.close_tail()
+            delivery = batch.append(timestamp, key, value, headers, on_delivery)
+            if delivery is None:
+                raise IllegalState(f"an empty batch for {queue} refused a record")
+            batch.order = queue.next_order
+            queue.next_order += 1
+            self.incomplete.append(batch)
+            self._active[queue] = None
+            queue.batches.append(batch)
+            queue.tail = batch
+            return delivery, True
+
+    def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
+        """After an error or a Ctrl-C on the way: no memory may be lost, nor given back twice."""
+        if batch is not None:
+            with queue.lock:
+                joined = batch in queue.batches or batch.state is not BatchState.OPEN
+                if joined:
+                    return
+            if batch in self.incomplete:
+                self.incomplete.remove(batch)
+            batch.abandon()
+        self._return(permit)
+
+    def _return(self, permit: Permit) -> None:
+        if self.pool.give_back(permit):
+            self._notify()
+
+
+def _closed(queue: PartitionQueue) -> ClientClosed:
+    return ClientClosed(f"the producer was closed; the record for {queue} was not taken. Make a new one")

@@ -1,0 +1,275 @@
+"""One batch of records on its way: what it holds, where it stands, and whom to tell.
+
+Appended to on callers' threads under its queue's lock while open; everything after that belongs to the IO
+thread.  Its outcome is one assignment that all its deliveries see (delivery.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from pykafka2.errors import IllegalState, IllegalTransition, KafkaError
+from pykafka2.producer.buffer_pool import Permit
+from pykafka2.producer.delivery import Delivery, OnDelivery
+from pykafka2.records.encoder import BatchBuilder
+from pykafka2.types import NO_TIMESTAMP, RecordMetadata
+
+logger = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+NO_SEQUENCE = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+WaitUntil = Callable[[Callable[[], bool], float], bool]
+Entry = tuple[Callable[..., Any], Delivery | None]
+
+
+class BatchState(Enum):
+    OPEN = "open"
+    QUEUED = "queued"
+    IN_FLIGHT = "in flight"
+    DONE = "done"
+
+
+# A batch in flight goes back to its queue when it is to be sent again.  Done is done: one outcome, once.
+LEGAL_MOVES: dict[BatchState, frozenset[BatchState]] = {
+    BatchState.OPEN: frozenset({BatchState.QUEUED, BatchState.DONE}),
+    BatchState.QUEUED: frozenset({BatchState.IN_FLIGHT, BatchState.DONE}),
+    BatchState.IN_FLIGHT: frozenset({BatchState.QUEUED, BatchState.DONE}),
+    BatchState.DONE: frozenset(),
+}
+
+
+class ProducerBatch:
+    """Records for one partition that are sent, and fail, together.
+
+    Attributes:
+        order: place among all batches of its partition; a batch sent again goes back to it.
+        permit: the bytes of buffer_memory that it occupies until it is off the wire.
+        created_at: monotonic seconds; linger and delivery timeout count from here.
+        attempts: how often it was sent.
+        retry_at: not to be sent before this moment.
+        last_error: why it has to be sent again.
+        is_done: the outcome is known; is_told: and all listeners were called.
+    """
+
+    __slots__ = (
+        "_listeners",
+        "_reported",
+        "_wait_until",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "count",
+        "created_at",
+        "encoded",
+        "error",
+        "is_done",
+        "is_told",
+        "last_error",
+        "log_append_time",
+        "order",
+        "partition",
+        "permit",
+        "producer_epoch",
+        "producer_id",
+        "record_errors",
+        "retry_at",
+        "sent_at",
+        "state",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        builder: BatchBuilder,
+        *,
+        order: int,
+        permit: Permit,
+        created_at: float,
+        wait_until: WaitUntil,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.builder: BatchBuilder | None = builder
+        self.order = order
+        self.permit = permit
+        self.created_at = created_at
+        self._wait_until = wait_until
+        self._listeners: deque[Entry] = deque()
+        self._reported: set[int] | None = None
+        self.state = BatchState.OPEN
+        self.count = 0
+        self.encoded: bytes | None = None
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.attempts = 0
+        self.sent_at = created_at
+        self.retry_at = 0.0
+        self.last_error: KafkaError | None = None
+        self.is_done = False
+        self.is_told = False
+        self.error: KafkaError | None = None
+        self.record_errors: Mapping[int, KafkaError] | None = None
+        self.base_offset = NO_OFFSET
+        self.log_append_time = NO_TIMESTAMP
+
+    # ------------------------------------------------------------------ callers' threads
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery | None:
+        """Add a record, or None if there is no room.  Hot; its queue's lock is held."""
+        builder = self.builder
+        # The record joins inside builder.append; a Ctrl-C after it loses at most the caller's notice.
+        index = builder.append(timestamp, key, value, headers)  # type: ignore[union-attr]
+        if index is None:
+            return None
+        delivery = Delivery(
+            self, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
+        )
+        if on_delivery is not None:
+            self._listeners.append((on_delivery, delivery))
+        return delivery
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Block the caller (see `Driver.wait_until`)."""
+        return self._wait_until(predicate, timeout)
+
+    def add_listener(self, listener: Callable[[], Any]) -> None:
+        """Have it called when the batch is done: on the IO thread, or here and now if it is done already."""
+        self._listeners.append((listener, None))
+        if self.is_done:
+            self._tell()
+
+    def mark_reported(self, index: int) -> None:
+        """Somebody was told that this record failed, so `flush` need not raise it."""
+        if self._reported is None:
+            self._reported = set()
+        self._reported.add(index)
+
+    @property
+    def unreported(self) -> int:
+        """Records whose failure nobody was told."""
+        return 0 if self.error is None else self.count - len(self._reported or ())
+
+    def error_of(self, index: int) -> KafkaError | None:
+        """The record's own error where the broker named one (KIP-467), else the batch's."""
+        if self.record_errors and index in self.record_errors:
+            return self.record_errors[index]
+        return self.error
+
+    def metadata_of(self, index: int, timestamp: int, key_bytes: int, value_bytes: int) -> RecordMetadata:
+        offset = self.base_offset + index if self.base_offset >= 0 else NO_OFFSET
+        if self.log_append_time != NO_TIMESTAMP:
+            timestamp = self.log_append_time
+        return RecordMetadata(self.topic, self.partition, offset, timestamp, key_bytes, value_bytes)
+
+    # ------------------------------------------------------------------ the IO thread
+
+    def move_to(self, state: BatchState) -> None:
+        if state not in LEGAL_MOVES[self.state]:
+            raise IllegalTransition(f"batch {self}: {self.state.value}", state.value)
+        self.state = state
+
+    def close(self) -> None:
+        """No more records: fixes the count.  Its queue's lock is held."""
+        self.move_to(BatchState.QUEUED)
+        self.count = self.builder.count if self.builder is not None else 0
+
+    @property
+    def size(self) -> int:
+        """Records in it; from any thread, for an open batch as of now."""
+        builder = self.builder
+        return self.count or (builder.count if builder is not None else 0)
+
+    @property
+    def size_estimate(self) -> int:
+        """Bytes that it takes in a request."""
+        if self.encoded is not None:
+            return len(self.encoded)
+        return self.builder.size_estimate if self.builder is not None else 0
+
+    def sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give it its place in the producer's sequence; bytes made under an earlier one are dropped."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.encoded = None
+
+    def bytes(self) -> bytes:
+        """The batch as it goes over the wire: the same bytes at every attempt under one sequence."""
+        if self.encoded is None:
+            if self.builder is None:
+                raise IllegalState(f"{self} is done and has no bytes any more")
+            self.encoded = self.builder.build(
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                base_sequence=self.base_sequence,
+            )
+        return self.encoded
+
+    def complete(self, base_offset: int, log_append_time: int) -> None:
+        """Written: tell everybody."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self._finish()
+
+    def fail(self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None) -> None:
+        """Failed for good: tell everybody."""
+        self.error = error
+        self.record_errors = record_errors
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.state is BatchState.OPEN:
+            self.count = self.builder.count if self.builder is not None else 0
+        self.move_to(BatchState.DONE)
+        self.builder = None
+        self.encoded = None
+        # From here on waiters may read the outcome; everything it consists of is in place.
+        self.is_done = True
+        self._tell()
+        self.is_told = True
+
+    def _tell(self) -> None:
+        """Call each listener once, in order.  Popping decides who calls it, should two threads be here."""
+        listeners = self._listeners
+        error = self.error
+        while listeners:
+            try:
+                listener, delivery = listeners.popleft()
+            except IndexError:
+                return
+            try:
+                if delivery is None:
+                    listener()
+                elif error is None:
+                    listener(delivery._metadata(), None)
+                else:
+                    self.mark_reported(delivery._index)
+                    listener(None, self.error_of(delivery._index))
+            except Exception:
+                logger.exception("a delivery callback for %s-%d failed", self.topic, self.partition)
+
+    def abandon(self) -> None:
+        """It never joined its queue: nobody needs to wait for it."""
+        self.builder = None
+        self.is_done = self.is_told = True
+
+    def __repr__(self) -> str:
+        return f"<batch {self.order} of {self.topic}-{self.partition}, {self.state.value}>"

@@ -1,0 +1,76 @@
+"""Permission for bytes: keeps what waits and what is in flight within buffer_memory.
+
+Any thread; has a lock of its own, never held while waiting.  What is handed out is permission, not buffers:
+a request's bytes are one immutable object until its reply or the connection's end (design section 5).
+Waiters are served first come first served, and a newcomer never overtakes one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from pykafka2.errors import IllegalState
+
+
+class Permit:
+    """For `size_bytes`: granted, or a place in the queue; `is_granted` says which."""
+
+    __slots__ = ("is_granted", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.is_granted = False
+
+
+class BufferPool:
+    """Accounts for `total_bytes`.  Every permit that was requested must come back by `give_back`."""
+
+    __slots__ = ("_lock", "_waiters", "available_bytes", "total_bytes")
+
+    def __init__(self, total_bytes: int) -> None:
+        self._lock = threading.Lock()
+        self._waiters: deque[Permit] = deque()
+        self.total_bytes = total_bytes
+        self.available_bytes = total_bytes
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait; while any does, every batch is ready to be sent."""
+        return len(self._waiters)
+
+    def request(self, size_bytes: int) -> Permit:
+        """Take the bytes, or a place in the queue for them."""
+        if size_bytes > self.total_bytes:
+            raise IllegalState(f"{size_bytes} bytes are asked of a pool of {self.total_bytes}")
+        permit = Permit(size_bytes)
+        with self._lock:
+            if not self._waiters and self.available_bytes >= size_bytes:
+                self.available_bytes -= size_bytes
+                permit.is_granted = True
+            else:
+                self._waiters.append(permit)
+        return permit
+
+    def give_back(self, permit: Permit) -> bool:
+        """Return the bytes, or leave the queue.  Safe to repeat.
+
+        True if a waiter was granted its bytes by this, who then wants to be woken.
+        """
+        with self._lock:
+            if permit.is_granted:
+                permit.is_granted = False
+                self.available_bytes += permit.size_bytes
+            elif permit in self._waiters:
+                self._waiters.remove(permit)
+            return self._grant()
+
+    def _grant(self) -> bool:
+        granted = False
+        waiters = self._waiters
+        while waiters and waiters[0].size_bytes <= self.available_bytes:
+            permit = waiters.popleft()
+            self.available_bytes -= permit.size_bytes
+            permit.is_granted = True
+            granted = True
+        return granted

@@ -1,0 +1,55 @@
+"""Who the producer is to the brokers: asks for a producer id, lazily, before the first idempotent batch.
+
+Belongs to the IO thread; polled by the sender while sequences.py has no identity.
+"""
+
+from __future__ import annotations
+
+import random
+
+from pykafka2.backoff import Backoff
+from pykafka2.driver.pollable import PollResult
+from pykafka2.errors import KafkaError, UnsupportedVersion, error_of
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.sequences import Sequences
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
+
+
+class ProducerIdentity:
+    """One InitProducerId at a time, repeated with back-off until it succeeds or is refused for good."""
+
+    def __init__(self, options: ProducerOptions, random: random.Random) -> None:
+        self.sequences = Sequences()
+        self.refusal: KafkaError | None = None
+        """Why no broker will ever give an id."""
+        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+        self._is_asking = False
+        self._not_before = 0.0
+
+    def poll(self, now: float) -> PollResult:
+        if self._is_asking or self.refusal is not None:
+            return PollResult.idle()
+        if now < self._not_before:
+            return PollResult.idle_until(self._not_before)
+        self._is_asking = True
+        # Without a transactional id any broker may hand out ids, and the timeout has no meaning.
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        return PollResult.send(request, on_response=self._on_response, on_failure=self._on_failure)
+
+    def _on_response(self, response: InitProducerIdResponse, now: float) -> None:
+        if response.error_code:
+            self._on_failure(error_of(response.error_code), now)
+            return
+        self._is_asking = False
+        self._backoff.reset()
+        self.sequences.on_identity(response.producer_id, response.producer_epoch)
+
+    def _on_failure(self, error: KafkaError, now: float) -> None:
+        self._is_asking = False
+        if error.retriable:
+            self._not_before = now + self._backoff.next()
+            return
+        hint = (
+            "set enable_idempotence=False" if isinstance(error, UnsupportedVersion) else "close the producer"
+        )
+        self.refusal = type(error)(f"no producer id for an idempotent producer: {error}; {hint}")

@@ -1,0 +1,73 @@
+"""Interceptors: the user's own code around every record, for tracing and the like.
+
+`on_send` runs on the caller's thread in the order given, before serializers; `on_acknowledgement` on the IO
+thread, before the record's own callback.  What an interceptor raises is logged and never breaks the send.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import attrs
+
+from pykafka2.errors import KafkaError
+from pykafka2.producer.delivery import OnDelivery
+from pykafka2.types import Headers, RecordMetadata
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.define
+class ProducerRecord:
+    """A record as `send` was given it.  An interceptor may change it or return another."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Headers | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class Interceptors:
+    """A chain of the user's objects; each may have `on_send`, `on_acknowledgement` and `close`."""
+
+    def __init__(self, chain: tuple[Any, ...]) -> None:
+        self._chain = chain
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        for interceptor in self._chain:
+            if hasattr(interceptor, "on_send"):
+                try:
+                    record = interceptor.on_send(record)
+                except Exception:
+                    logger.exception("on_send of %r failed; the record goes on as it was", interceptor)
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        for interceptor in self._chain:
+            if hasattr(interceptor, "on_acknowledgement"):
+                try:
+                    interceptor.on_acknowledgement(metadata, error)
+                except Exception:
+                    logger.exception("on_acknowledgement of %r failed", interceptor)
+
+    def around(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
+        """The record's own callback with the interceptors told before it; None if it has none."""
+        if on_delivery is None:
+            return None
+
+        def told(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+            self.on_acknowledgement(metadata, error)
+            on_delivery(metadata, error)
+
+        return told
+
+    def close(self) -> None:
+        for interceptor in self._chain:
+            if hasattr(interceptor, "close"):
+                try:
+                    interceptor.close()
+                except Exception:
+                    logger.exception("close of %r failed", interceptor)

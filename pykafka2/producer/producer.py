@@ -1,0 +1,584 @@
+"""`KafkaProducer`: what applications call.  Everything here runs on callers' threads.
+
+`send` is the hot path: flat, with local names; what can wait or fail goes through a slower method.  Behind
+it: routes.py (which queue), accumulator.py (the batches), sender.py (the IO thread's part), delivery.py (the
+outcomes).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+
+from pykafka2 import lifecycle
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.errors import (
+    ClientClosed,
+    ForkedClientError,
+    IllegalState,
+    KafkaError,
+    KafkaTimeoutError,
+    SerializationError,
+)
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator import Accumulator, PartitionQueue
+from pykafka2.producer.batch import ProducerBatch
+from pykafka2.producer.delivery import BulkDelivery, Delivery, OnDelivery
+from pykafka2.producer.interceptors import Interceptors, ProducerRecord
+from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
+from pykafka2.producer.partitioners import KeyHashes, chooser_of
+from pykafka2.producer.routes import Route, Routes
+from pykafka2.producer.sender import Sender
+from pykafka2.serializers import SerializeFunction, serialize_function
+from pykafka2.types import (
+    ConsumerGroupMetadata,
+    Headers,
+    OffsetAndMetadata,
+    PartitionInfo,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.driver.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+ABORT_TIMEOUT = 5.0
+"""Seconds that close() gives the IO thread to fail what could not be delivered."""
+
+
+class KafkaProducer:
+    """Sends records to a cluster, in batches.  Thread-safe; one producer serves a whole program.
+
+    Options are Kafka's with underscores (`linger_ms=5`), with the Java client's defaults; a mapping with
+    Kafka's dotted names is accepted as first argument.  Nothing is connected to before the first `send`.
+    Close it, or use it as a context manager: leaving the block sends what is left, or raises.
+
+        with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
+            producer.send("orders", b"value", key=b"key")
+
+    Args:
+        config: options by dotted or underscored name.
+        runtime: what it runs on; None for threads and sockets of its own.
+
+    Raises:
+        UnknownOption, ConfigurationError: an option is unknown, illegal, or contradicts another.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        /,
+        *,
+        runtime: Runtime | None = None,
+        **options: Unpack[ProducerConfig],
+    ) -> None:
+        self._options = parsed = PRODUCER_OPTIONS.parse(config, options)
+        self._serialize_key = serialize_function(parsed.key_serializer, "key_serializer")
+        self._serialize_value = serialize_function(parsed.value_serializer, "value_serializer")
+        self._choose = chooser_of(parsed.partitioner)
+        self._ignores_keys = parsed.partitioner_ignore_keys
+        self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
+        self._hashes = KeyHashes()
+        self._refusal: KafkaError | None = None
+        self._closing = threading.Lock()
+        self._is_closing = self._is_closed = False
+        self._metrics = Metrics()
+        self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
+        self._driver = driver = client.driver
+        self._metadata = client.metadata
+        self._wall_ms = driver.clock.wall_ms
+        self._accumulator = Accumulator(
+            parsed,
+            monotonic=driver.clock.monotonic,
+            wait_until=driver.wait_until,
+            wake=driver.wake,
+            notify=driver.notify,
+        )
+        self._routes = Routes(client, self._accumulator, driver.entropy.random)
+        self._routes_by_topic = self._routes.by_topic
+        self._sender = Sender(
+            parsed,
+            self._accumulator,
+            client.metadata,
+            client.router,
+            random=driver.entropy.random,
+            tap=client.tap,
+            metrics=self._metrics,
+        )
+        self._register_gauges()
+        client.add(self._sender)
+        release = _Release(client, self._accumulator, self._sender)
+        self._tracked = lifecycle.track(self, f"a KafkaProducer ({parsed.client_id})", release)
+
+    # ------------------------------------------------------------------ sending
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Append a record to its partition's batch and return its delivery; the IO thread does the rest.
+
+        Blocks at most max_block_ms: for the topic's metadata at first, and while buffer_memory is full.
+
+        Args:
+            value, key: bytes, or what value_serializer and key_serializer take; None is a null.
+            headers: pairs of a name and bytes (or None).
+            partition: chosen by the partitioner where None.
+            timestamp_ms: milliseconds since the epoch; now where None.
+            on_delivery: called once as on_delivery(metadata, error), one of them None, on the IO thread.  It
+                must not block.
+
+        Raises (nothing was appended then):
+            SerializationError: a serializer failed, or there is none and it is not bytes.
+            RecordTooLarge: beyond max_request_size or buffer_memory.
+            BufferExhausted: no room within max_block_ms.
+            UnknownTopicOrPartition, TopicAuthorizationFailed, NoBrokersAvailable, KafkaTimeoutError: no
+                metadata of the topic within max_block_ms.
+            ClientClosed, ForkedClientError: this producer is closed, or belongs to the parent process.
+        """
+        # Hot: 1.5 to 2 us a record of 100 bytes; benchmarks/produce_smoke.py shows it.
+        if self._refusal is not None:
+            self._refuse()
+        if self._interceptors is not None:
+            return self._send_intercepted(
+                self._interceptors, topic, value, key, headers, partition, timestamp_ms, on_delivery
+            )
+        return self._append(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+
+    def _append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        key_bytes, value_bytes = key, value
+        if key is not None and self._serialize_key is not None:
+            key_bytes = self._serialized(self._serialize_key, "key", topic, headers, key)
+        if value is not None and self._serialize_value is not None:
+            value_bytes = self._serialized(self._serialize_value, "value", topic, headers, value)
+        if type(key_bytes) is not bytes and key_bytes is not None:
+            key_bytes = _as_bytes("key", topic, key_bytes)
+        if type(value_bytes) is not bytes and value_bytes is not None:
+            value_bytes = _as_bytes("value", topic, value_bytes)
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        route = self._routes_by_topic.get(topic)
+        if route is None or route.snapshot is not self._metadata.snapshot:
+            route = self._routes.route(topic, self._options.max_block)
+        is_sticky = False
+        if partition is not None:
+            if 0 <= partition < len(route.queues):
+                queue = route.queues[partition]
+            else:
+                queue = self._routes.explicit(route, topic, partition, self._options.max_block)
+        elif self._choose is not None:
+            queue = self._routes.chosen(self._choose, route, topic, key, key_bytes, value, value_bytes)
+        elif key_bytes is None or self._ignores_keys:
+            queue = route.sticky
+            is_sticky = True
+        else:
+            queues = route.queues
+            queue = queues[self._hashes[key_bytes] % len(queues)]
+        try:
+            delivery = queue.try_append(timestamp_ms, key_bytes, value_bytes, headers or (), on_delivery)
+            if delivery is None:
+                delivery = self._append_waiting(
+                    route if is_sticky else None,
+                    queue,
+                    timestamp_ms,
+                    key_bytes,
+                    value_bytes,
+                    headers,
+                    on_delivery,
+                )
+        except (TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise SerializationError(
+                f"a record for {queue} cannot be written: {error}; headers are pairs of a str and bytes, "
+                "timestamp_ms is an int"
+            ) from error
+        return delivery
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamps_ms: Sequence[int] | None = None,
+    ) -> BulkDelivery:
+        """Append a column of records; what is said of `send` holds for each.
+
+        Args:
+            values, keys, timestamps_ms: columns of the same length.
+            headers, partition: the same for every record.
+
+        Raises what `send` raises; a note on the error says how many records were appended before it.
+        """
+        count = len(values)
+        if any(column is not None and len(column) != count for column in (keys, timestamps_ms)):
+            raise ValueError("values, keys and timestamps_ms must have the same length")
+        deliveries: list[Delivery] = []
+        send = self.send
+        try:
+            for index, value in enumerate(values):
+                key = None if keys is None else keys[index]
+                timestamp = None if timestamps_ms is None else timestamps_ms[index]
+                deliveries.append(send(topic, value, key, headers, partition, timestamp))
+        except BaseException as error:
+            error.add_note(f"send_many: {len(deliveries)} of {count} records were appended before this")
+            raise
+        return BulkDelivery(deliveries)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything appended so far, and wait until every record's outcome is known.
+
+        `timeout` is in seconds; None waits for as long as it takes, which delivery_timeout_ms bounds.
+
+        Raises:
+            KafkaError: records failed since the last flush and nobody was told: neither by `on_delivery` or
+                another callback, nor by `result` or `exception`.  The class is that of the first failure.
+            KafkaTimeoutError: records remain after `timeout`; they stay on their way.
+            ClientClosed, IllegalState: the producer is closed; or this is a callback on the IO thread.
+        """
+        if self._refusal is not None:
+            self._refuse()
+        self._flush(timeout)
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions, by number; blocks at most max_block_ms and raises as `send` does."""
+        if self._refusal is not None:
+            self._refuse()
+        known = self._client.wait_for_topic(topic, self._options.max_block)
+        return [known.partitions[number] for number in sorted(known.partitions)]
+
+    # ------------------------------------------------------------------ transactions
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Register the transactional_id and end what an earlier producer with it left open.
+
+        Raises:
+            IllegalState: this version has no transactions yet.
+        """
+        self._no_transactions()
+
+    def begin_transaction(self) -> None:
+        """Start a transaction; what is sent from here on belongs to it.  Raises as `init_transactions`."""
+        self._no_transactions()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: dict[TopicPartition, OffsetAndMetadata],
+        group_metadata: ConsumerGroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a consumer's offsets with the transaction (KIP-447).  Raises as `init_transactions`."""
+        self._no_transactions()
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Make everything sent in the transaction visible at once.  Raises as `init_transactions`."""
+        self._no_transactions()
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Have readers skip everything sent in the transaction.  Raises as `init_transactions`."""
+        self._no_transactions()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """`with producer.transaction():` commits, or aborts on an exception.  Raises as the others."""
+        self._no_transactions()
+
+    # ------------------------------------------------------------------ looking at it
+
+    def metrics(self) -> dict[str, float]:
+        """Kafka's producer metrics by name, as plain numbers: totals since the start, and current values."""
+        return self._metrics.snapshot()
+
+    def health(self) -> dict[str, Any]:
+        """What the producer is doing, as data: state, waiting records, memory, metadata, identity."""
+        metadata, now = self._metadata, self._driver.clock.monotonic()
+        identity = self._sender.identity
+        state = "open" if self._refusal is None else "closed"
+        return {
+            "state": "failed" if self._driver.failure is not None else state,
+            "records_waiting": self._accumulator.unsent_records(),
+            "requests_in_flight": self._sender.requests_in_flight,
+            "buffer_available_bytes": self._accumulator.pool.available_bytes,
+            "senders_waiting_for_memory": self._accumulator.pool.waiting,
+            "metadata_version": metadata.version,
+            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
+            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,
+            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
+            "producer_id": None if identity is None else identity.sequences.identity[0],
+            "producer_epoch": None if identity is None else identity.sequences.identity[1],
+            "waiting_for": dict(self._sender.waiting_for),
+        }
+
+    def explain(self) -> str:
+        """What the producer is waiting for, in words."""
+        health = self.health()
+        if health["state"] != "open":
+            return f"The producer is {health['state']}."
+        if not health["records_waiting"]:
+            return "Nothing waits: every record sent was written or has failed."
+        lines = [f"{health['records_waiting']} records wait or are in flight."]
+        lines += [f"{queue} waits for {what}." for queue, what in health["waiting_for"].items()]
+        if health["senders_waiting_for_memory"]:
+            lines.append(f"{health['senders_waiting_for_memory']} calls of send wait for buffer_memory.")
+        if health["metadata_error"]:
+            lines.append(f"The last request for metadata failed: {health['metadata_error']}")
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what is left, then end the connections and the thread.  Safe to repeat, from any thread.
+
+        `timeout` is in seconds; None waits until every record's outcome is known (delivery_timeout_ms bounds
+        it).  The producer is closed whatever is raised.
+
+        Raises:
+            KafkaTimeoutError: records remained after `timeout`; they failed with `ClientClosed`.
+            KafkaError: records failed and nobody was told (see `flush`).
+            IllegalState: called in a callback on the IO thread.
+        """
+        if isinstance(self._refusal, ForkedClientError):
+            return  # everything is the parent's
+        if self._driver.is_own_thread():
+            raise IllegalState("close() inside a callback of the IO thread would wait for itself")
+        with self._closing:
+            is_first, self._is_closing = not self._is_closing, True
+        if not is_first:
+            forever = float("inf") if timeout is None else timeout
+            self._client.runtime.wait_until(lambda: self._is_closed, forever)
+            return
+        self._accumulator.close()
+        self._refusal = ClientClosed("the producer is closed; make a new one")
+        try:
+            self._flush(timeout)
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(f"close: {error}; they were given up") from None
+        finally:
+            self._abort()
+            self._client.close()
+            self._tracked.end()
+            if self._interceptors is not None:
+                self._interceptors.close()
+            self._is_closed = True
+            self._client.runtime.notify()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close.  If the block raised, its exception goes on, with a note of what could not be delivered."""
+        try:
+            self.close()
+        except KafkaError as closing:
+            if error is None:
+                raise
+            error.add_note(f"while the producer was closed: {type(closing).__name__}: {closing}")
+
+    def __reduce__(self) -> NoReturn:
+        lifecycle.refuse_pickling(self)
+
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self._options.bootstrap_servers)
+        return f"<KafkaProducer {self._options.client_id} to {servers}>"
+
+    # ------------------------------------------------------------------ inside
+
+    def _serialized(
+        self, serialize: SerializeFunction, what: str, topic: str, headers: Headers | None, data: Any
+    ) -> bytes | None:
+        try:
+            return serialize(topic, headers or [], data)
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise SerializationError(f"{what}_serializer failed for topic {topic!r}: {error!r}") from error
+
+    def _append_waiting(
+        self,
+        route: Route | None,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        """The queue needs a new batch.  `route` is given for a record without a key: it may go elsewhere."""
+        self._driver.raise_failure()
+        identity = self._sender.identity
+        if identity is not None and identity.refusal is not None:
+            raise identity.refusal
+        if route is not None:
+            queue = self._routes.next_sticky(route)
+            delivery = queue.try_append(timestamp, key, value, headers or (), on_delivery)
+            if delivery is not None:
+                return delivery
+        self._routes.use(queue.topic, self._driver.clock.monotonic())
+        return self._accumulator.append_waiting(
+            queue, timestamp, key, value, headers or (), on_delivery, self._options.max_block
+        )
+
+    def _send_intercepted(
+        self,
+        interceptors: Interceptors,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        given = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+        record = interceptors.on_send(given)
+        told = interceptors.around(on_delivery)
+        try:
+            delivery = self._append(
+                record.topic,
+                record.value,
+                record.key,
+                record.headers,
+                record.partition,
+                record.timestamp_ms,
+                told,
+            )
+        except KafkaError as error:
+            interceptors.on_acknowledgement(None, error)
+            raise
+        if told is None:
+            delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
+        return delivery
+
+    def _flush(self, timeout: float | None) -> None:
+        batches = self._accumulator.begin_flush()
+        try:
+            is_done = self._driver.wait_until(
+                lambda: _all_told(batches), float("inf") if timeout is None else timeout
+            )
+        finally:
+            self._accumulator.end_flush()
+        if not is_done:
+            left = sum(batch.size for batch in batches if not batch.is_told)
+            raise KafkaTimeoutError(f"{left} records remain after {timeout:g} s. {self.explain()}")
+        failed = self._accumulator.take_failed()
+        if failed:
+            raise _failure(failed)
+
+    def _abort(self) -> None:
+        """Fail what remains, so that nobody waits for it for ever."""
+        if not self._accumulator.unsent_records():
+            return
+        error = ClientClosed(
+            "the producer was closed before the record was acknowledged; it may be in the log"
+        )
+        if self._driver.failure is not None:
+            self._sender.abort(error)  # its thread is gone, so nobody else touches these
+            return
+        self._driver.call_soon(lambda now: self._sender.abort(error))
+        self._client.runtime.wait_until(
+            lambda: not self._accumulator.incomplete or self._driver.failure is not None, ABORT_TIMEOUT
+        )
+
+    def _refuse(self) -> NoReturn:
+        """Raise why this producer cannot be used any more (a new error, as each gets a traceback)."""
+        refusal = self._refusal
+        raise type(refusal)(str(refusal)) if refusal is not None else IllegalState("not refused")
+
+    def _no_transactions(self) -> NoReturn:
+        raise IllegalState(
+            "transactions are not available yet; records are written once each, in order, by idempotence"
+        )
+
+    def _register_gauges(self) -> None:
+        gauge, pool, sender = self._metrics.gauge, self._accumulator.pool, self._sender
+        gauge("buffer-total-bytes", lambda: pool.total_bytes)
+        gauge("buffer-available-bytes", lambda: pool.available_bytes)
+        gauge("waiting-threads", lambda: pool.waiting)
+        gauge("requests-in-flight", lambda: sender.requests_in_flight)
+        gauge("metadata-version", lambda metadata=self._metadata: metadata.version)  # type: ignore[misc]
+
+    # ------------------------------------------------------------------ lifecycle.LiveClient
+
+    def _on_fork_in_child(self, error: ForkedClientError) -> None:
+        self._refusal = error
+
+    def _on_exit(self, timeout: float) -> int:
+        try:
+            self._accumulator.close()
+            self._flush(timeout)
+        except Exception as error:
+            logger.debug("the flush at exit: %s", error)
+        remaining = self._accumulator.unsent_records()
+        self._client.close(1.0)
+        return remaining
+
+
+class _Release:
+    """What is left to do for a producer that was dropped: holds its parts, not the producer."""
+
+    def __init__(self, client: ClusterClient, accumulator: Accumulator, sender: Sender) -> None:
+        self._client = client
+        self._accumulator = accumulator
+        self._sender = sender
+
+    def __call__(self) -> None:
+        lost = self._accumulator.unsent_records()
+        if lost:
+            logger.warning("a KafkaProducer was dropped with %d records not yet delivered", lost)
+        error = ClientClosed("the producer was dropped without close()")
+        try:
+            self._client.driver.call_soon(lambda now: self._sender.abort(error))
+        except KafkaError:
+            pass
+        self._client.close(0.0)
+
+
+def _as_bytes(what: str, topic: str, data: Any) -> bytes:
+    if isinstance(data, bytes | bytearray | memoryview):
+        return memoryview(data).tobytes()
+    raise SerializationError(
+        f"the {what} of a record for topic {topic!r} is a {type(data).__name__}; give bytes, or set "
+        f"{what}_serializer"
+    )
+
+
+def _all_told(batches: list[ProducerBatch]) -> bool:
+    """Whether all are done; forgets the done ones, so that asking often stays cheap."""
+    while batches and batches[-1].is_told:
+        batches.pop()
+    return not batches
+
+
+def _failure(failed: list[ProducerBatch]) -> KafkaError:
+    first = failed[0].error
+    records = sum(batch.unreported for batch in failed)
+    text = f"{records} records were not delivered; the first: {first}"
+    try:
+        error: KafkaError = type(first)(text) if first is not None else KafkaError(text)
+    except TypeError:  # an error class with arguments of its own
+        error = KafkaError(text)
+    error.__cause__ = first
+    return error

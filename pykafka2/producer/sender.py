@@ -1,0 +1,408 @@
+"""Takes ready batches to the leaders of their partitions, and settles what the brokers answer.
+
+A `Pollable`; everything here runs on the IO thread.  Between accumulator.py (what waits), sequences.py (who
+may go, under which number) and the cluster (who leads what, which connection is ready).  A batch has exactly
+one outcome: written, or failed with a typed error by delivery_timeout; until then it is sent again, in its
+place and with the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.driver.pollable import PollResult, Send, ToNode
+from pykafka2.errors import (
+    DeliveryTimeout,
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    KafkaError,
+    OutOfOrderSequenceNumber,
+    UnknownProducerId,
+    UnknownServerError,
+    error_of,
+)
+from pykafka2.events import BatchCompleted, BatchRetried, Tap
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator import Accumulator, PartitionQueue
+from pykafka2.producer.batch import NO_OFFSET, BatchState, ProducerBatch
+from pykafka2.producer.identity import ProducerIdentity
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.sequences import Identity
+from pykafka2.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pykafka2.types import NO_TIMESTAMP, Node
+
+LOWEST_PRODUCE_VERSION = 3
+"""The first that carries record format 2, the only one written."""
+
+REFUSED_SEQUENCE = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
+
+
+class Readiness(Protocol):
+    """What the sender asks of the router (cluster/router.py)."""
+
+    def is_ready(self, node_id: int, now: float) -> bool:
+        """Whether a request would leave at once; if not, a connection is wanted from now on."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Flight:
+    """A produce request on the wire, and as whom each of its batches was sent."""
+
+    node_id: int
+    sent_at: float
+    batches: list[tuple[ProducerBatch, Identity]]
+
+
+class Sender:
+    """Drains, sends, retries, expires.  See the module."""
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        accumulator: Accumulator,
+        metadata: Metadata,
+        router: Readiness,
+        *,
+        random: random.Random,
+        tap: Tap,
+        metrics: Metrics,
+    ) -> None:
+        self._options = options
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._router = router
+        self._tap = tap
+        self._metrics = metrics
+        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+        self._in_flight: dict[int, int] = {}
+        self._drain_start: dict[int, int] = {}
+        # Without sequence numbers only one request at a time keeps a partition's order through retries.
+        self._mutes = not options.enable_idempotence and options.max_in_flight == 1
+        self.identity = ProducerIdentity(options, random) if options.enable_idempotence else None
+        self._sequences = self.identity.sequences if self.identity else None
+        self.waiting_for: dict[str, str] = {}
+        """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
+
+    def poll(self, now: float) -> PollResult:
+        result = PollResult.idle_until(self._expire(now))
+        queues = self._accumulator.active_queues()
+        if not queues:
+            self.waiting_for = {}
+            return result
+        if self.identity is not None and self._is_identity_missing(now, result):
+            self.waiting_for = {str(queue): "a producer id" for queue in queues}
+            return result
+        for node_id, ready in self._ready_by_node(queues, now, result).items():
+            self._send_to(node_id, ready, now, result)
+        return result
+
+    @property
+    def requests_in_flight(self) -> int:
+        return sum(self._in_flight.values())
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail everything whose outcome is open."""
+        for batch in self._accumulator.incomplete.copy():
+            if not batch.is_done:
+                self._give_up(batch, error)
+                self._accumulator.release(batch)
+
+    # ------------------------------------------------------------------ who may go
+
+    def _is_identity_missing(self, now: float, result: PollResult) -> bool:
+        """Ask for a producer id if there is none; True while there is none."""
+        identity = self.identity
+        if identity is None or identity.sequences.is_known:
+            return False
+        asked = identity.poll(now)
+        result.sends += asked.sends
+        result.wake_at = min(result.wake_at, asked.wake_at)
+        if identity.refusal is not None:
+            self.abort(identity.refusal)
+        return True
+
+    def _ready_by_node(
+        self, queues: list[PartitionQueue], now: float, result: PollResult
+    ) -> dict[int, list[PartitionQueue]]:
+        """Queues whose time has come, by the node that leads them; notes when the others' will."""
+        by_node: dict[int, list[PartitionQueue]] = {}
+        waiting_for: dict[str, str] = {}
+        is_flushing = self._accumulator.is_flushing
+        for queue in queues:
+            ready_at = self._accumulator.ready_at(queue, now, is_flushing)
+            if ready_at > now:
+                result.wake_at = min(result.wake_at, ready_at)
+                continue
+            leader = self._metadata.leader_of(queue.topic, queue.partition)
+            if leader is None:
+                # It stays queued; the metadata's own back-off decides how often this asks.
+                self._metadata.want_topic(queue.topic, now)
+                self._metadata.request_update(f"no leader of {queue} is known")
+                waiting_for[str(queue)] = "a leader"
+            elif not self._router.is_ready(leader.leader, now):
+                waiting_for[str(queue)] = f"a connection to node {leader.leader}"
+            else:
+                by_node.setdefault(leader.leader, []).append(queue)
+        self.waiting_for = waiting_for
+        return by_node
+
+    def _send_to(self, node_id: int, queues: list[PartitionQueue], now: float, result: PollResult) -> None:
+        while self._in_flight.get(node_id, 0) < self._options.max_in_flight:
+            batches = self._drain(node_id, queues, now)
+            if not batches:
+                return
+            self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+            result.sends.append(self._produce(node_id, batches, now))
+        for queue in queues:
+            if queue.batches:
+                self.waiting_for[str(queue)] = (
+                    f"answers of node {node_id} to {self._in_flight[node_id]} requests"
+                )
+
+    def _drain(self, node_id: int, queues: list[PartitionQueue], now: float) -> list[ProducerBatch]:
+        """At most one batch per partition, up to max_request_size; at least one if any may go."""
+        # Each round starts one further, so that no partition starves behind large ones.
+        start = self._drain_start[node_id] = (self._drain_start.get(node_id, -1) + 1) % len(queues)
+        is_flushing = self._accumulator.is_flushing
+        taken: list[ProducerBatch] = []
+        room_bytes = self._options.max_request_size
+        for queue in queues[start:] + queues[:start]:
+            if queue.is_muted or not queue.batches:
+                continue
+            first = queue.batches[0]
+            if self._accumulator.ready_at(queue, now, is_flushing) > now:
+                continue
+            if taken and first.size_estimate > room_bytes:
+                break
+            if self._sequences is not None and not self._sequences.may_send(first):
+                continue
+            batch = queue.take()
+            if self._sequences is not None:
+                self._sequences.assign(batch)
+            queue.is_muted = self._mutes
+            taken.append(batch)
+            room_bytes -= len(batch.bytes())
+        return taken
+
+    def _produce(self, node_id: int, batches: list[ProducerBatch], now: float) -> Send[ProduceResponse]:
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            batch.move_to(BatchState.IN_FLIGHT)
+            batch.attempts += 1
+            batch.sent_at = now
+            data = topics.get(batch.topic)
+            if data is None:
+                topic_id = self._metadata.topic_id(batch.topic)
+                data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
+                topics[batch.topic] = data
+            data.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.bytes()))
+            self._metrics.observe("batch-size", len(batch.bytes()))
+            self._metrics.observe("record-queue-time", now - batch.created_at)
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=self._options.acks,
+            timeout_ms=int(self._options.request_timeout * 1000),
+            topic_data=[*topics.values()],
+        )
+        sent = [(batch, (batch.producer_id, batch.producer_epoch)) for batch in batches]
+        flight = _Flight(node_id, now, sent)
+        return Send(
+            request,
+            ToNode(node_id),
+            on_response=partial(self._on_response, flight),
+            on_failure=partial(self._on_failure, flight),
+            expects_response=self._options.acks != 0,
+        )
+
+    # ------------------------------------------------------------------ what came of it
+
+    def _on_response(self, flight: _Flight, response: ProduceResponse | None, now: float) -> None:
+        self._metrics.observe("request-latency", now - flight.sent_at)
+        if response is None:  # acks=0: all that is known is that it left
+            self._land(flight)
+            for batch, _ in flight.batches:
+                self._written(batch, NO_OFFSET, NO_TIMESTAMP, now)
+            return
+        self._metrics.observe("produce-throttle-time", response.throttle_time_ms / 1000)
+        self._land(flight)
+        endpoints = [Node(told.node_id, told.host, told.port, told.rack) for told in response.node_endpoints]
+        answers = self._answers(response)
+        for batch, sent_as in flight.batches:
+            answer = answers.get((batch.topic, batch.partition))
+            if answer is None:
+                error: KafkaError = UnknownServerError(
+                    f"node {flight.node_id} did not answer for {batch.topic}-{batch.partition}"
+                )
+                self._attempt_failed(batch, sent_as, error, now)
+            else:
+                self._settle(batch, sent_as, answer, endpoints, now)
+
+    def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
+        self._land(flight)
+        for batch, sent_as in flight.batches:
+            self._attempt_failed(batch, sent_as, error, now)
+
+    def _land(self, flight: _Flight) -> None:
+        """The request is off the wire."""
+        self._in_flight[flight.node_id] -= 1
+        for batch, _ in flight.batches:
+            self._accumulator.queue(batch.topic, batch.partition).is_muted = False
+            if batch.is_done:  # expired meanwhile; its bytes had to stay until now
+                self._accumulator.release(batch)
+
+    def _answers(self, response: ProduceResponse) -> dict[tuple[str, int], PartitionProduceResponse]:
+        answers = {}
+        for topic in response.responses:
+            name = topic.name or self._metadata.topic_name(topic.topic_id) or ""
+            for answer in topic.partition_responses:
+                answers[name, answer.index] = answer
+        return answers
+
+    def _settle(
+        self,
+        batch: ProducerBatch,
+        sent_as: Identity,
+        answer: PartitionProduceResponse,
+        endpoints: list[Node],
+        now: float,
+    ) -> None:
+        code = answer.error_code
+        if not code:
+            self._written(batch, answer.base_offset, answer.log_append_time_ms, now)
+            return
+        if code == DuplicateSequenceNumber.code:
+            # An earlier attempt was written, longer ago than the broker remembers offsets for.
+            self._written(batch, NO_OFFSET, NO_TIMESTAMP, now)
+            return
+        where = f"{batch.topic}-{batch.partition}"
+        error = error_of(code, f"{where}: {answer.error_message or error_of(code)}")
+        hint = answer.current_leader
+        is_moved = hint.leader_id >= 0 and self._metadata.update_leader(
+            batch.topic, batch.partition, hint.leader_id, hint.leader_epoch, endpoints
+        )
+        if answer.record_errors:
+            self._give_up(batch, error, _record_errors(batch, answer))
+            self._accumulator.release(batch)
+        else:
+            self._attempt_failed(batch, sent_as, error, now, is_moved=is_moved)
+
+    def _attempt_failed(
+        self,
+        batch: ProducerBatch,
+        sent_as: Identity,
+        error: KafkaError,
+        now: float,
+        *,
+        is_moved: bool = False,
+    ) -> None:
+        """Send it again in its place, or give it up.  `is_moved`: the new leader is known already."""
+        if batch.is_done:
+            return
+        if error.refresh_metadata and not is_moved:
+            self._metadata.request_update(error)
+        retriable = error.retriable
+        if self._sequences is not None and isinstance(error, REFUSED_SEQUENCE):
+            self._sequences.on_refused(batch, sent_as)
+            retriable = True
+        if not retriable or batch.attempts > self._options.retries:
+            self._give_up(batch, error)
+            self._accumulator.release(batch)
+            return
+        batch.last_error = error
+        batch.retry_at = now if is_moved else now + self._backoff.delay(batch.attempts - 1)
+        self._accumulator.put_back(batch)
+        self._metrics.add("record-retry-total", batch.count)
+        if self._tap.is_watched:
+            text = f"{type(error).__name__}: {error}"
+            event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
+            self._tap.emit(event)
+
+    def _written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        if batch.is_done:
+            return
+        if self._sequences is not None:
+            self._sequences.on_written(batch)
+        self._accumulator.release(batch)
+        self._metrics.add("record-send-total", batch.count)
+        self._accumulator.complete(batch, base_offset, log_append_time)
+        if self._tap.is_watched:
+            topic, partition = batch.topic, batch.partition
+            self._tap.emit(BatchCompleted(now, topic, partition, batch.count, base_offset, batch.attempts))
+
+    def _give_up(
+        self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
+    ) -> None:
+        if self._sequences is not None:
+            self._sequences.on_failed(batch)
+        self._accumulator.fail(batch, error, record_errors)
+        self._metrics.add("record-error-total", batch.count)
+        if self._tap.is_watched:
+            text = f"{type(error).__name__}: {error}"
+            topic, partition = batch.topic, batch.partition
+            event = BatchCompleted(
+                batch.sent_at, topic, partition, batch.count, NO_OFFSET, batch.attempts, text
+            )
+            self._tap.emit(event)
+
+    def _expire(self, now: float) -> float:
+        """Fail what is older than delivery_timeout; when to look again."""
+        timeout = self._options.delivery_timeout
+        incomplete = self._accumulator.incomplete
+        while incomplete:
+            oldest = incomplete[0]
+            if now < oldest.created_at + timeout:
+                return oldest.created_at + timeout
+            if not oldest.is_done:
+                is_on_the_wire = oldest.state is BatchState.IN_FLIGHT
+                self._give_up(oldest, self._expired(oldest))
+                if not is_on_the_wire:
+                    self._accumulator.release(oldest)
+            elif incomplete and incomplete[0] is oldest:
+                incomplete.popleft()
+        return FOREVER
+
+    def _expired(self, batch: ProducerBatch) -> DeliveryTimeout:
+        queue = f"{batch.topic}-{batch.partition}"
+        limit_ms = self._options.delivery_timeout * 1000
+        what = f"{queue}: not acknowledged within delivery_timeout_ms={limit_ms:g}"
+        if not batch.attempts:
+            cause = self.waiting_for.get(queue, "its turn")
+            return DeliveryTimeout(f"{what}; it was never sent, it waited for {cause}")
+        because = f" (last: {batch.last_error})" if batch.last_error else ""
+        return DeliveryTimeout(
+            f"{what} after {batch.attempts} attempts{because}; it may or may not be in the log"
+        )
+
+
+def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
+    """The error of each record of a batch that was refused because of some of them (KIP-467)."""
+    blamed: dict[int, Any] = {
+        told.batch_index: told.batch_index_error_message for told in answer.record_errors
+    }
+    where = f"{batch.topic}-{batch.partition}"
+    others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(blamed)}")
+    own = type(error_of(answer.error_code))
+    return {
+        index: own(
+            f"{where}: record {index} of the batch: {blamed[index] or answer.error_message or own.__doc__}"
+        )
+        if index in blamed
+        else others
+        for index in range(batch.count)
+    }

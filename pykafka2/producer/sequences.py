@@ -1,0 +1,139 @@
+"""Sequence numbers of an idempotent producer: who gets which, and what a failure does to the rest.
+
+Belongs to the IO thread; asked and told by the sender.  The broker accepts a partition's batches of one
+producer id and epoch only without gap (KIP-98), so a batch whose outcome is unknown, or that failed, ends the
+run of numbers: once nothing of the partition is in flight, the next batch starts a new run at 0 under the
+next epoch (KIP-360).  The old epoch is fenced by that, so a late copy of a lost batch cannot be appended.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from pykafka2.producer.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.options import MAX_IN_FLIGHT_IDEMPOTENT
+from pykafka2.types import TopicPartition
+
+LAST_EPOCH = 2**15 - 2
+LAST_SEQUENCE = 2**31 - 1
+
+Identity = tuple[int, int]
+"""A producer id and its epoch."""
+
+NOBODY: Identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+def next_sequence(sequence: int, records: int) -> int:
+    """The number after `records` records from `sequence` on; after 2**31 - 1 comes 0."""
+    return (sequence + records) & LAST_SEQUENCE
+
+
+@attrs.define
+class _Run:
+    """One partition's numbering: under which identity, how far, and what was numbered and is not yet done."""
+
+    identity: Identity = NOBODY
+    next_sequence: int = 0
+    unfinished: list[ProducerBatch] = attrs.field(factory=list)
+    has_gap: bool = False
+    """A numbered batch failed: nothing new may follow under this identity."""
+    must_renumber: bool = False
+
+
+class Sequences:
+    """The producer's identity and the numbering of every partition."""
+
+    def __init__(self) -> None:
+        self.identity: Identity = NOBODY
+        self._runs: dict[TopicPartition, _Run] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """False until the broker gave a producer id, and again when its epochs are used up."""
+        return self.identity != NOBODY
+
+    def on_identity(self, producer_id: int, producer_epoch: int) -> None:
+        self.identity = (producer_id, producer_epoch)
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether the batch may be drained now without endangering the order of its partition."""
+        if not self.is_known:
+            return False
+        run = self._run(batch)
+        if not run.unfinished:
+            return self._may_begin(run)
+        if run.must_renumber:
+            self._renumber(run)
+        if batch.base_sequence != NO_SEQUENCE:
+            # What is sent again goes one by one: a later batch would only be refused before its turn.
+            return run.unfinished[0] is batch
+        is_current = run.identity == self.identity and not run.has_gap
+        return is_current and len(run.unfinished) < MAX_IN_FLIGHT_IDEMPOTENT
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Number a batch that `may_send`; one that has its number keeps it, and with it its bytes."""
+        if batch.base_sequence == NO_SEQUENCE:
+            run = self._run(batch)
+            batch.sequence(*run.identity, run.next_sequence)
+            run.next_sequence = next_sequence(run.next_sequence, batch.count)
+            run.unfinished.append(batch)
+
+    def on_written(self, batch: ProducerBatch) -> None:
+        self._finish(batch)
+
+    def on_failed(self, batch: ProducerBatch) -> None:
+        """It was given up, written or not: its numbers are a hole for those that follow."""
+        if self._finish(batch):
+            self._run(batch).has_gap = True
+
+    def on_refused(self, batch: ProducerBatch, sent_as: Identity) -> None:
+        """The broker refused the batch's place in the sequence; it will be sent again.
+
+        Behind an unfinished batch that is what must happen.  The first of its partition, however, was
+        refused because the broker does not have what came before it (it lost it, or it was given up):
+        everything unfinished is numbered anew under the next epoch.
+        """
+        run = self._run(batch)
+        is_current = sent_as == run.identity and not run.must_renumber
+        if is_current and run.unfinished and run.unfinished[0] is batch:
+            self._bump_epoch()
+            run.must_renumber = True
+
+    # ------------------------------------------------------------------ inside
+
+    def _run(self, batch: ProducerBatch) -> _Run:
+        key = TopicPartition(batch.topic, batch.partition)
+        run = self._runs.get(key)
+        if run is None:
+            run = self._runs[key] = _Run()
+        return run
+
+    def _may_begin(self, run: _Run) -> bool:
+        run.must_renumber = False
+        if run.has_gap and run.identity == self.identity:
+            self._bump_epoch()
+        run.has_gap = False
+        if run.identity != self.identity:
+            run.identity = self.identity
+            run.next_sequence = 0
+        return self.is_known
+
+    def _renumber(self, run: _Run) -> None:
+        run.identity = self.identity
+        run.next_sequence = 0
+        run.has_gap = run.must_renumber = False
+        for batch in run.unfinished:
+            batch.sequence(*run.identity, run.next_sequence)
+            run.next_sequence = next_sequence(run.next_sequence, batch.count)
+
+    def _bump_epoch(self) -> None:
+        producer_id, epoch = self.identity
+        # Past the last epoch the broker has to give a new id; until then nothing is known.
+        self.identity = (producer_id, epoch + 1) if epoch < LAST_EPOCH else NOBODY
+
+    def _finish(self, batch: ProducerBatch) -> bool:
+        unfinished = self._run(batch).unfinished
+        if batch not in unfinished:
+            return False
+        unfinished.remove(batch)
+        return True
