@@ -350,7 +350,7 @@ class ListSerializer(Serializer[Iterable[T]]):
         """Raises SerializationError if data is not a list, or an entry not of the inner serializer's kind."""
         if data is None:
             return None
-        if isinstance(data, str | bytes | bytearray | memoryview):
+        if isinstance(data, str | bytes | bytearray | memoryview) or not isinstance(data, Iterable):
             raise SerializationError(f"ListSerializer for topic {topic}: {type(data).__name__} is not a list")
         entries = [None if entry is None else self._entry(topic, headers, entry) for entry in data]
         parts = [bytes((VARIABLE_SIZE if self.inner_bytes is None else CONSTANT_SIZE,))]

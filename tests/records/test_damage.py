@@ -16,7 +16,7 @@ from pykafka2.records.batch import CRC_START, batches, crc32c
 from pykafka2.records.columns import Columns, decode_columns
 from pykafka2.records.decoder import decode_records, decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.legacy import any_batches, decode_any_records, decode_any_tuples
+from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records, decode_any_tuples
 from pykafka2.records.varint import varint
 from pykafka2.types import ConsumerRecord
 
@@ -79,7 +79,7 @@ def test_damage_behind_a_checksum_that_fits_ends_in_records_or_an_error(
                 pass
 
 
-def batches_or_nothing(blob: bytes) -> list[object]:
+def batches_or_nothing(blob: bytes) -> list[AnyBatch]:
     try:
         return list(any_batches(blob))
     except CorruptData:

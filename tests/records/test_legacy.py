@@ -54,7 +54,7 @@ def test_what_kafka_python_writes_is_read(
     builder = LEGACY_BUILDER(magic, find_codec(codec).id, 1 << 20)
     for index, (key, value) in enumerate(pairs):
         builder.append(index, NOW + index, key, value)
-    expected = [
+    expected: list[RecordTuple] = [
         (index, NOW + index if magic else -1, key, value, []) for index, (key, value) in enumerate(pairs)
     ]
     assert read(bytes(builder.build())) == expected
