@@ -24,6 +24,9 @@ CIPHERTEXT_READ_BYTES = 1 << 20
 PLAINTEXT_CHUNK_BYTES = 1 << 18
 
 TLS_RECORD_TYPES = frozenset(range(0x14, 0x19))
+# A fatal alert "unexpected message".  OpenSSL tells a peer that does not speak TLS nothing; Kafka's brokers
+# send this, by which a plaintext client recognises what it has run into.
+ALERT_FOR_PLAINTEXT = b"\x15\x03\x03\x00\x02\x02\x0a"
 
 
 class TlsContext:
@@ -258,6 +261,8 @@ class TlsTransport:
             self._send_ciphertext()
             return self._receive_ciphertext()
         except self._error as error:
+            if self._server_side and self._is_plaintext:
+                self._ciphertext = memoryview(ALERT_FOR_PLAINTEXT)
             self._send_alert()
             raise TlsError(self._words_for(error)) from error
         return True
@@ -296,6 +301,11 @@ class TlsTransport:
         except KafkaError:
             pass
 
+    @property
+    def _is_plaintext(self) -> bool:
+        """True if what came first was no TLS record."""
+        return bool(self._first_bytes) and self._first_bytes[0] not in TLS_RECORD_TYPES
+
     def _words_for_ended(self) -> str:
         if self._server_side:
             return f"{self.peer} ended the connection during the TLS handshake"
@@ -307,7 +317,7 @@ class TlsTransport:
 
     def _words_for(self, error: Exception) -> str:
         reason = _reason(error)
-        if self._first_bytes and self._first_bytes[0] not in TLS_RECORD_TYPES:
+        if self._is_plaintext:
             if self._server_side:
                 return f"{self.peer} speaks plaintext to this TLS port; it must set security_protocol=SSL"
             return (
