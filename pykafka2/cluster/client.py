@@ -1,0 +1,331 @@
+"""Everything that a producer, a consumer or an admin client shares: driver, metadata, connections, router.
+
+Made on the caller's thread; from then on the parts belong to the driver's thread, and the blocking calls here
+(`request`, `wait_for_topic`) meet it only in its command queue and its one condition.  Nothing is connected
+to at construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.coordinators import Coordinators
+from pykafka2.cluster.link import NodeLink, Purpose
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.cluster.nodes import Nodes
+from pykafka2.cluster.router import Router
+from pykafka2.cluster.snapshot import TopicSnapshot
+from pykafka2.driver.driver import Driver
+from pykafka2.driver.pollable import AnyNode, Destination, Pollable, Send, ToCoordinator
+from pykafka2.errors import (
+    BrokerError,
+    ClientClosed,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+)
+from pykafka2.options import ClientOptions
+from pykafka2.protocol.struct import Request, Response
+from pykafka2.types import Node
+
+if TYPE_CHECKING:
+    from pykafka2.driver.runtime import Runtime
+    from pykafka2.network.tls import TlsContext
+
+R = TypeVar("R", bound=Response)
+
+
+@attrs.define(eq=False)
+class _Call:
+    """One blocking request: written by the driver's thread, awaited by the caller's."""
+
+    response: Any = None
+    error: KafkaError | None = None
+    is_done: bool = False
+
+    def succeed(self, response: Any, now: float) -> None:
+        self.response = response
+        self.is_done = True
+
+    def fail(self, error: KafkaError, now: float) -> None:
+        self.error = error
+        self.is_done = True
+
+
+class ClusterClient:
+    """One client's way to one cluster.  Thread-safe, but `send`, which belongs to the driver's thread.
+
+    Args:
+        options: of the client; `default_api_timeout` bounds blocking calls without a timeout of their own.
+        name: of the client's thread and in the words of its errors.
+        runtime: what it runs on; None makes a `ThreadRuntime` of its own, closed with the client.
+
+    Raises:
+        ConfigurationError: the TLS options name files that cannot be read.
+    """
+
+    def __init__(self, options: ClientOptions, *, name: str, runtime: Runtime | None = None) -> None:
+        self.options = options
+        self.name = name
+        self.is_closed = False
+        self._tls = _tls_context(options)
+        self._own_runtime: Runtime | None = None
+        if runtime is None:
+            from pykafka2.driver.thread_driver import ThreadRuntime
+
+            runtime = self._own_runtime = ThreadRuntime()
+        self.runtime = runtime
+        self.driver = driver = Driver(runtime, name)
+        self.tap = driver.tap
+        random = driver.entropy.random
+        self.metadata = Metadata(options, random, self.tap, wake=driver.wake)
+        self.nodes = Nodes(options, self.metadata, random, self._make_link)
+        self.coordinators = Coordinators(
+            options,
+            random,
+            self.tap,
+            on_found=self.nodes.hint,
+            on_refused=lambda to, error, now: self.router.fail_waiting_for(to, error, now),
+        )
+        self.router = Router(options, self.metadata, self.nodes, self.coordinators)
+        self.metadata.on_rebootstrap = lambda now: self.nodes.rebootstrap()
+        driver.carrier = self.router
+        self.add(self.metadata, self.coordinators)
+
+    # ------------------------------------------------------------------ managers
+
+    def add(self, *managers: Pollable) -> None:
+        """Have these managers polled every turn, before the router.  Any thread."""
+
+        def install(now: float) -> None:
+            # The router comes last, so that the time-outs of what they send count in the same turn.
+            self.driver.remove(self.router)
+            for manager in (*managers, self.router):
+                self.driver.add(manager)
+
+        self.driver.call_soon(install)
+
+    def remove(self, *managers: Pollable) -> None:
+        """Stop polling these managers.  Any thread."""
+
+        def take_out(now: float) -> None:
+            for manager in managers:
+                self.driver.remove(manager)
+
+        self.driver.call_soon(take_out)
+
+    def send(self, send: Send[Any]) -> None:
+        """Send at once.  The driver's thread only."""
+        self.router.carry(send, self.driver.clock.monotonic())
+
+    # ------------------------------------------------------------------ blocking calls, any thread
+
+    def request(
+        self,
+        request: Request[R],
+        to: Destination | None = None,
+        timeout: float | None = None,
+        check: Callable[[R], KafkaError | None] | None = None,
+    ) -> R:
+        """Send a request and wait for its answer; retried with back-off while its errors are retriable.
+
+        Args:
+            request: the message; the version is negotiated with the node.
+            to: any node by default.
+            timeout: seconds for all attempts together; `default_api_timeout` by default.
+            check: turns an answer into the error it stands for, or None if it is good.
+
+        Raises:
+            KafkaError: as `check` says, or as the connection failed, if it is not retriable.
+            NoBrokersAvailable: no broker could be reached within the timeout; lists addresses and reasons.
+            KafkaTimeoutError: no good answer within the timeout; names the last reason.
+            ClientClosed: the client is closed, or was meanwhile.
+        """
+        to = AnyNode() if to is None else to
+        timeout = self.options.default_api_timeout if timeout is None else timeout
+        deadline = self.driver.clock.monotonic() + timeout
+        backoff = self._new_backoff()
+        last_error: KafkaError | None = None
+        while True:
+            call = self._attempt(request, to, deadline - self.driver.clock.monotonic())
+            error = call.error
+            if call.is_done and error is None:
+                error = check(call.response) if check is not None else None
+                if error is None:
+                    response: R = call.response
+                    return response
+            if error is not None:
+                if not error.retriable:
+                    raise error
+                self._heed(error, to)
+                last_error = error
+            delay = backoff.next()
+            if not call.is_done or self.driver.clock.monotonic() + delay >= deadline:
+                raise self._timed_out(type(request).__name__, timeout, last_error)
+            self.pause(delay)
+
+    def wait_for_topic(self, topic: str, timeout: float | None = None) -> TopicSnapshot:
+        """The topic's metadata, asked for if it is not known.
+
+        Raises:
+            UnknownTopicOrPartition: it did not exist within the timeout (which leaves time to create it).
+            TopicAuthorizationFailed, InvalidTopicException, TlsError: at once, as no waiting will help.
+            NoBrokersAvailable: no broker could be reached; lists addresses and reasons.
+            KafkaTimeoutError: no answer within the timeout.
+            ClientClosed: the client is closed, or was meanwhile.
+        """
+        self._raise_if_closed()
+        timeout = self.options.default_api_timeout if timeout is None else timeout
+        metadata = self.metadata
+        metadata.want_topic(topic, self.driver.clock.monotonic())
+        known = metadata.topic(topic)
+        if known is not None and known.is_usable:
+            return known
+        version, failure = metadata.version, metadata.last_error
+        if known is not None:
+            metadata.request_update()
+
+        def is_settled() -> bool:
+            if self.is_closed or _is_final(metadata.last_error, unless=failure):
+                return True
+            heard = metadata.topic(topic)
+            if heard is None or metadata.version == version:
+                return False
+            return heard.is_usable or _is_final(heard.error)
+
+        self.driver.wait_until(is_settled, timeout)
+        self._raise_if_closed()
+        heard = metadata.topic(topic)
+        if heard is not None and heard.is_usable:
+            return heard
+        raise self._no_topic(topic, timeout, failure)
+
+    def wait_for_metadata(self, newer_than: int, timeout: float | None = None) -> bool:
+        """Ask for an update and wait for one newer than that version; False if none came in time."""
+        self._raise_if_closed()
+        timeout = self.options.default_api_timeout if timeout is None else timeout
+        self.metadata.request_update()
+        return self.driver.wait_until(lambda: self.metadata.version > newer_than or self.is_closed, timeout)
+
+    def pause(self, seconds: float) -> None:
+        """Block the caller for so long, or until the client is closed."""
+        if seconds > 0:
+            self.driver.wait_until(lambda: self.is_closed, seconds)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Fail what is in flight, end the loop, close the connections; False if that took longer.
+
+        Safe to repeat.  Whoever waits in another thread gets `ClientClosed`.
+        """
+        if self.is_closed:
+            return True
+        self.is_closed = True
+        error = ClientClosed(f"{self.name} was closed")
+        if self.driver.is_own_thread():
+            self.router.close(error, self.driver.clock.monotonic())
+        elif self.driver.failure is None:
+            closing = _Call()
+
+            def close_router(now: float) -> None:
+                self.router.close(error, now)
+                closing.succeed(None, now)
+
+            self.driver.call_soon(close_router)
+            self.runtime.wait_until(lambda: closing.is_done or self.driver.failure is not None, timeout)
+        stopped = self.driver.close(timeout)
+        if self._own_runtime is not None:
+            self._own_runtime.close()
+        return stopped
+
+    # ------------------------------------------------------------------ inside
+
+    def _make_link(self, node: Node, purpose: Purpose) -> NodeLink:
+        return NodeLink(node, purpose, self.options, self.driver, self._tls, on_lost=self._on_lost)
+
+    def _on_lost(self, link: NodeLink, error: KafkaError) -> None:
+        """A connection broke: what it knew may be out of date."""
+        if link.purpose is Purpose.COORDINATOR:
+            self.coordinators.forget_node(link.node.id)
+        if self.metadata.snapshot.nodes:
+            self.metadata.request_update(error)
+
+    def _attempt(self, request: Request[R], to: Destination, remaining: float) -> _Call:
+        self._raise_if_closed()
+        call = _Call()
+        send = Send(
+            request,
+            to,
+            call.succeed,
+            call.fail,
+            timeout=max(0.0, min(remaining, self.options.request_timeout)),
+        )
+        self.driver.call_soon(lambda now: self.router.carry(send, now))
+        self.driver.wait_until(lambda: call.is_done or self.is_closed, remaining)
+        if not call.is_done:
+            self._raise_if_closed()
+        return call
+
+    def _heed(self, error: KafkaError, to: Destination) -> None:
+        """Do what the error asks of the client, before the next attempt."""
+        if error.refresh_metadata:
+            self.metadata.request_update(error)
+        if error.refresh_coordinator and isinstance(to, ToCoordinator):
+            self.driver.call_soon(lambda now: self.coordinators.forget(to))
+
+    def _new_backoff(self) -> Backoff:
+        options = self.options
+        return Backoff(options.retry_backoff, options.retry_backoff_max, self.driver.entropy.random)
+
+    def _raise_if_closed(self) -> None:
+        if self.is_closed:
+            raise ClientClosed(f"{self.name} is closed; make a new one")
+
+    def _timed_out(self, what: str, timeout: float, last_error: KafkaError | None) -> KafkaError:
+        if isinstance(last_error, BrokerError):
+            return last_error
+        if not self.nodes.has_connection:
+            return NoBrokersAvailable(f"within {timeout:g} s {self.nodes.why_unreachable()}")
+        reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
+        return KafkaTimeoutError(f"{what} got no good answer within {timeout:g} s{reason}")
+
+    def _no_topic(self, topic: str, timeout: float, failure: KafkaError | None) -> KafkaError:
+        error = self.metadata.topic_error(topic)
+        if error is not None:
+            return type(error)(f"{error} (asked for {timeout:g} s)") if error.retriable else error
+        last_error = self.metadata.last_error
+        if last_error is not None and _is_final(last_error, unless=failure):
+            return last_error
+        if not self.nodes.has_connection:
+            return NoBrokersAvailable(f"within {timeout:g} s {self.nodes.why_unreachable()}")
+        reason = f": {last_error}" if isinstance(last_error, KafkaError) else ""
+        where = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
+        return KafkaTimeoutError(
+            f"no metadata for topic {topic!r} within {timeout:g} s from {where}{reason}; "
+            "are the brokers overloaded, or the timeout too short?"
+        )
+
+
+def _is_final(error: KafkaError | None, unless: KafkaError | None = None) -> bool:
+    """True for an error that waiting does not cure, and that is news."""
+    return error is not None and error is not unless and not error.retriable
+
+
+def _tls_context(options: ClientOptions) -> TlsContext | None:
+    if options.security_protocol != "SSL":
+        return None
+    from pykafka2.network.tls import TlsContext
+
+    return TlsContext(
+        ca_file=options.ssl_cafile,
+        cert_file=options.ssl_certfile,
+        key_file=options.ssl_keyfile,
+        key_password=options.ssl_password,
+        crl_file=options.ssl_crlfile,
+        ciphers=options.ssl_ciphers,
+        check_hostname=options.ssl_check_hostname,
+        context=options.ssl_context,
+    )

@@ -1,0 +1,155 @@
+"""Which broker coordinates a group or a transactional id: lookups, one at a time per key.
+
+Owned by the driver's thread, which polls it.  A lookup is cleared when it ends on every path - answer, error,
+disconnect, timeout - whoever asked for it, so that the next who needs the coordinator starts another
+(KAFKA-13840).  router.py asks `node_of` for each request to a coordinator and says `want` while it waits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.driver.pollable import GROUP, AnyNode, PollResult, Send, ToCoordinator
+from pykafka2.errors import KafkaError, UnsupportedVersion, error_of
+from pykafka2.events import LookupEnded, LookupStarted, Tap
+from pykafka2.options import ClientOptions
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from pykafka2.types import Node
+
+
+@attrs.define
+class _Lookup:
+    """What is known of one key's coordinator, and whether somebody asks."""
+
+    backoff: Backoff
+    node: Node | None = None
+    is_wanted: bool = False
+    in_flight: bool = False
+    not_before: float = -FOREVER
+
+
+@attrs.define
+class _Answer:
+    """One key's answer, whichever version brought it."""
+
+    node: Node
+    error_code: int
+    error_message: str | None
+
+
+class Coordinators:
+    """Finds coordinators and remembers them until they are forgotten (a `Pollable`).
+
+    `on_found(node)` tells the address of a coordinator that the metadata may not list yet;
+    `on_refused(to, error, now)` tells an answer that no retry will change: nothing of it is kept here.
+    """
+
+    def __init__(
+        self,
+        options: ClientOptions,
+        random: random.Random,
+        tap: Tap,
+        *,
+        on_found: Callable[[Node], None],
+        on_refused: Callable[[ToCoordinator, KafkaError, float], None],
+    ) -> None:
+        self._options = options
+        self._random = random
+        self._tap = tap
+        self._on_found = on_found
+        self._on_refused = on_refused
+        self._lookups: dict[ToCoordinator, _Lookup] = {}
+        self._brokers_know_batches = True
+
+    def node_of(self, to: ToCoordinator) -> int | None:
+        """The coordinator's broker, if it is known."""
+        lookup = self._lookups.get(to)
+        return lookup.node.id if lookup is not None and lookup.node is not None else None
+
+    def want(self, to: ToCoordinator) -> None:
+        """Have it looked up, unless it is known; to be repeated for as long as somebody waits."""
+        lookup = self._lookups.get(to)
+        if lookup is None:
+            backoff = Backoff(self._options.retry_backoff, self._options.retry_backoff_max, self._random)
+            lookup = self._lookups[to] = _Lookup(backoff)
+        lookup.is_wanted = lookup.node is None
+
+    def forget(self, to: ToCoordinator) -> None:
+        """It answered that it is not the coordinator, or could not be reached."""
+        lookup = self._lookups.get(to)
+        if lookup is not None:
+            lookup.node = None
+
+    def forget_node(self, node_id: int) -> None:
+        """The connection to this broker broke: look up again whatever it coordinated."""
+        for lookup in self._lookups.values():
+            if lookup.node is not None and lookup.node.id == node_id:
+                lookup.node = None
+
+    def poll(self, now: float) -> PollResult:
+        result = PollResult.idle()
+        for to, lookup in self._lookups.items():
+            if not lookup.is_wanted or lookup.in_flight:
+                continue
+            if now < lookup.not_before:
+                result.wake_at = min(result.wake_at, lookup.not_before)
+                continue
+            lookup.is_wanted = False
+            lookup.in_flight = True
+            self._tap.emit(LookupStarted(now, self._kind(to), to.key))
+            result.sends.append(self._send(to))
+        return result
+
+    def _send(self, to: ToCoordinator) -> Send[FindCoordinatorResponse]:
+        if self._brokers_know_batches:
+            request = FindCoordinatorRequest(key_type=to.kind, coordinator_keys=[to.key])
+        else:
+            request = FindCoordinatorRequest(key_type=to.kind, key=to.key)
+        return Send(request, AnyNode(), partial(self._on_response, to), partial(self._on_failure, to))
+
+    def _on_response(self, to: ToCoordinator, response: FindCoordinatorResponse, now: float) -> None:
+        answer = self._answer(to, response)
+        if answer.error_code:
+            self._end(to, None, error_of(answer.error_code, answer.error_message), now)
+        else:
+            self._end(to, answer.node, None, now)
+
+    def _on_failure(self, to: ToCoordinator, error: KafkaError, now: float) -> None:
+        if isinstance(error, UnsupportedVersion) and self._brokers_know_batches:
+            self._brokers_know_batches = False  # before KIP-699: one key a request
+            lookup = self._lookups[to]
+            lookup.in_flight, lookup.is_wanted = False, True
+            return
+        self._end(to, None, error, now)
+
+    def _answer(self, to: ToCoordinator, response: FindCoordinatorResponse) -> _Answer:
+        for told in response.coordinators:
+            if told.key == to.key:
+                node = Node(told.node_id, told.host, told.port)
+                return _Answer(node, told.error_code, told.error_message)
+        node = Node(response.node_id, response.host, response.port)
+        return _Answer(node, response.error_code, response.error_message)
+
+    def _end(self, to: ToCoordinator, node: Node | None, error: KafkaError | None, now: float) -> None:
+        lookup = self._lookups[to]
+        lookup.in_flight = False
+        lookup.node = node
+        self._tap.emit(
+            LookupEnded(now, self._kind(to), to.key, node.id if node else None, str(error) if error else None)
+        )
+        if node is not None:
+            lookup.backoff.reset()
+            self._on_found(node)
+            return
+        lookup.not_before = now + lookup.backoff.next()
+        if error is not None and not error.retriable:
+            self._on_refused(to, error, now)
+
+    def _kind(self, to: ToCoordinator) -> str:
+        return "group" if to.kind == GROUP else "transaction"

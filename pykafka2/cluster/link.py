@@ -1,0 +1,319 @@
+"""One connection slot to one broker: resolved, opened, used, lost, opened again.
+
+Owned by the driver's thread.  The bytes are network/connection.py's, the socket is the driver's; a link
+decides when to connect, to which of the name's addresses, how long to wait after a failure and when to let an
+unused connection go.  Nothing is opened before somebody wants it.  Neighbours: nodes.py, which has the links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.driver.driver import Driver
+from pykafka2.driver.pollable import Send
+from pykafka2.driver.runtime import Outcome
+from pykafka2.errors import (
+    CorruptData,
+    Disconnected,
+    IllegalState,
+    IllegalTransition,
+    KafkaError,
+    NoBrokersAvailable,
+    TlsError,
+)
+from pykafka2.network.connection import Connection, ConnectionOptions
+from pykafka2.network.tls import TlsContext
+from pykafka2.network.transport import Endpoint, SocketOptions
+from pykafka2.options import ClientOptions
+from pykafka2.types import Node
+
+
+class Purpose(Enum):
+    """What a link is for; a coordinator has one of its own, so that a commit never waits behind a fetch."""
+
+    MAIN = "main"
+    COORDINATOR = "coordinator"
+
+
+class LinkState(Enum):
+    IDLE = "idle"
+    RESOLVING = "resolving"
+    OPENING = "opening"
+    READY = "ready"
+    BACKING_OFF = "backing off"
+    CLOSED = "closed"
+
+
+_S = LinkState
+LEGAL_MOVES: dict[LinkState, frozenset[LinkState]] = {
+    _S.IDLE: frozenset({_S.RESOLVING, _S.CLOSED}),
+    _S.RESOLVING: frozenset({_S.OPENING, _S.BACKING_OFF, _S.IDLE, _S.CLOSED}),
+    # From one of the name's addresses to the next; then connected and agreed on versions.
+    _S.OPENING: frozenset({_S.OPENING, _S.READY, _S.BACKING_OFF, _S.IDLE, _S.CLOSED}),
+    _S.READY: frozenset({_S.BACKING_OFF, _S.IDLE, _S.CLOSED}),
+    _S.BACKING_OFF: frozenset({_S.RESOLVING, _S.IDLE, _S.CLOSED}),
+    _S.CLOSED: frozenset(),
+}
+
+
+class NodeLink:
+    """A way to one node for one purpose.
+
+    `failures` counts lost connections and failed attempts for ever; `has_failed` is True from a failed
+    attempt until one succeeds.  `on_lost(link, error)` hears of each failure.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        purpose: Purpose,
+        options: ClientOptions,
+        driver: Driver,
+        tls: TlsContext | None,
+        *,
+        on_lost: Callable[[NodeLink, KafkaError], None],
+    ) -> None:
+        self.node = node
+        self.purpose = purpose
+        self.state = LinkState.IDLE
+        self.connection: Connection | None = None
+        self.failures = 0
+        self.has_failed = False
+        self.last_error: KafkaError | None = None
+        self.retry_at = -FOREVER
+        """No attempt to connect before this moment."""
+        self._options = options
+        self._driver = driver
+        self._tls = tls
+        self._on_lost = on_lost
+        self._endpoints: list[Endpoint] = []
+        self._attempt = 0
+        self._resolve_deadline = FOREVER
+        self._is_wanted = False
+        random = driver.entropy.random
+        self._backoff = Backoff(options.reconnect_backoff, options.reconnect_backoff_max, random)
+        self._setup_timeout = Backoff(
+            options.socket_connection_setup_timeout, options.socket_connection_setup_timeout_max, random
+        )
+
+    # ------------------------------------------------------------------ asking
+
+    @property
+    def address(self) -> str:
+        host = f"[{self.node.host}]" if ":" in self.node.host else self.node.host
+        return f"{host}:{self.node.port}"
+
+    @property
+    def name(self) -> str:
+        """How errors call the broker."""
+        return str(self.node) if self.node.id >= 0 else f"bootstrap broker {self.address}"
+
+    @property
+    def is_connected(self) -> bool:
+        return self.state is LinkState.READY
+
+    @property
+    def is_coming_up(self) -> bool:
+        return self.state in (LinkState.RESOLVING, LinkState.OPENING)
+
+    @property
+    def is_backing_off(self) -> bool:
+        return self.state is LinkState.BACKING_OFF
+
+    @property
+    def why_not(self) -> str:
+        """In words, why it is not connected."""
+        if self.last_error is not None:
+            return str(self.last_error)
+        return "no answer yet" if self.is_coming_up else "not tried yet"
+
+    @property
+    def in_flight(self) -> int:
+        return self.connection.in_flight if self.connection is not None else 0
+
+    def is_ready(self, now: float) -> bool:
+        """True if a request sent now would leave now: connected, agreed on versions, not throttled."""
+        connection = self.connection
+        return self.state is LinkState.READY and connection is not None and connection.throttled_until <= now
+
+    # ------------------------------------------------------------------ acting
+
+    def want(self, now: float) -> None:
+        """Connect, unless that is under way or must wait; then the driver is turned again in time."""
+        self._is_wanted = True
+        if self.state is LinkState.IDLE or (self.state is LinkState.BACKING_OFF and now >= self.retry_at):
+            self._resolve(now)
+
+    def send(self, send: Send[Any], now: float) -> None:
+        """Send a request; only while `is_ready`."""
+        if self.connection is None:
+            raise IllegalState(f"{self.name} is not connected")
+        self.connection.send(
+            send.request,
+            now,
+            on_response=send.on_response,
+            on_failure=send.on_failure,
+            timeout=send.timeout,
+            expects_response=send.expects_response,
+            on_sent=send.on_sent,
+            min_version=send.min_version,
+            max_version=send.max_version,
+        )
+
+    def update_node(self, node: Node, now: float) -> None:
+        """The metadata named the node again; if it has moved, its next connection goes to the new address."""
+        has_moved = (node.host, node.port) != (self.node.host, self.node.port)
+        self.node = node
+        if has_moved and self.state not in (LinkState.CLOSED, LinkState.IDLE):
+            self._drop(Disconnected(f"{self.name} has moved to another address"), now)
+            self._move_to(LinkState.IDLE)
+
+    def poll(self, now: float) -> float:
+        """See to what is late or idle; when to be polled again at the latest."""
+        if self.connection is not None:
+            self.connection.poll(now)  # may end it
+        if self.state is LinkState.READY and self.connection is not None:
+            return self._poll_ready(self.connection, now)
+        if self.state is LinkState.OPENING and self.connection is not None:
+            return self.connection.next_deadline()
+        if self.state is LinkState.RESOLVING:
+            if now < self._resolve_deadline:
+                return self._resolve_deadline
+            self._fail(NoBrokersAvailable(f"the name {self.node.host!r} was not resolved in time"), now)
+        if self.state is LinkState.BACKING_OFF and self._is_wanted:
+            # Whoever still wants it has said so earlier in this turn, and then it is no longer backing off.
+            self._is_wanted = now < self.retry_at
+            return self.retry_at if self._is_wanted else FOREVER
+        return FOREVER
+
+    def close_idle(self, now: float) -> None:
+        """Let an unused connection go; the next request opens another."""
+        self._drop(Disconnected(f"{self.name}: the connection was closed because it was idle"), now)
+        self._move_to(LinkState.IDLE)
+
+    def close(self, error: KafkaError, now: float) -> None:
+        """End for good; what is in flight fails with `error`."""
+        if self.state is not LinkState.CLOSED:
+            self._move_to(LinkState.CLOSED)
+            self._drop(error, now)
+
+    # ------------------------------------------------------------------ inside
+
+    def _move_to(self, state: LinkState) -> None:
+        if state not in LEGAL_MOVES[self.state]:
+            raise IllegalTransition(self.state, state)
+        self.state = state
+
+    def _poll_ready(self, connection: Connection, now: float) -> float:
+        wake_at = connection.next_deadline()
+        if self._is_wanted and connection.throttled_until > now:
+            wake_at = min(wake_at, connection.throttled_until)
+        if connection.in_flight:
+            return wake_at
+        idle_at = connection.last_used + self._options.connections_max_idle
+        if now >= idle_at:
+            self.close_idle(now)
+            return FOREVER
+        return min(wake_at, idle_at)
+
+    def _resolve(self, now: float) -> None:
+        self._move_to(LinkState.RESOLVING)
+        self._attempt += 1
+        attempt, host, port = self._attempt, self.node.host, self.node.port
+        network = self._driver.runtime.network
+        self._resolve_deadline = now + self._options.socket_connection_setup_timeout
+        self._driver.offload(
+            lambda: network.resolve(host, port),
+            lambda outcome, then: self._on_resolved(attempt, outcome, then),
+        )
+
+    def _on_resolved(self, attempt: int, outcome: Outcome[list[Endpoint]], now: float) -> None:
+        if attempt != self._attempt or self.state is not LinkState.RESOLVING:
+            return  # it took too long, or the link was closed meanwhile
+        if outcome.error is not None or not outcome.value:
+            error = outcome.error
+            if not isinstance(error, KafkaError):
+                error = NoBrokersAvailable(f"the name {self.node.host!r} cannot be resolved: {error!r}")
+            self._fail(error, now)
+            return
+        self._endpoints = list(outcome.value)
+        self._open(now)
+
+    def _open(self, now: float) -> None:
+        """Connect to the next of the name's addresses."""
+        self._move_to(LinkState.OPENING)
+        endpoint = self._endpoints.pop(0)
+        options = self._options
+        connection = self.connection = Connection(
+            self.name,
+            now,
+            ConnectionOptions(
+                client_id=options.client_id,
+                request_timeout=options.request_timeout,
+                setup_timeout=self._setup_timeout.delay(self._setup_timeout.attempts),
+                max_frame_bytes=options.max_frame_bytes,
+            ),
+            on_ready=self._on_ready,
+            on_closed=self._on_closed,
+            tap=self._driver.tap,
+        )
+        try:
+            connection.pipe = self._driver.open(
+                endpoint,
+                connection,
+                options=SocketOptions(options.send_buffer_bytes, options.receive_buffer_bytes),
+                tls=self._tls,
+                server_name=self.node.host,
+            )
+        except KafkaError as error:
+            connection.close(now, error)
+            self._on_closed(error, now)
+
+    def _on_ready(self, now: float) -> None:
+        self._move_to(LinkState.READY)
+        self.has_failed = False
+        self.last_error = None
+        self._backoff.reset()
+        self._setup_timeout.reset()
+        self._endpoints = []
+
+    def _on_closed(self, error: KafkaError, now: float) -> None:
+        """The connection has ended by itself; what was in flight has been failed."""
+        self.connection = None
+        if self.state is LinkState.CLOSED:
+            return
+        if self.state is LinkState.OPENING and self._endpoints and error.retriable:
+            self.last_error = error
+            self._open(now)
+        else:
+            self._fail(_as_tls_error(error), now)
+
+    def _fail(self, error: KafkaError, now: float) -> None:
+        if self.state is not LinkState.READY:
+            self.has_failed = True
+            self._setup_timeout.attempts += 1
+        self._move_to(LinkState.BACKING_OFF)
+        self._endpoints = []
+        self.failures += 1
+        self.last_error = error
+        self.retry_at = now + self._backoff.next()
+        self._on_lost(self, error)
+
+    def _drop(self, error: KafkaError, now: float) -> None:
+        """End the connection, if there is one, by our own will."""
+        self._attempt += 1
+        self._endpoints = []
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close(now, error)
+
+
+def _as_tls_error(error: KafkaError) -> KafkaError:
+    """A frame that is really a TLS record is a matter of security_protocol, not of damaged data."""
+    if isinstance(error, CorruptData) and "security_protocol=SSL" in str(error):
+        return TlsError(str(error))
+    return error

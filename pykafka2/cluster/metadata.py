@@ -1,0 +1,287 @@
+"""When to ask for the cluster's metadata, and what is known of it.
+
+Owned by the driver's thread, which polls it; `snapshot` and the questions built on it may be read from any
+thread, because the picture is immutable and swapped in one assignment.  Lazy: nothing is asked before
+somebody wants a topic or an update.  Neighbours: snapshot.py (the picture), router.py (carries the request
+to any node).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.snapshot import (
+    NO_LEADER,
+    ClusterSnapshot,
+    TopicSnapshot,
+    merge_answer,
+    with_leader,
+    without_topics,
+)
+from pykafka2.driver.pollable import AnyNode, PollResult
+from pykafka2.errors import BrokerError, KafkaError, NoBrokersAvailable, RebootstrapRequired, error_of
+from pykafka2.events import LeaderChanged, MetadataUpdated, Tap
+from pykafka2.options import ClientOptions
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.types import Node, PartitionInfo
+
+NEVER = -FOREVER
+
+
+class Metadata:
+    """The cluster as this client knows it (a `Pollable`).
+
+    Answers are asked for when somebody wants a topic that is not known, after `request_update`, and at
+    `metadata_max_age`; at least `retry_backoff` apart, growing to `retry_backoff_max` while asking fails or
+    leaves a wanted topic unresolved (KIP-580).
+    """
+
+    def __init__(
+        self, options: ClientOptions, random: random.Random, tap: Tap, *, wake: Callable[[], None]
+    ) -> None:
+        self.snapshot = ClusterSnapshot()
+        self.last_refresh: float = NEVER
+        """When the brokers were last asked (monotonic seconds)."""
+        self.last_successful_refresh: float = NEVER
+        self.last_error: KafkaError | None = None
+        """Why the last attempt failed; None after a success."""
+        self.on_rebootstrap: Callable[[float], None] = lambda now: None
+        """Called when the brokers ask the client to start again from its bootstrap servers (KIP-1102)."""
+        self._options = options
+        self._tap = tap
+        self._wake = wake
+        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+        self._gap = 0.0
+        self._wanted: dict[str, float] = {}
+        self._pinned: frozenset[str] = frozenset()
+        self._wants_all_topics = False
+        self._update_requested = False
+        self._topic_requested = False
+        self._in_flight = False
+        self._asked_by_name: frozenset[str] = frozenset()
+        self._next_forget_at = FOREVER
+
+    # ------------------------------------------------------------------ reading, any thread
+
+    @property
+    def version(self) -> int:
+        """Successful answers so far; a waiter asks for one newer than the version it has seen."""
+        return self.snapshot.version
+
+    @property
+    def controller(self) -> Node | None:
+        """The broker that administrative requests go to; in KRaft clusters any live one may be named."""
+        snapshot = self.snapshot
+        return snapshot.nodes.get(snapshot.controller_id)
+
+    def node(self, node_id: int) -> Node | None:
+        return self.snapshot.nodes.get(node_id)
+
+    def topic(self, topic: str) -> TopicSnapshot | None:
+        return self.snapshot.topics.get(topic)
+
+    def topic_id(self, topic: str) -> bytes:
+        """The topic's id; sixteen zero bytes while it is not known."""
+        known = self.snapshot.topics.get(topic)
+        return known.topic_id if known is not None else ZERO_UUID
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self.snapshot.names_by_id.get(topic_id)
+
+    def partition(self, topic: str, partition: int) -> PartitionInfo | None:
+        return self.snapshot.partition(topic, partition)
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions the topic has; None while it is not known."""
+        known = self.snapshot.topics.get(topic)
+        return len(known.partitions) if known is not None and known.partitions else None
+
+    def leader_of(self, topic: str, partition: int) -> PartitionInfo | None:
+        """The partition, if its leader is known and among the live nodes."""
+        snapshot = self.snapshot
+        info = snapshot.partition(topic, partition)
+        return info if info is not None and info.leader in snapshot.nodes else None
+
+    def topic_error(self, topic: str) -> BrokerError | None:
+        """What the last answer said was wrong with the topic; None if nothing, or if none came yet."""
+        known = self.snapshot.topics.get(topic)
+        return known.error if known is not None else None
+
+    def wanted_topics(self) -> frozenset[str]:
+        """The topics that the next full update will ask for."""
+        return self._pinned.union(tuple(self._wanted))
+
+    # ------------------------------------------------------------------ asking, any thread
+
+    def want_topic(self, topic: str, now: float) -> None:
+        """Remember the topic as used now; an unknown one is asked for.
+
+        It is forgotten when it was not wanted again for `metadata_max_idle`.
+        """
+        # No lock: a single dict operation, and _forget_idle puts back what was wanted meanwhile.
+        is_new = topic not in self._wanted
+        self._wanted[topic] = now
+        if is_new or topic not in self.snapshot.topics:
+            self._topic_requested = True
+            self._wake()
+
+    def pin_topics(self, topics: Iterable[str]) -> None:
+        """Keep exactly these topics, besides those wanted, until the next call (a consumer's topics)."""
+        self._pinned = frozenset(topics)
+        if not self._pinned <= self.snapshot.topics.keys():
+            self._topic_requested = True
+            self._wake()
+
+    def want_all_topics(self, wanted: bool) -> None:
+        """Ask for every topic of the cluster, from the next update on (pattern subscriptions, listings)."""
+        self._wants_all_topics = wanted
+        if wanted:
+            self.request_update()
+
+    def request_update(self, reason: object = None) -> None:
+        """Ask the brokers as soon as the back-off allows; calls before that coincide."""
+        if not self._update_requested:
+            self._update_requested = True
+            self._wake()
+
+    # ------------------------------------------------------------------ the driver's thread
+
+    def update_leader(
+        self,
+        topic: str,
+        partition: int,
+        leader_id: int,
+        leader_epoch: int,
+        node_endpoints: Iterable[Node] = (),
+    ) -> bool:
+        """Take over a broker's hint at a newer leader (KIP-951); True if it was news."""
+        new = with_leader(self.snapshot, topic, partition, leader_id, leader_epoch, node_endpoints)
+        if new is self.snapshot:
+            return False
+        self.snapshot = new
+        return True
+
+    def poll(self, now: float) -> PollResult:
+        if self._in_flight:
+            return PollResult.idle()
+        if now >= self._next_forget_at:
+            self._forget_idle(now)
+        due = self._due_at(now)
+        if due > now:
+            return PollResult.idle_until(min(due, self._next_forget_at))
+        return PollResult.send(
+            self._request(now), to=AnyNode(), on_response=self._on_response, on_failure=self._on_failure
+        )
+
+    def _due_at(self, now: float) -> float:
+        if self._topic_requested:
+            # Many senders may have asked while the answer was on its way: only what is missing still counts.
+            self._topic_requested = False
+            self._topic_requested = not self.wanted_topics() <= self.snapshot.topics.keys()
+        if self._update_requested or self._topic_requested:
+            due = now
+        elif self.last_refresh == NEVER:
+            return FOREVER
+        else:
+            due = self.last_successful_refresh + self._options.metadata_max_age
+        return max(due, self.last_refresh + self._gap)
+
+    def _request(self, now: float) -> MetadataRequest:
+        is_partial = (
+            not self._update_requested
+            and not self._wants_all_topics
+            and now < self.last_successful_refresh + self._options.metadata_max_age
+        )
+        # Cleared before the wishes are read: what is wished from here on asks again.
+        self._update_requested = self._topic_requested = False
+        wanted = self.wanted_topics()
+        self._asked_by_name = wanted - self.snapshot.topics.keys() if is_partial else wanted
+        self._in_flight = True
+        self.last_refresh = now
+        self._gap = self._options.retry_backoff
+        if self._next_forget_at == FOREVER and self._wanted:
+            self._next_forget_at = now + self._options.metadata_max_idle
+        return MetadataRequest(
+            topics=None if self._wants_all_topics else self._topics_to_ask(),
+            allow_auto_topic_creation=self._options.allow_auto_create_topics,
+        )
+
+    def _topics_to_ask(self) -> list[MetadataRequestTopic]:
+        return [MetadataRequestTopic(name=name) for name in sorted(self._asked_by_name)]
+
+    def _on_response(self, response: MetadataResponse, now: float) -> None:
+        self._in_flight = False
+        if response.error_code:
+            self._on_refused(error_of(response.error_code), now)
+            return
+        if not response.brokers:
+            self._fail(NoBrokersAvailable("a broker answered with an empty list of brokers"))
+            return
+        before = self.snapshot
+        keep = None if self._wants_all_topics else self.wanted_topics()
+        self.snapshot = merge_answer(before, response, keep)
+        self.last_successful_refresh = now
+        self.last_error = None
+        self._emit_changes(before, now)
+        if self._is_unresolved(response):
+            self._retry_later()
+        else:
+            self._backoff.reset()
+
+    def _on_refused(self, error: BrokerError, now: float) -> None:
+        if isinstance(error, RebootstrapRequired):
+            self.on_rebootstrap(now)
+        self._fail(error)
+
+    def _on_failure(self, error: KafkaError, now: float) -> None:
+        self._in_flight = False
+        self._fail(error)
+
+    def _fail(self, error: KafkaError) -> None:
+        self.last_error = error
+        self._retry_later()
+
+    def _retry_later(self) -> None:
+        # Never sooner than retry_backoff, whatever the jitter says.
+        self._gap = max(self._backoff.next(), self._options.retry_backoff)
+        self._update_requested = True
+
+    def _is_unresolved(self, response: MetadataResponse) -> bool:
+        """True if asking again may tell more: an election under way, a topic that is just being made."""
+        for topic in response.topics:
+            if topic.name not in self._wanted and topic.name not in self._pinned:
+                continue
+            if topic.error_code and error_of(topic.error_code).retriable:
+                return True
+            if any(partition.leader_id == NO_LEADER for partition in topic.partitions):
+                return True
+        return False
+
+    def _forget_idle(self, now: float) -> None:
+        idle_since = now - self._options.metadata_max_idle
+        for topic in [topic for topic, used_at in tuple(self._wanted.items()) if used_at <= idle_since]:
+            used_at = self._wanted.pop(topic)
+            if used_at > idle_since:
+                self._wanted.setdefault(topic, used_at)
+        gone = self.snapshot.topics.keys() - self.wanted_topics()
+        if gone and not self._wants_all_topics:
+            self.snapshot = without_topics(self.snapshot, gone)
+        oldest = min(tuple(self._wanted.values()), default=FOREVER)
+        self._next_forget_at = oldest + self._options.metadata_max_idle
+
+    def _emit_changes(self, before: ClusterSnapshot, now: float) -> None:
+        if not self._tap.is_watched:
+            return
+        after = self.snapshot
+        self._tap.emit(MetadataUpdated(now, after.version, len(after.nodes), len(after.topics)))
+        for topic in after.topics.values():
+            for info in topic.partitions.values():
+                known = before.partition(info.topic, info.partition)
+                if known is not None and known.leader_epoch != info.leader_epoch:
+                    self._tap.emit(
+                        LeaderChanged(now, info.topic, info.partition, info.leader, info.leader_epoch)
+                    )

@@ -1,0 +1,167 @@
+"""All connections of a client: one per broker, one more per coordinator, those to the bootstrap addresses.
+
+Owned by the driver's thread; `why_unreachable` and `has_connection` may be read from any thread, for the
+words of an error.  Bootstrap addresses have negative ids, as in Kafka, until the first metadata names the
+brokers; they serve again when no known broker can be reached (KIP-899).  Neighbours: link.py (one
+connection), router.py, metadata.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.link import NodeLink, Purpose
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.options import ClientOptions
+from pykafka2.protocol.struct import Request
+from pykafka2.types import Node
+
+NodeLinkMaker = Callable[[Node, Purpose], NodeLink]
+
+
+class Nodes:
+    """The links by node and purpose.  Opens none by itself: `NodeLink.want` does."""
+
+    def __init__(
+        self, options: ClientOptions, metadata: Metadata, random: random.Random, make_link: NodeLinkMaker
+    ) -> None:
+        self._metadata = metadata
+        self._random = random
+        self._make_link = make_link
+        self._may_rebootstrap = options.metadata_recovery_strategy == "rebootstrap"
+        self._rebootstrap_until_version = 0
+        self._links: dict[tuple[int, Purpose], NodeLink] = {}
+        self._hints: dict[int, Node] = {}
+        self._bootstrap = tuple(
+            Node(-1 - index, host, port) for index, (host, port) in enumerate(options.bootstrap_servers)
+        )
+
+    # ------------------------------------------------------------------ finding
+
+    def link(self, node_id: int, now: float, purpose: Purpose = Purpose.MAIN) -> NodeLink | None:
+        """The link to a broker, made if its address is known; None where nobody has named the broker."""
+        link = self._links.get((node_id, purpose))
+        node = self._metadata.node(node_id) or self._hints.get(node_id)
+        if link is None:
+            return self._add(node, purpose) if node is not None else None
+        if node is not None and node is not link.node:
+            link.update_node(node, now)
+        return link
+
+    def known_link(self, node_id: int, purpose: Purpose = Purpose.MAIN) -> NodeLink | None:
+        """The link if there is one already."""
+        return self._links.get((node_id, purpose))
+
+    def hint(self, node: Node) -> None:
+        """Remember an address that some answer named, for a broker that the metadata may not list yet."""
+        self._hints[node.id] = node
+
+    def least_busy(self, now: float) -> NodeLink | None:
+        """The node that any request goes to: connected and least in flight; else the one next connected.
+
+        None only while every candidate has failed and is waiting for its next attempt.
+        """
+        best: NodeLink | None = None
+        coming: NodeLink | None = None
+        for link in self._candidates(now):
+            if link.is_ready(now):
+                if best is None or link.in_flight < best.in_flight:
+                    best = link
+            elif link.is_coming_up:
+                coming = link
+        if best is not None or coming is not None:
+            return best or coming
+        return self._next_to_try(now)
+
+    def version_for(self, node_id: int, request_class: type[Request[Any]]) -> int:
+        """The version that a request of this class would have on the node's connection.
+
+        Raises `UnsupportedVersion` where the ranges do not meet, `IllegalState` while not connected.
+        """
+        link = self._links.get((node_id, Purpose.MAIN))
+        if link is None or link.connection is None:
+            raise IllegalState(f"node {node_id} is not connected, so its versions are not known")
+        return link.connection.version_for(request_class)
+
+    # ------------------------------------------------------------------ words, any thread
+
+    @property
+    def has_connection(self) -> bool:
+        """True while any broker is connected."""
+        return any(link.is_connected for link in tuple(self._links.values()))
+
+    def why_unreachable(self) -> str:
+        """Each address with the reason why it could not be reached."""
+        links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
+        reasons = {link.address: link.why_not for link in links if not link.is_connected}
+        for node in self._bootstrap:
+            reasons.setdefault(f"{node.host}:{node.port}", "not tried yet")
+        words = [why if at in why else f"{at}: {why}" for at, why in reasons.items()]
+        return "no broker could be reached: " + "; ".join(words)
+
+    # ------------------------------------------------------------------ the driver's turn
+
+    def refusal(self, now: float) -> KafkaError | None:
+        """Why no candidate will ever answer (TLS mismatch, no common version); None while there is hope."""
+        refusal: KafkaError | None = None
+        for link in self._candidates(now):
+            if not link.has_failed:
+                return None
+            if link.last_error is not None and not link.last_error.retriable:
+                refusal = link.last_error
+        return refusal
+
+    def rebootstrap(self) -> None:
+        """Use the bootstrap addresses until the next successful metadata."""
+        self._rebootstrap_until_version = self._metadata.version + 1
+
+    def poll(self, now: float) -> float:
+        """Turn every link; the earliest time at which one wants to be turned again."""
+        wake_at = FOREVER
+        has_brokers = bool(self._metadata.snapshot.nodes) and not self._is_rebootstrapping
+        for link in tuple(self._links.values()):
+            if has_brokers and link.node.id < 0 and link.is_connected and not link.in_flight:
+                link.close_idle(now)  # it has served: the brokers have names now
+            wake_at = min(wake_at, link.poll(now))
+        return wake_at
+
+    def close(self, error: KafkaError, now: float) -> None:
+        for link in tuple(self._links.values()):
+            link.close(error, now)
+
+    # ------------------------------------------------------------------ inside
+
+    @property
+    def _is_rebootstrapping(self) -> bool:
+        return self._metadata.version < self._rebootstrap_until_version
+
+    def _add(self, node: Node, purpose: Purpose) -> NodeLink:
+        link = self._links[node.id, purpose] = self._make_link(node, purpose)
+        return link
+
+    def _bootstrap_links(self) -> list[NodeLink]:
+        return [
+            self._links.get((node.id, Purpose.MAIN)) or self._add(node, Purpose.MAIN)
+            for node in self._bootstrap
+        ]
+
+    def _candidates(self, now: float) -> list[NodeLink]:
+        """Whom any request may go to."""
+        named = self._metadata.snapshot.nodes
+        if not named or self._is_rebootstrapping:
+            return self._bootstrap_links()
+        links = [link for node_id in named if (link := self.link(node_id, now)) is not None]
+        if self._may_rebootstrap and all(link.has_failed for link in links):
+            links += self._bootstrap_links()
+        return links
+
+    def _next_to_try(self, now: float) -> NodeLink | None:
+        links = self._candidates(now)
+        now_possible = [link for link in links if link.retry_at <= now]
+        if now_possible:
+            return self._random.choice(now_possible)
+        return min(links, key=lambda link: link.retry_at, default=None)

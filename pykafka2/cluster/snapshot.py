@@ -1,0 +1,168 @@
+"""The cluster as last heard of: immutable, so that any thread may read it, and how an answer changes it.
+
+Pure functions of the old picture and a Metadata response; owned by nobody.  metadata.py decides when to ask
+and swaps the picture in one assignment.
+
+What is known is never erased by an answer that merely does not speak of it, nor replaced by an answer from a
+broker that is behind: a partition's leader epoch only grows while the topic stays the same (KIP-320), and the
+topic's id says whether it is the same (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from pykafka2.errors import BrokerError, UnknownTopicOrPartition, error_of
+from pykafka2.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.types import Node, PartitionInfo
+
+NO_LEADER = -1
+NO_EPOCH = -1
+
+# A broker that has just started may not know a topic yet: one such answer is doubted, three are believed.
+BELIEVED_AFTER = 3
+
+
+@attrs.define(frozen=True)
+class TopicSnapshot:
+    """A topic as last heard of.
+
+    `partitions` may be known although `error_code` says that the last answer was an error.
+    """
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    partitions: Mapping[int, PartitionInfo] = attrs.field(factory=dict)
+    error_code: int = 0
+    is_internal: bool = False
+    unknown_answers: int = 0
+
+    @property
+    def is_usable(self) -> bool:
+        return bool(self.partitions)
+
+    @property
+    def error(self) -> BrokerError | None:
+        """What the last answer said of the topic, in words that name it."""
+        if not self.error_code:
+            return None
+        if self.error_code == UnknownTopicOrPartition.code:
+            words = f"topic {self.name!r} does not exist on the brokers; create it, or check the name"
+        else:
+            words = f"topic {self.name!r}: {error_of(self.error_code)}"
+        return error_of(self.error_code, words)
+
+
+@attrs.define(frozen=True)
+class ClusterSnapshot:
+    """Everything known of the cluster at one moment.  `version` grows by one per successful answer."""
+
+    version: int = 0
+    cluster_id: str | None = None
+    controller_id: int = NO_LEADER
+    nodes: Mapping[int, Node] = attrs.field(factory=dict)
+    topics: Mapping[str, TopicSnapshot] = attrs.field(factory=dict)
+    names_by_id: Mapping[bytes, str] = attrs.field(factory=dict)
+
+    def partition(self, topic: str, partition: int) -> PartitionInfo | None:
+        known = self.topics.get(topic)
+        return known.partitions.get(partition) if known is not None else None
+
+
+def merge_answer(
+    old: ClusterSnapshot, answer: MetadataResponse, keep_topics: Collection[str] | None
+) -> ClusterSnapshot:
+    """The picture after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all)."""
+    topics = {name: topic for name, topic in old.topics.items() if keep_topics is None or name in keep_topics}
+    for told in answer.topics:
+        if told.name is not None:
+            topics[told.name] = _merge_topic(old.topics.get(told.name), told)
+    return ClusterSnapshot(
+        version=old.version + 1,
+        cluster_id=answer.cluster_id or old.cluster_id,
+        controller_id=answer.controller_id,
+        nodes={
+            broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in answer.brokers
+        },
+        topics=topics,
+        names_by_id=_names_by_id(topics.values()),
+    )
+
+
+def with_leader(
+    old: ClusterSnapshot,
+    topic: str,
+    partition: int,
+    leader_id: int,
+    leader_epoch: int,
+    endpoints: Iterable[Node] = (),
+) -> ClusterSnapshot:
+    """The picture after a broker's hint at a newer leader (KIP-951); the old one if it is not newer."""
+    known = old.topics.get(topic)
+    info = old.partition(topic, partition)
+    nodes = {**old.nodes, **{node.id: node for node in endpoints}}
+    if known is None or info is None or leader_epoch <= info.leader_epoch or leader_id not in nodes:
+        return old
+    moved = attrs.evolve(info, leader=leader_id, leader_epoch=leader_epoch)
+    topics = {**old.topics, topic: attrs.evolve(known, partitions={**known.partitions, partition: moved})}
+    return attrs.evolve(old, nodes=nodes, topics=topics)
+
+
+def without_topics(old: ClusterSnapshot, names: Collection[str]) -> ClusterSnapshot:
+    """The picture after topics were forgotten because nobody uses them."""
+    topics = {name: topic for name, topic in old.topics.items() if name not in names}
+    return attrs.evolve(old, topics=topics, names_by_id=_names_by_id(topics.values()))
+
+
+def _names_by_id(topics: Iterable[TopicSnapshot]) -> dict[bytes, str]:
+    return {topic.topic_id: topic.name for topic in topics if topic.topic_id != ZERO_UUID}
+
+
+def _merge_topic(old: TopicSnapshot | None, told: MetadataResponseTopic) -> TopicSnapshot:
+    name = told.name or ""
+    if told.error_code:
+        return _topic_in_error(old, name, told.error_code)
+    is_same = old is not None and (
+        old.topic_id == told.topic_id or ZERO_UUID in (old.topic_id, told.topic_id)
+    )
+    known = old.partitions if old is not None and is_same else {}
+    return TopicSnapshot(
+        name=name,
+        topic_id=told.topic_id,
+        partitions={
+            partition.partition_index: _merge_partition(known.get(partition.partition_index), name, partition)
+            for partition in told.partitions
+        },
+        is_internal=told.is_internal,
+    )
+
+
+def _topic_in_error(old: TopicSnapshot | None, name: str, error_code: int) -> TopicSnapshot:
+    if old is None:
+        return TopicSnapshot(name, error_code=error_code, unknown_answers=1)
+    unknown_answers = old.unknown_answers + 1 if error_code == UnknownTopicOrPartition.code else 0
+    if unknown_answers >= BELIEVED_AFTER:
+        return TopicSnapshot(name, error_code=error_code, unknown_answers=unknown_answers)
+    return attrs.evolve(old, error_code=error_code, unknown_answers=unknown_answers)
+
+
+def _merge_partition(old: PartitionInfo | None, topic: str, told: MetadataResponsePartition) -> PartitionInfo:
+    if old is not None and NO_EPOCH < told.leader_epoch < old.leader_epoch:
+        return old  # the broker asked is behind the one asked before
+    return PartitionInfo(
+        topic=topic,
+        partition=told.partition_index,
+        leader=told.leader_id,
+        leader_epoch=told.leader_epoch,
+        replicas=tuple(told.replica_nodes),
+        isr=tuple(told.isr_nodes),
+        offline_replicas=tuple(told.offline_replicas),
+    )
