@@ -56,6 +56,10 @@ class Codec:
             raise self.too_large(max_output_bytes)
         return bytes(data)
 
+    def mend_header(self, data: bytes) -> bytes:
+        """What message format 0 holds in a form that `decompress` takes; only lz4 differs."""
+        return data
+
     def check_level(self, level: int | None) -> None:
         """Raise ConfigurationError unless level is None or one that Kafka allows for this codec."""
         if level is None or self.allows_level(level):

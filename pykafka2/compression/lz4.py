@@ -10,6 +10,9 @@ from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec, decompre
 # Kafka's default, 9, means the fast compressor; every other level is a high-compression one (KIP-390).
 FAST_LEVEL = 9
 
+SHORTEST_HEADER = 7  # magic, two bytes of flags, checksum
+CONTENT_SIZE_FLAG = 0x08
+
 
 class Lz4(Codec):
     id = 3
@@ -45,6 +48,28 @@ class Lz4(Codec):
             return decompress_frames(self, lz4.frame.LZ4FrameDecompressor, data, max_output_bytes)
         except (RuntimeError, EOFError) as error:
             raise self.damaged(error) from error
+
+    def mend_header(self, data: bytes) -> bytes:
+        """Give a frame the header checksum that the library expects, if it has another.
+
+        For message format 0, whose writers took the checksum over the wrong bytes (KAFKA-3160).  It is one
+        byte, so trying all values needs no hash function of our own.
+        """
+        try:
+            import lz4.frame
+        except ImportError:
+            return data
+        if len(data) < SHORTEST_HEADER:
+            return data
+        checksum_at = SHORTEST_HEADER - 1 + (8 if data[4] & CONTENT_SIZE_FLAG else 0)
+        for checksum in (*data[checksum_at : checksum_at + 1], *range(256)):
+            mended = data[:checksum_at] + bytes((checksum,)) + data[checksum_at + 1 :]
+            try:
+                lz4.frame.get_frame_info(mended[: checksum_at + 1])
+            except RuntimeError:
+                continue
+            return mended
+        return data
 
 
 CODEC = Lz4()

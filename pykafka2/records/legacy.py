@@ -2,8 +2,7 @@
 
 A message is a batch of one, or, compressed, a wrapper whose value holds messages.  Inner messages of format 1
 count from 0 and the wrapper carries the offset of the last one (KIP-31, KIP-32); those of format 0 carry
-their own.  Not read: lz4 in format 0, whose header checksum its writers got wrong (KAFKA-3160) and which
-the lz4 library therefore takes for damage.
+their own.
 """
 
 from __future__ import annotations
@@ -206,7 +205,10 @@ def _unwrap(
     if value is None:
         raise CorruptData(f"{at}: a compressed message without a value")
     try:
-        data = codec(wrapper.codec_id).decompress(value, max_output_bytes)
+        found = codec(wrapper.codec_id)
+        if wrapper.magic == 0:
+            value = found.mend_header(value)
+        data = found.decompress(value, max_output_bytes)
     except CorruptData as error:
         raise CorruptData(f"{at}: {error}") from error
     inner = [LegacyBatch(view) for _, view in slices(data, where)]
