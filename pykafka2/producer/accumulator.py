@@ -1,9 +1,9 @@
 """Where records wait to be sent: a queue of batches per partition.
 
-One of the three objects that callers' threads and the IO thread share.  Each queue has a lock of its own,
-held for an append or a drain and never while waiting; permission for bytes comes from the pool outside it.
-`PartitionQueue.try_append` is the non-blocking heart: it appends, or answers None for "bring permission for a
-new batch".  Decides nothing about nodes or sequences: that is the sender's part.
+One of the three objects that callers' threads and the IO thread share.  Each queue (partition_queue.py) has
+a lock of its own; permission for bytes comes from the pool outside it.  `PartitionQueue.try_append` is the
+non-blocking heart: it appends, or answers None for "bring permission for a new batch".  Decides nothing about
+nodes or sequences: that is the sender's part.
 """
 
 from __future__ import annotations
@@ -18,83 +18,10 @@ from pykafka2.producer.batch import BatchState, ProducerBatch, WaitUntil
 from pykafka2.producer.buffer_pool import BufferPool, Permit
 from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.encoder import BatchBuilder, record_size_bound
 from pykafka2.types import TopicPartition
-
-
-class PartitionQueue:
-    """Batches of one partition in order: all but the last are closed, `tail` is the one still open."""
-
-    __slots__ = ("batches", "is_closed", "is_muted", "lock", "next_order", "partition", "tail", "topic")
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.lock = threading.Lock()
-        self.batches: deque[ProducerBatch] = deque()
-        self.tail: ProducerBatch | None = None
-        self.next_order = 0
-        self.is_muted = False
-        """The IO thread's: nothing more is drained until what is in flight has come back."""
-        self.is_closed = False
-
-    def try_append(
-        self,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Any,
-        on_delivery: OnDelivery | None,
-    ) -> Delivery | None:
-        """Add to the open batch; None if there is none, or no room in it.  Hot."""
-        with self.lock:
-            batch = self.tail
-            if batch is None:
-                return None
-            delivery = batch.append(timestamp, key, value, headers, on_delivery)
-            if delivery is None:
-                self.close_tail()
-            return delivery
-
-    def close_tail(self) -> None:
-        """No more records into the open batch.  The lock is held."""
-        if self.tail is not None:
-            self._closed(self.tail)
-
-    def _closed(self, batch: ProducerBatch) -> ProducerBatch:
-        # Asked of the batch, not of `tail`: a Ctrl-C may come between its joining and its becoming tail.
-        if batch.state is BatchState.OPEN:
-            batch.close()
-        if batch is self.tail:
-            self.tail = None
-        return batch
-
-    def take(self) -> ProducerBatch:
-        """Remove the first batch, closed.  Only the IO thread takes."""
-        with self.lock:
-            return self._closed(self.batches.popleft())
-
-    def put_back(self, batch: ProducerBatch) -> None:
-        """Return a batch that has to be sent again to its place."""
-        with self.lock:
-            batch.move_to(BatchState.QUEUED)
-            later: list[ProducerBatch] = []
-            while self.batches and self.batches[0].order < batch.order:
-                later.append(self.batches.popleft())
-            self.batches.appendleft(batch)
-            self.batches.extendleft(reversed(later))
-
-    def remove(self, batch: ProducerBatch) -> bool:
-        """Take it out of the queue, wherever it stands; False if it is not there."""
-        with self.lock:
-            if batch not in self.batches:
-                return False
-            self.batches.remove(self._closed(batch))
-            return True
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Accumulator:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
@@ -25,21 +24,21 @@ from pykafka2.errors import (
     SerializationError,
 )
 from pykafka2.metrics import Metrics
-from pykafka2.producer.accumulator import Accumulator, PartitionQueue
-from pykafka2.producer.batch import ProducerBatch
+from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.delivery import BulkDelivery, Delivery, OnDelivery
+from pykafka2.producer.ending import Ending
+from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
+from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import KeyHashes, chooser_of
 from pykafka2.producer.routes import Route, Routes
 from pykafka2.producer.sender import Sender
+from pykafka2.producer.transactions import TransactionalCalls
 from pykafka2.serializers import SerializeFunction, serialize_function
 from pykafka2.types import (
-    ConsumerGroupMetadata,
     Headers,
-    OffsetAndMetadata,
     PartitionInfo,
-    TopicPartition,
 )
 
 if TYPE_CHECKING:
@@ -47,11 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ABORT_TIMEOUT = 5.0
-"""Seconds that close() gives the IO thread to fail what could not be delivered."""
 
-
-class KafkaProducer:
+class KafkaProducer(TransactionalCalls):
     """Sends records to a cluster, in batches.  Thread-safe; one producer serves a whole program.
 
     Options are Kafka's with underscores (`linger_ms=5`), with the Java client's defaults; a mapping with
@@ -110,10 +106,11 @@ class KafkaProducer:
             tap=client.tap,
             metrics=self._metrics,
         )
-        self._register_gauges()
+        self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics)
         client.add(self._sender)
-        release = _Release(client, self._accumulator, self._sender)
-        self._tracked = lifecycle.track(self, f"a KafkaProducer ({parsed.client_id})", release)
+        self._ending = Ending(client, self._accumulator, self._sender, self._inspection)
+        description = f"a KafkaProducer ({parsed.client_id})"
+        self._tracked = lifecycle.track(self, description, self._ending.drop)
 
     # ------------------------------------------------------------------ sending
 
@@ -260,7 +257,7 @@ class KafkaProducer:
         """
         if self._refusal is not None:
             self._refuse()
-        self._flush(timeout)
+        self._ending.flush(timeout)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The topic's partitions, by number; blocks at most max_block_ms and raises as `send` does."""
@@ -268,41 +265,6 @@ class KafkaProducer:
             self._refuse()
         known = self._client.wait_for_topic(topic, self._options.max_block)
         return [known.partitions[number] for number in sorted(known.partitions)]
-
-    # ------------------------------------------------------------------ transactions
-
-    def init_transactions(self, timeout: float | None = None) -> None:
-        """Register the transactional_id and end what an earlier producer with it left open.
-
-        Raises:
-            IllegalState: this version has no transactions yet.
-        """
-        self._no_transactions()
-
-    def begin_transaction(self) -> None:
-        """Start a transaction; what is sent from here on belongs to it.  Raises as `init_transactions`."""
-        self._no_transactions()
-
-    def send_offsets_to_transaction(
-        self,
-        offsets: dict[TopicPartition, OffsetAndMetadata],
-        group_metadata: ConsumerGroupMetadata,
-        timeout: float | None = None,
-    ) -> None:
-        """Commit a consumer's offsets with the transaction (KIP-447).  Raises as `init_transactions`."""
-        self._no_transactions()
-
-    def commit_transaction(self, timeout: float | None = None) -> None:
-        """Make everything sent in the transaction visible at once.  Raises as `init_transactions`."""
-        self._no_transactions()
-
-    def abort_transaction(self, timeout: float | None = None) -> None:
-        """Have readers skip everything sent in the transaction.  Raises as `init_transactions`."""
-        self._no_transactions()
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """`with producer.transaction():` commits, or aborts on an exception.  Raises as the others."""
-        self._no_transactions()
 
     # ------------------------------------------------------------------ looking at it
 
@@ -312,38 +274,11 @@ class KafkaProducer:
 
     def health(self) -> dict[str, Any]:
         """What the producer is doing, as data: state, waiting records, memory, metadata, identity."""
-        metadata, now = self._metadata, self._driver.clock.monotonic()
-        identity = self._sender.identity
-        state = "open" if self._refusal is None else "closed"
-        return {
-            "state": "failed" if self._driver.failure is not None else state,
-            "records_waiting": self._accumulator.unsent_records(),
-            "requests_in_flight": self._sender.requests_in_flight,
-            "buffer_available_bytes": self._accumulator.pool.available_bytes,
-            "senders_waiting_for_memory": self._accumulator.pool.waiting,
-            "metadata_version": metadata.version,
-            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
-            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,
-            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
-            "producer_id": None if identity is None else identity.sequences.identity[0],
-            "producer_epoch": None if identity is None else identity.sequences.identity[1],
-            "waiting_for": dict(self._sender.waiting_for),
-        }
+        return self._inspection.health()
 
     def explain(self) -> str:
         """What the producer is waiting for, in words."""
-        health = self.health()
-        if health["state"] != "open":
-            return f"The producer is {health['state']}."
-        if not health["records_waiting"]:
-            return "Nothing waits: every record sent was written or has failed."
-        lines = [f"{health['records_waiting']} records wait or are in flight."]
-        lines += [f"{queue} waits for {what}." for queue, what in health["waiting_for"].items()]
-        if health["senders_waiting_for_memory"]:
-            lines.append(f"{health['senders_waiting_for_memory']} calls of send wait for buffer_memory.")
-        if health["metadata_error"]:
-            lines.append(f"The last request for metadata failed: {health['metadata_error']}")
-        return "\n".join(lines)
+        return self._inspection.explain()
 
     # ------------------------------------------------------------------ the end
 
@@ -371,11 +306,11 @@ class KafkaProducer:
         self._accumulator.close()
         self._refusal = ClientClosed("the producer is closed; make a new one")
         try:
-            self._flush(timeout)
+            self._ending.flush(timeout)
         except KafkaTimeoutError as error:
             raise KafkaTimeoutError(f"close: {error}; they were given up") from None
         finally:
-            self._abort()
+            self._ending.abort()
             self._client.close()
             self._tracked.end()
             if self._interceptors is not None:
@@ -472,53 +407,10 @@ class KafkaProducer:
             delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
         return delivery
 
-    def _flush(self, timeout: float | None) -> None:
-        batches = self._accumulator.begin_flush()
-        try:
-            is_done = self._driver.wait_until(
-                lambda: _all_told(batches), float("inf") if timeout is None else timeout
-            )
-        finally:
-            self._accumulator.end_flush()
-        if not is_done:
-            left = sum(batch.size for batch in batches if not batch.is_told)
-            raise KafkaTimeoutError(f"{left} records remain after {timeout:g} s. {self.explain()}")
-        failed = self._accumulator.take_failed()
-        if failed:
-            raise _failure(failed)
-
-    def _abort(self) -> None:
-        """Fail what remains, so that nobody waits for it for ever."""
-        if not self._accumulator.unsent_records():
-            return
-        error = ClientClosed(
-            "the producer was closed before the record was acknowledged; it may be in the log"
-        )
-        if self._driver.failure is not None:
-            self._sender.abort(error)  # its thread is gone, so nobody else touches these
-            return
-        self._driver.call_soon(lambda now: self._sender.abort(error))
-        self._client.runtime.wait_until(
-            lambda: not self._accumulator.incomplete or self._driver.failure is not None, ABORT_TIMEOUT
-        )
-
     def _refuse(self) -> NoReturn:
         """Raise why this producer cannot be used any more (a new error, as each gets a traceback)."""
         refusal = self._refusal
         raise type(refusal)(str(refusal)) if refusal is not None else IllegalState("not refused")
-
-    def _no_transactions(self) -> NoReturn:
-        raise IllegalState(
-            "transactions are not available yet; records are written once each, in order, by idempotence"
-        )
-
-    def _register_gauges(self) -> None:
-        gauge, pool, sender = self._metrics.gauge, self._accumulator.pool, self._sender
-        gauge("buffer-total-bytes", lambda: pool.total_bytes)
-        gauge("buffer-available-bytes", lambda: pool.available_bytes)
-        gauge("waiting-threads", lambda: pool.waiting)
-        gauge("requests-in-flight", lambda: sender.requests_in_flight)
-        gauge("metadata-version", lambda metadata=self._metadata: metadata.version)  # type: ignore[misc]
 
     # ------------------------------------------------------------------ lifecycle.LiveClient
 
@@ -528,32 +420,12 @@ class KafkaProducer:
     def _on_exit(self, timeout: float) -> int:
         try:
             self._accumulator.close()
-            self._flush(timeout)
+            self._ending.flush(timeout)
         except Exception as error:
             logger.debug("the flush at exit: %s", error)
         remaining = self._accumulator.unsent_records()
         self._client.close(1.0)
         return remaining
-
-
-class _Release:
-    """What is left to do for a producer that was dropped: holds its parts, not the producer."""
-
-    def __init__(self, client: ClusterClient, accumulator: Accumulator, sender: Sender) -> None:
-        self._client = client
-        self._accumulator = accumulator
-        self._sender = sender
-
-    def __call__(self) -> None:
-        lost = self._accumulator.unsent_records()
-        if lost:
-            logger.warning("a KafkaProducer was dropped with %d records not yet delivered", lost)
-        error = ClientClosed("the producer was dropped without close()")
-        try:
-            self._client.driver.call_soon(lambda now: self._sender.abort(error))
-        except KafkaError:
-            pass
-        self._client.close(0.0)
 
 
 def _as_bytes(what: str, topic: str, data: Any) -> bytes:
@@ -563,22 +435,3 @@ def _as_bytes(what: str, topic: str, data: Any) -> bytes:
         f"the {what} of a record for topic {topic!r} is a {type(data).__name__}; give bytes, or set "
         f"{what}_serializer"
     )
-
-
-def _all_told(batches: list[ProducerBatch]) -> bool:
-    """Whether all are done; forgets the done ones, so that asking often stays cheap."""
-    while batches and batches[-1].is_told:
-        batches.pop()
-    return not batches
-
-
-def _failure(failed: list[ProducerBatch]) -> KafkaError:
-    first = failed[0].error
-    records = sum(batch.unreported for batch in failed)
-    text = f"{records} records were not delivered; the first: {first}"
-    try:
-        error: KafkaError = type(first)(text) if first is not None else KafkaError(text)
-    except TypeError:  # an error class with arguments of its own
-        error = KafkaError(text)
-    error.__cause__ = first
-    return error

@@ -12,7 +12,8 @@ from typing import Any
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
 from pykafka2.errors import UnknownTopicOrPartition
-from pykafka2.producer.accumulator import Accumulator, PartitionQueue
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import Chooser, ClusterView, sticky_partition
 
 

@@ -1,41 +1,32 @@
-"""Takes ready batches to the leaders of their partitions, and settles what the brokers answer.
+"""Takes ready batches to the leaders of their partitions, and their answers to outcomes.py.
 
 A `Pollable`; everything here runs on the IO thread.  Between accumulator.py (what waits), sequences.py (who
-may go, under which number) and the cluster (who leads what, which connection is ready).  A batch has exactly
-one outcome: written, or failed with a typed error by delivery_timeout; until then it is sent again, in its
-place and with the same bytes.
+may go, under which number) and the cluster (who leads what, which connection is ready).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 
-from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
-    DeliveryTimeout,
-    DuplicateSequenceNumber,
-    InvalidProducerEpoch,
-    InvalidRecord,
     KafkaError,
-    OutOfOrderSequenceNumber,
-    UnknownProducerId,
     UnknownServerError,
-    error_of,
 )
-from pykafka2.events import BatchCompleted, BatchRetried, Tap
+from pykafka2.events import Tap
 from pykafka2.metrics import Metrics
-from pykafka2.producer.accumulator import Accumulator, PartitionQueue
+from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import NO_OFFSET, BatchState, ProducerBatch
 from pykafka2.producer.identity import ProducerIdentity
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.outcomes import Outcomes
+from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.sequences import Identity
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
@@ -48,8 +39,6 @@ from pykafka2.types import NO_TIMESTAMP, Node
 
 LOWEST_PRODUCE_VERSION = 3
 """The first that carries record format 2, the only one written."""
-
-REFUSED_SEQUENCE = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
 
 
 class Readiness(Protocol):
@@ -87,15 +76,16 @@ class Sender:
         self._accumulator = accumulator
         self._metadata = metadata
         self._router = router
-        self._tap = tap
         self._metrics = metrics
-        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
         self._in_flight: dict[int, int] = {}
         self._drain_start: dict[int, int] = {}
         # Without sequence numbers only one request at a time keeps a partition's order through retries.
         self._mutes = not options.enable_idempotence and options.max_in_flight == 1
         self.identity = ProducerIdentity(options, random) if options.enable_idempotence else None
         self._sequences = self.identity.sequences if self.identity else None
+        self._outcomes = Outcomes(
+            options, accumulator, metadata, self._sequences, random=random, tap=tap, metrics=metrics
+        )
         self.waiting_for: dict[str, str] = {}
         """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
 
@@ -120,7 +110,7 @@ class Sender:
         """Fail everything whose outcome is open."""
         for batch in self._accumulator.incomplete.copy():
             if not batch.is_done:
-                self._give_up(batch, error)
+                self._outcomes.give_up(batch, error)
                 self._accumulator.release(batch)
 
     # ------------------------------------------------------------------ who may go
@@ -237,7 +227,7 @@ class Sender:
         if response is None:  # acks=0: all that is known is that it left
             self._land(flight)
             for batch, _ in flight.batches:
-                self._written(batch, NO_OFFSET, NO_TIMESTAMP, now)
+                self._outcomes.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
         self._metrics.observe("produce-throttle-time", response.throttle_time_ms / 1000)
         self._land(flight)
@@ -249,14 +239,14 @@ class Sender:
                 error: KafkaError = UnknownServerError(
                     f"node {flight.node_id} did not answer for {batch.topic}-{batch.partition}"
                 )
-                self._attempt_failed(batch, sent_as, error, now)
+                self._outcomes.attempt_failed(batch, sent_as, error, now)
             else:
-                self._settle(batch, sent_as, answer, endpoints, now)
+                self._outcomes.settle(batch, sent_as, answer, endpoints, now)
 
     def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
         self._land(flight)
         for batch, sent_as in flight.batches:
-            self._attempt_failed(batch, sent_as, error, now)
+            self._outcomes.attempt_failed(batch, sent_as, error, now)
 
     def _land(self, flight: _Flight) -> None:
         """The request is off the wire."""
@@ -274,92 +264,6 @@ class Sender:
                 answers[name, answer.index] = answer
         return answers
 
-    def _settle(
-        self,
-        batch: ProducerBatch,
-        sent_as: Identity,
-        answer: PartitionProduceResponse,
-        endpoints: list[Node],
-        now: float,
-    ) -> None:
-        code = answer.error_code
-        if not code:
-            self._written(batch, answer.base_offset, answer.log_append_time_ms, now)
-            return
-        if code == DuplicateSequenceNumber.code:
-            # An earlier attempt was written, longer ago than the broker remembers offsets for.
-            self._written(batch, NO_OFFSET, NO_TIMESTAMP, now)
-            return
-        where = f"{batch.topic}-{batch.partition}"
-        error = error_of(code, f"{where}: {answer.error_message or error_of(code)}")
-        hint = answer.current_leader
-        is_moved = hint.leader_id >= 0 and self._metadata.update_leader(
-            batch.topic, batch.partition, hint.leader_id, hint.leader_epoch, endpoints
-        )
-        if answer.record_errors:
-            self._give_up(batch, error, _record_errors(batch, answer))
-            self._accumulator.release(batch)
-        else:
-            self._attempt_failed(batch, sent_as, error, now, is_moved=is_moved)
-
-    def _attempt_failed(
-        self,
-        batch: ProducerBatch,
-        sent_as: Identity,
-        error: KafkaError,
-        now: float,
-        *,
-        is_moved: bool = False,
-    ) -> None:
-        """Send it again in its place, or give it up.  `is_moved`: the new leader is known already."""
-        if batch.is_done:
-            return
-        if error.refresh_metadata and not is_moved:
-            self._metadata.request_update(error)
-        retriable = error.retriable
-        if self._sequences is not None and isinstance(error, REFUSED_SEQUENCE):
-            self._sequences.on_refused(batch, sent_as)
-            retriable = True
-        if not retriable or batch.attempts > self._options.retries:
-            self._give_up(batch, error)
-            self._accumulator.release(batch)
-            return
-        batch.last_error = error
-        batch.retry_at = now if is_moved else now + self._backoff.delay(batch.attempts - 1)
-        self._accumulator.put_back(batch)
-        self._metrics.add("record-retry-total", batch.count)
-        if self._tap.is_watched:
-            text = f"{type(error).__name__}: {error}"
-            event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
-            self._tap.emit(event)
-
-    def _written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
-        if batch.is_done:
-            return
-        if self._sequences is not None:
-            self._sequences.on_written(batch)
-        self._accumulator.release(batch)
-        self._metrics.add("record-send-total", batch.count)
-        self._accumulator.complete(batch, base_offset, log_append_time)
-        if self._tap.is_watched:
-            topic, partition = batch.topic, batch.partition
-            self._tap.emit(BatchCompleted(now, topic, partition, batch.count, base_offset, batch.attempts))
-
-    def _give_up(
-        self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
-    ) -> None:
-        if self._sequences is not None:
-            self._sequences.on_failed(batch)
-        self._accumulator.fail(batch, error, record_errors)
-        self._metrics.add("record-error-total", batch.count)
-        if self._tap.is_watched:
-            text = f"{type(error).__name__}: {error}"
-            topic, partition = batch.topic, batch.partition
-            event = BatchCompleted(
-                batch.sent_at, topic, partition, batch.count, NO_OFFSET, batch.attempts, text
-            )
-            self._tap.emit(event)
-
     def _expire(self, now: float) -> float:
         """Fail what is older than delivery_timeout; when to look again."""
         timeout = self._options.delivery_timeout
@@ -370,39 +274,11 @@ class Sender:
                 return oldest.created_at + timeout
             if not oldest.is_done:
                 is_on_the_wire = oldest.state is BatchState.IN_FLIGHT
-                self._give_up(oldest, self._expired(oldest))
+                queue = f"{oldest.topic}-{oldest.partition}"
+                waited_for = self.waiting_for.get(queue, "its turn")
+                self._outcomes.give_up(oldest, self._outcomes.expired(oldest, waited_for))
                 if not is_on_the_wire:
                     self._accumulator.release(oldest)
             elif incomplete and incomplete[0] is oldest:
                 incomplete.popleft()
         return FOREVER
-
-    def _expired(self, batch: ProducerBatch) -> DeliveryTimeout:
-        queue = f"{batch.topic}-{batch.partition}"
-        limit_ms = self._options.delivery_timeout * 1000
-        what = f"{queue}: not acknowledged within delivery_timeout_ms={limit_ms:g}"
-        if not batch.attempts:
-            cause = self.waiting_for.get(queue, "its turn")
-            return DeliveryTimeout(f"{what}; it was never sent, it waited for {cause}")
-        because = f" (last: {batch.last_error})" if batch.last_error else ""
-        return DeliveryTimeout(
-            f"{what} after {batch.attempts} attempts{because}; it may or may not be in the log"
-        )
-
-
-def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
-    """The error of each record of a batch that was refused because of some of them (KIP-467)."""
-    blamed: dict[int, Any] = {
-        told.batch_index: told.batch_index_error_message for told in answer.record_errors
-    }
-    where = f"{batch.topic}-{batch.partition}"
-    others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(blamed)}")
-    own = type(error_of(answer.error_code))
-    return {
-        index: own(
-            f"{where}: record {index} of the batch: {blamed[index] or answer.error_message or own.__doc__}"
-        )
-        if index in blamed
-        else others
-        for index in range(batch.count)
-    }

@@ -1,0 +1,63 @@
+"""What a producer shows of itself: metrics, health as data, and in words what it waits for.
+
+Any thread; reads what the IO thread writes, without locks, so the numbers are not taken at one instant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.sender import Sender
+
+
+class Inspection:
+    """Looks at the parts of one producer."""
+
+    def __init__(
+        self, client: ClusterClient, accumulator: Accumulator, sender: Sender, metrics: Metrics
+    ) -> None:
+        self._client = client
+        self._accumulator = accumulator
+        self._sender = sender
+        pool, metadata = accumulator.pool, client.metadata
+        metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
+        metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
+        metrics.gauge("waiting-threads", lambda: pool.waiting)
+        metrics.gauge("requests-in-flight", lambda: sender.requests_in_flight)
+        metrics.gauge("metadata-version", lambda: metadata.version)
+
+    def health(self) -> dict[str, Any]:
+        metadata, now = self._client.metadata, self._client.driver.clock.monotonic()
+        identity = self._sender.identity
+        state = "open" if not self._accumulator.is_closed else "closed"
+        return {
+            "state": "failed" if self._client.driver.failure is not None else state,
+            "records_waiting": self._accumulator.unsent_records(),
+            "requests_in_flight": self._sender.requests_in_flight,
+            "buffer_available_bytes": self._accumulator.pool.available_bytes,
+            "senders_waiting_for_memory": self._accumulator.pool.waiting,
+            "metadata_version": metadata.version,
+            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
+            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,
+            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
+            "producer_id": None if identity is None else identity.sequences.identity[0],
+            "producer_epoch": None if identity is None else identity.sequences.identity[1],
+            "waiting_for": dict(self._sender.waiting_for),
+        }
+
+    def explain(self) -> str:
+        health = self.health()
+        if health["state"] != "open":
+            return f"The producer is {health['state']}."
+        if not health["records_waiting"]:
+            return "Nothing waits: every record sent was written or has failed."
+        lines = [f"{health['records_waiting']} records wait or are in flight."]
+        lines += [f"{queue} waits for {what}." for queue, what in health["waiting_for"].items()]
+        if health["senders_waiting_for_memory"]:
+            lines.append(f"{health['senders_waiting_for_memory']} calls of send wait for buffer_memory.")
+        if health["metadata_error"]:
+            lines.append(f"The last request for metadata failed: {health['metadata_error']}")
+        return "\n".join(lines)

@@ -1,0 +1,177 @@
+"""What becomes of a batch that came back: written, sent again in its place, or failed for good.
+
+Belongs to the IO thread; the sender (sender.py) brings answers and errors here.  A batch has exactly one
+outcome, and one that may still be written is never called failed before its delivery timeout without saying
+that it may be in the log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.errors import (
+    DeliveryTimeout,
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    KafkaError,
+    OutOfOrderSequenceNumber,
+    UnknownProducerId,
+    error_of,
+)
+from pykafka2.events import BatchCompleted, BatchRetried, Tap
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.batch import NO_OFFSET, ProducerBatch
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.sequences import Identity, Sequences
+from pykafka2.protocol.messages.produce import PartitionProduceResponse
+from pykafka2.types import NO_TIMESTAMP, Node
+
+REFUSED_SEQUENCE = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
+
+
+class Outcomes:
+    """Settles batches.  `sequences` is None for a producer without idempotence."""
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        accumulator: Accumulator,
+        metadata: Metadata,
+        sequences: Sequences | None,
+        *,
+        random: random.Random,
+        tap: Tap,
+        metrics: Metrics,
+    ) -> None:
+        self._options = options
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._sequences = sequences
+        self._tap = tap
+        self._metrics = metrics
+        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+
+    def settle(
+        self,
+        batch: ProducerBatch,
+        sent_as: Identity,
+        answer: PartitionProduceResponse,
+        endpoints: list[Node],
+        now: float,
+    ) -> None:
+        """Act on what a broker answered for the batch; `sent_as` is the identity that this attempt had."""
+        code = answer.error_code
+        if not code:
+            self.written(batch, answer.base_offset, answer.log_append_time_ms, now)
+            return
+        if code == DuplicateSequenceNumber.code:
+            # An earlier attempt was written, longer ago than the broker remembers offsets for.
+            self.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
+            return
+        where = f"{batch.topic}-{batch.partition}"
+        error = error_of(code, f"{where}: {answer.error_message or error_of(code)}")
+        hint = answer.current_leader
+        is_moved = hint.leader_id >= 0 and self._metadata.update_leader(
+            batch.topic, batch.partition, hint.leader_id, hint.leader_epoch, endpoints
+        )
+        if answer.record_errors:
+            self.give_up(batch, error, _record_errors(batch, answer))
+            self._accumulator.release(batch)
+        else:
+            self.attempt_failed(batch, sent_as, error, now, is_moved=is_moved)
+
+    def attempt_failed(
+        self,
+        batch: ProducerBatch,
+        sent_as: Identity,
+        error: KafkaError,
+        now: float,
+        *,
+        is_moved: bool = False,
+    ) -> None:
+        """Send it again in its place, or give it up.  `is_moved`: the new leader is known already."""
+        if batch.is_done:
+            return
+        if error.refresh_metadata and not is_moved:
+            self._metadata.request_update(error)
+        retriable = error.retriable
+        if self._sequences is not None and isinstance(error, REFUSED_SEQUENCE):
+            self._sequences.on_refused(batch, sent_as)
+            retriable = True
+        if not retriable or batch.attempts > self._options.retries:
+            self.give_up(batch, error)
+            self._accumulator.release(batch)
+            return
+        batch.last_error = error
+        batch.retry_at = now if is_moved else now + self._backoff.delay(batch.attempts - 1)
+        self._accumulator.put_back(batch)
+        self._metrics.add("record-retry-total", batch.count)
+        if self._tap.is_watched:
+            text = f"{type(error).__name__}: {error}"
+            event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
+            self._tap.emit(event)
+
+    def written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        """It is in the log (with acks=0: it left)."""
+        if batch.is_done:
+            return
+        if self._sequences is not None:
+            self._sequences.on_written(batch)
+        self._accumulator.release(batch)
+        self._metrics.add("record-send-total", batch.count)
+        self._accumulator.complete(batch, base_offset, log_append_time)
+        if self._tap.is_watched:
+            topic, partition = batch.topic, batch.partition
+            self._tap.emit(BatchCompleted(now, topic, partition, batch.count, base_offset, batch.attempts))
+
+    def give_up(
+        self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
+    ) -> None:
+        """Fail it.  Its memory stays its own: it may be on the wire."""
+        if self._sequences is not None:
+            self._sequences.on_failed(batch)
+        self._accumulator.fail(batch, error, record_errors)
+        self._metrics.add("record-error-total", batch.count)
+        if self._tap.is_watched:
+            text = f"{type(error).__name__}: {error}"
+            topic, partition = batch.topic, batch.partition
+            event = BatchCompleted(
+                batch.sent_at, topic, partition, batch.count, NO_OFFSET, batch.attempts, text
+            )
+            self._tap.emit(event)
+
+    def expired(self, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
+        """The error of a batch whose time is over."""
+        queue = f"{batch.topic}-{batch.partition}"
+        limit_ms = self._options.delivery_timeout * 1000
+        what = f"{queue}: not acknowledged within delivery_timeout_ms={limit_ms:g}"
+        if not batch.attempts:
+            return DeliveryTimeout(f"{what}; it was never sent, it waited for {waited_for}")
+        because = f" (last: {batch.last_error})" if batch.last_error else ""
+        return DeliveryTimeout(
+            f"{what} after {batch.attempts} attempts{because}; it may or may not be in the log"
+        )
+
+
+def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
+    """The error of each record of a batch that was refused because of some of them (KIP-467)."""
+    blamed: dict[int, Any] = {
+        told.batch_index: told.batch_index_error_message for told in answer.record_errors
+    }
+    where = f"{batch.topic}-{batch.partition}"
+    others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(blamed)}")
+    own = type(error_of(answer.error_code))
+    return {
+        index: own(
+            f"{where}: record {index} of the batch: {blamed[index] or answer.error_message or own.__doc__}"
+        )
+        if index in blamed
+        else others
+        for index in range(batch.count)
+    }
