@@ -237,8 +237,9 @@ def _address(part: Any) -> tuple[str, int]:
 def _host_and_port(part: str) -> tuple[str, str]:
     # Java accepts "PLAINTEXT://host:9092" as well; which protocol is meant is security_protocol's matter.
     scheme, separator, rest = part.partition("://")
-    if separator and scheme.isupper():
-        part = rest
+    if separator and not scheme.isupper():
+        raise Because(f"{part!r} is a URL; write host:port")
+    part = rest if separator else part
     if part.startswith("["):
         host, _, rest = part[1:].partition("]")
         return host, rest.removeprefix(":") or str(DEFAULT_PORT)

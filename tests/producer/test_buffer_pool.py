@@ -1,0 +1,82 @@
+"""buffer_memory: never exceeded, never lost, handed out first come first served."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from pykafka2.errors import IllegalState
+from pykafka2.producer.buffer_pool import BufferPool, Permit
+
+
+def test_a_newcomer_never_overtakes_a_waiter() -> None:
+    pool = BufferPool(100)
+    first = pool.request(80)
+    large = pool.request(50)
+    small = pool.request(10)
+    assert (large.is_granted, small.is_granted, pool.waiting) == (False, False, 2)
+    assert pool.give_back(first)
+    assert (large.is_granted, small.is_granted, pool.available_bytes) == (True, True, 40)
+
+
+def test_a_waiter_that_gives_up_lets_those_behind_it_go() -> None:
+    pool = BufferPool(100)
+    pool.request(60)
+    large, small = pool.request(90), pool.request(40)
+    assert pool.give_back(large)
+    assert (small.is_granted, pool.waiting, pool.available_bytes) == (True, 0, 0)
+
+
+def test_giving_back_twice_gives_back_once() -> None:
+    pool = BufferPool(100)
+    permit = pool.request(60)
+    pool.give_back(permit)
+    pool.give_back(permit)
+    assert pool.available_bytes == 100
+
+
+def test_more_than_everything_is_refused() -> None:
+    with pytest.raises(IllegalState, match="101 bytes are asked of a pool of 100"):
+        BufferPool(100).request(101)
+
+
+class PoolAgainstAList(RuleBasedStateMachine):
+    """Requests and returns in any order, against a queue and a sum."""
+
+    permits = Bundle("permits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = BufferPool(100)
+        self.held: list[Permit] = []
+        self.queue: deque[Permit] = deque()
+
+    def serve(self) -> None:
+        while self.queue and self.queue[0].size_bytes <= 100 - sum(one.size_bytes for one in self.held):
+            self.held.append(self.queue.popleft())
+
+    @rule(target=permits, size_bytes=st.integers(0, 100))
+    def request(self, size_bytes: int) -> Permit:
+        permit = self.pool.request(size_bytes)
+        self.queue.append(permit)
+        self.serve()
+        return permit
+
+    @rule(permit=consumes(permits))
+    def give_back(self, permit: Permit) -> None:
+        self.pool.give_back(permit)
+        (self.held if permit in self.held else self.queue).remove(permit)
+        self.serve()
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        assert self.pool.available_bytes == 100 - sum(permit.size_bytes for permit in self.held)
+        assert self.pool.waiting == len(self.queue)
+        assert all(permit.is_granted for permit in self.held)
+        assert not any(permit.is_granted for permit in self.queue)
+
+
+TestPoolAgainstAList = PoolAgainstAList.TestCase

@@ -1,0 +1,49 @@
+"""murmur2 agrees with Java's, or keys would move between partitions when a program changes its client."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.producer.murmur2 import murmur2, positive
+from pykafka2.producer.partitioners import CACHED_KEYS, KeyHashes
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # kafka-python reads its schemas in a deprecated way
+    from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
+
+# From Java's UtilsTest (signed there).
+JAVA = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+@pytest.mark.parametrize("key", JAVA)
+def test_golden_vectors_of_java(key: bytes) -> None:
+    assert murmur2(key) == JAVA[key] & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=80))
+def test_it_agrees_with_an_independent_implementation(key: bytes) -> None:
+    assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=40))
+def test_cached_hashes_are_the_positive_ones(key: bytes) -> None:
+    hashes = KeyHashes()
+    assert hashes[key] == hashes[key] == positive(murmur2(key))
+
+
+def test_the_cache_is_bounded() -> None:
+    hashes = KeyHashes()
+    for number in range(CACHED_KEYS + 5):
+        hashes[b"%d" % number]
+    assert len(hashes) <= CACHED_KEYS

@@ -1,0 +1,159 @@
+"""Sequence numbers: gapless per partition, wrapped, and begun anew under the next epoch after a hole."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.producer.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.buffer_pool import Permit
+from pykafka2.producer.sequences import LAST_EPOCH, NOBODY, Sequences, next_sequence
+from pykafka2.records.encoder import BatchBuilder
+
+
+def a_batch(order: int = 0, records: int = 1, partition: int = 0) -> ProducerBatch:
+    batch = ProducerBatch(
+        "orders",
+        partition,
+        BatchBuilder(),
+        order=order,
+        permit=Permit(0),
+        created_at=0.0,
+        wait_until=lambda predicate, timeout: predicate(),
+    )
+    for _ in range(records):
+        batch.append(0, None, b"v", (), None)
+    batch.close()
+    return batch
+
+
+def known(epoch: int = 0) -> Sequences:
+    sequences = Sequences()
+    sequences.on_identity(7, epoch)
+    return sequences
+
+
+def send(sequences: Sequences, *batches: ProducerBatch) -> None:
+    for batch in batches:
+        assert sequences.may_send(batch)
+        sequences.assign(batch)
+
+
+def test_nothing_goes_before_the_producer_has_an_id() -> None:
+    sequences = Sequences()
+    assert not sequences.may_send(a_batch())
+    sequences.on_identity(7, 0)
+    assert sequences.may_send(a_batch())
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(1, 10_000))
+def test_the_number_after_the_largest_is_zero(sequence: int, records: int) -> None:
+    expected = sequence
+    expected = expected + records if expected + records <= 2**31 - 1 else expected + records - 2**31
+    assert next_sequence(sequence, records) == expected
+
+
+def test_batches_are_numbered_without_gap_in_each_partition() -> None:
+    sequences = known()
+    batches = [a_batch(0, 3), a_batch(1, 2), a_batch(0, 4, partition=1)]
+    send(sequences, *batches)
+    assert [(one.producer_id, one.producer_epoch, one.base_sequence) for one in batches] == [
+        (7, 0, 0),
+        (7, 0, 3),
+        (7, 0, 0),
+    ]
+
+
+def test_at_most_five_are_unfinished_in_a_partition() -> None:
+    sequences = known()
+    first, *rest = [a_batch(order) for order in range(6)]
+    send(sequences, first, *rest[:4])
+    assert not sequences.may_send(rest[4])
+    assert sequences.may_send(a_batch(partition=1))
+    sequences.on_written(first)
+    assert sequences.may_send(rest[4])
+
+
+def test_what_is_sent_again_keeps_its_bytes_and_goes_in_order() -> None:
+    sequences = known()
+    first, second = a_batch(0), a_batch(1)
+    send(sequences, first, second)
+    bytes_before = second.bytes()
+    assert not sequences.may_send(second)
+    send(sequences, first)
+    sequences.on_written(first)
+    send(sequences, second)
+    assert second.bytes() is bytes_before
+
+
+def test_a_refusal_behind_an_unfinished_batch_changes_nothing() -> None:
+    sequences = known()
+    first, second = a_batch(0), a_batch(1)
+    send(sequences, first, second)
+    sequences.on_refused(second, (7, 0))
+    assert sequences.identity == (7, 0)
+    assert second.base_sequence == 1
+
+
+def test_after_a_lost_batch_the_rest_is_numbered_anew_under_the_next_epoch() -> None:
+    sequences = known()
+    lost, second, third = a_batch(0, 3), a_batch(1, 2), a_batch(2)
+    send(sequences, lost, second, third)
+    sequences.on_failed(lost)
+    assert not sequences.may_send(a_batch(3))  # nothing new may follow a hole
+    sequences.on_refused(second, (7, 0))
+    sequences.on_refused(third, (7, 0))
+    assert sequences.identity == (7, 1)
+    assert sequences.may_send(second)
+    assert (second.producer_epoch, second.base_sequence) == (1, 0)
+    assert (third.producer_epoch, third.base_sequence) == (1, 2)
+    # The answer to what was sent under the old epoch comes late, and is about numbers that are gone.
+    sequences.on_refused(second, (7, 0))
+    assert sequences.identity == (7, 1)
+
+
+def test_after_a_lost_batch_with_nothing_behind_it_the_next_begins_under_the_next_epoch() -> None:
+    sequences = known()
+    lost, following = a_batch(0), a_batch(1)
+    send(sequences, lost)
+    sequences.on_failed(lost)
+    send(sequences, following)
+    assert (following.producer_epoch, following.base_sequence) == (1, 0)
+
+
+def test_a_batch_that_was_never_numbered_leaves_no_hole() -> None:
+    sequences = known()
+    sequences.on_failed(a_batch(0))
+    following = a_batch(1)
+    send(sequences, following)
+    assert (following.producer_epoch, following.base_sequence) == (0, 0)
+
+
+def test_other_partitions_keep_the_old_epoch_until_nothing_of_theirs_is_unfinished() -> None:
+    sequences = known()
+    lost, other = a_batch(0), a_batch(0, partition=1)
+    send(sequences, lost, other)
+    sequences.on_failed(lost)
+    send(sequences, a_batch(1))
+    assert sequences.identity == (7, 1)
+    later = a_batch(1, partition=1)
+    assert not sequences.may_send(later)
+    sequences.on_written(other)
+    send(sequences, later)
+    assert (later.producer_epoch, later.base_sequence) == (1, 0)
+
+
+def test_past_the_last_epoch_a_new_id_is_needed() -> None:
+    sequences = known(LAST_EPOCH)
+    lost, following = a_batch(0), a_batch(1)
+    send(sequences, lost)
+    sequences.on_failed(lost)
+    assert not sequences.may_send(following)
+    assert sequences.identity == NOBODY
+    sequences.on_identity(8, 0)
+    send(sequences, following)
+    assert (following.producer_id, following.producer_epoch, following.base_sequence) == (8, 0, 0)
+
+
+def test_an_unnumbered_batch_has_no_sequence() -> None:
+    assert a_batch().base_sequence == NO_SEQUENCE
