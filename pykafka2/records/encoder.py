@@ -30,7 +30,7 @@ from pykafka2.records.varint import NULL, VARINTS, varint
 from pykafka2.types import NO_TIMESTAMP
 
 Bytes = bytes | bytearray | memoryview
-HeaderItems = Iterable[tuple[str, Bytes | None]]
+HeaderItems = Iterable[tuple[str, Bytes | None]] | None
 
 # Beyond key, value, headers: length 5, attributes 1, timestamp 10, offset 5, two lengths 10, header count 5.
 MAX_RECORD_OVERHEAD = 36
@@ -83,7 +83,7 @@ class BatchBuilder:
         self.raw_bytes = 0
 
     def append(
-        self, timestamp: int, key: Bytes | None, value: Bytes | None, headers: HeaderItems = ()
+        self, timestamp: int, key: Bytes | None, value: Bytes | None, headers: HeaderItems = None
     ) -> int | None:
         """Add one record; its offset within the batch, or None if the batch is full (nothing is added).
 
@@ -155,7 +155,7 @@ class BatchBuilder:
         """Bytes of the batch that `build` will make: exact without a codec, else by the compression ratio."""
         return HEADER_BYTES + int(self.raw_bytes * self._ratio)
 
-    def has_room_for(self, key: Bytes | None, value: Bytes | None, headers: HeaderItems = ()) -> bool:
+    def has_room_for(self, key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> bool:
         """Whether `append` would take this record; never says yes where append says None."""
         return not self._records or self.raw_bytes + record_size_bound(key, value, headers) <= self._limit
 
@@ -230,7 +230,7 @@ def encode_record(
         else:
             data = memoryview(field).tobytes()
             parts += (varint(len(data)), data)
-    headers = list(headers)
+    headers = list(headers or ())
     parts.append(varint(len(headers)))
     for name, field in headers:
         encoded_name = name.encode("utf-8", "surrogateescape")
@@ -244,18 +244,18 @@ def encode_record(
     return varint(len(body)) + body
 
 
-def record_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = ()) -> int:
+def record_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> int:
     """The most bytes a record of these fields can take in a batch (its deltas are not known yet)."""
     size = MAX_RECORD_OVERHEAD
     size += 0 if key is None else memoryview(key).nbytes
     size += 0 if value is None else memoryview(value).nbytes
-    for name, field in headers:
+    for name, field in headers or ():
         # Two lengths of up to five bytes; a character makes at most four.
         encoded = len(name) if name.isascii() else len(name.encode("utf-8", "surrogateescape"))
         size += 10 + encoded + (0 if field is None else memoryview(field).nbytes)
     return size
 
 
-def batch_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = ()) -> int:
+def batch_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> int:
     """The most bytes an uncompressed batch of this one record can take."""
     return HEADER_BYTES + record_size_bound(key, value, headers)
