@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from .bridge import Bridge
+from .brokers import Cluster
 from .maven import CURRENT, OLDEST, KafkaJars, KafkaUnavailable, jars_or_skip, skip_or_fail
+from .peers import Confluent, Java, KafkaPython, Ours, Peer
 from .real_kafka import RealKafka
 
 BridgeOf = Callable[[str], Bridge]
@@ -17,8 +19,15 @@ BridgeOf = Callable[[str], Bridge]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever asks for Kafka's jars is marked real_kafka, before `-m` selects."""
     for item in items:
-        if "jars" in getattr(item, "fixturenames", ()):
+        if "jars" in getattr(item, "fixturenames", ()) or _needs_server(item):
             item.add_marker("real_kafka")
+
+
+def _needs_server(item: pytest.Item) -> bool:
+    parameters = (
+        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    )
+    return parameters.get("cluster") == "apache" or "real_kafka" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
@@ -57,8 +66,7 @@ def oldest_java(bridge_of: BridgeOf) -> Bridge:
 @pytest.fixture(scope="session", autouse=True)
 def _kafka_in_background(request: pytest.FixtureRequest) -> Iterator[RealKafka | None]:
     """Start Kafka before the first test where a collected test needs it: it boots while the others run."""
-    wanted = any("real_kafka" in getattr(item, "fixturenames", ()) for item in request.session.items)
-    if not wanted:
+    if not any(_needs_server(item) for item in request.session.items):
         yield None
         return
     try:
@@ -79,3 +87,37 @@ def real_kafka(_kafka_in_background: RealKafka | None, jars: KafkaJars) -> RealK
     except KafkaUnavailable as problem:
         skip_or_fail(str(problem))
     return _kafka_in_background
+
+
+@pytest.fixture(scope="session")
+def bundled() -> Iterator[Cluster]:
+    """Three of our brokers on real sockets."""
+    from pykafka2.testing import KafkaCluster
+
+    with KafkaCluster(brokers=3) as cluster:
+        yield Cluster("bundled", cluster.bootstrap_servers, replicas=3)
+
+
+@pytest.fixture(scope="session")
+def apache(real_kafka: RealKafka) -> Cluster:
+    return Cluster("apache", real_kafka.bootstrap_servers, replicas=1)
+
+
+@pytest.fixture(scope="session", params=["bundled", "apache"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The same test on the bundled broker and on Apache Kafka."""
+    chosen: Cluster = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.fixture
+def peer_of(request: pytest.FixtureRequest) -> Callable[[str], Peer]:
+    """A client library by name; java needs the jars."""
+
+    def peer_of(name: str) -> Peer:
+        if name == "java":
+            return Java(request.getfixturevalue("java"))
+        peers: dict[str, Peer] = {"ours": Ours(), "confluent": Confluent(), "kafka-python": KafkaPython()}
+        return peers[name]
+
+    return peer_of

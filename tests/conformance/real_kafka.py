@@ -107,6 +107,10 @@ class RealKafka:
         """What the server complained about so far."""
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
 
+    def segment(self, topic: str, partition: int) -> Path:
+        """The file with the partition's first records, as Kafka keeps it."""
+        return next(self._folder.glob(f"data-*/{topic}-{partition}/{0:020}.log"))
+
     def close(self) -> None:
         """Kill the server and remove its data; safe to call twice."""
         process, self._process = self._process, None

@@ -1,0 +1,36 @@
+"""The clusters that the same tests run on: the bundled broker, and Apache Kafka."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import attrs
+
+NUMBERS = count(1)
+TIMEOUT = 30.0
+
+
+@attrs.frozen
+class Cluster:
+    """Where a test produces and consumes; topics come from librdkafka's admin client, on both kinds alike."""
+
+    kind: str
+    bootstrap_servers: str
+    replicas: int
+
+    def new_topic(self, partitions: int = 1, **configs: str) -> str:
+        """Create a topic under a name of its own; option names with underscores.  Returns its name."""
+        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+        name = f"conformance-{next(NUMBERS)}"
+        topic = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=self.replicas,
+            config={option.replace("_", "."): value for option, value in configs.items()},
+        )
+        admin: Any = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        for future in admin.create_topics([topic], request_timeout=TIMEOUT).values():
+            future.result(TIMEOUT)
+        return name
