@@ -1,0 +1,291 @@
+"""One broker: its listening socket, processors, handlers, replicas and chores, between start and stop.
+
+The path of a request: acceptor -> processor (decodes) -> request channel -> handler (`_handle`, under the
+cluster's lock) -> the API's function -> reply -> the same processor.  The broker object outlives crashes
+and restarts; its parts are made anew with each start, its logs are not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pykafka2.clock import FOREVER, Clock
+from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
+from pykafka2.protocol.struct import Response
+from pykafka2.testing.faults import Fault
+from pykafka2.testing.handlers.registry import APIS
+from pykafka2.testing.image import ClusterImage, TopicImage
+from pykafka2.testing.log.log_dir import LogDir
+from pykafka2.testing.replication.follower_fetcher import FollowerFetchers
+from pykafka2.testing.replication.replica import Key
+from pykafka2.testing.replication.replica_manager import ReplicaManager
+from pykafka2.testing.server.acceptor import Acceptor
+from pykafka2.testing.server.handler_pool import Handler
+from pykafka2.testing.server.processor import Processor
+from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
+from pykafka2.testing.server.threads import Part
+from pykafka2.testing.timing_wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from pykafka2.testing.cluster import KafkaCluster
+
+logger = logging.getLogger(__name__)
+
+
+class Chores(Part):
+    """A broker's timers: requests that time out, followers that lag."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(f"chores-{broker.id}")
+        self._broker = broker
+        self._isr_check_every = broker.config.seconds("replica.lag.time.max.ms") / 2
+        self._isr_check_at = 0.0
+
+    def run(self, now: float) -> float:
+        broker = self._broker
+        with broker.lock:
+            if not broker.is_running:
+                return FOREVER
+            broker.wheel.advance(now)
+            if now >= self._isr_check_at:
+                self._isr_check_at = now + self._isr_check_every
+                broker.replicas.shrink_isrs(now)
+            broker.replicas.complete_delayed(now)
+            return min(broker.wheel.next_deadline(), self._isr_check_at)
+
+
+class Broker:
+    """A broker of a `KafkaCluster`.  The controls start and stop it, from the test's thread."""
+
+    def __init__(self, cluster: KafkaCluster, broker_id: int, port: int) -> None:
+        self.id = broker_id
+        self.host = cluster.host_of(broker_id)
+        self.port = port
+        self.config = cluster.config
+        self.lock = cluster.lock
+        self.clock: Clock = cluster.runtime.clock
+        self.controller = cluster.controller
+        self.image: ClusterImage = cluster.controller.image
+        self.logs = LogDir()
+        self.is_running = False
+        self.epoch = -1
+        self._cluster = cluster
+        self._producer_ids = iter(range(0))
+        self._prepare(self.clock.monotonic())
+
+    def __repr__(self) -> str:
+        return f"<broker {self.id} at {self.host}:{self.port}, {'running' if self.is_running else 'stopped'}>"
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def _prepare(self, now: float) -> None:
+        """Everything that does not outlive a restart."""
+        self.wheel = TimingWheel(now)
+        self.replicas = ReplicaManager(self.id, self.config, self.logs, self.wheel, self.controller)
+        self.fetchers = FollowerFetchers(
+            self.id, self.config, self._cluster.links, self.lock, self._on_follower_moved
+        )
+        self.replicas.on_follow = self.fetchers.follow
+        self.replicas.on_stop_following = self.fetchers.unfollow
+        self._requests = RequestChannel(self.config.int("queued.max.requests"))
+        self._chores = Chores(self)
+        self._processors = [
+            Processor(
+                f"processor-{self.id}-{number}", self._requests, self.config, self._on_request, self._on_gone
+            )
+            for number in range(self.config.int("num.network.threads"))
+        ]
+        self._handlers = [
+            Handler(f"handler-{self.id}-{number}", self._requests, self._handle, self._after)
+            for number in range(self.config.int("num.io.threads"))
+        ]
+        self._requests.connect(tuple(self._handlers))
+        self._acceptor: Acceptor | None = None
+
+    # ------------------------------------------------------------------ start and stop
+
+    def start(self) -> None:
+        """Listen, register with the controller, take up the roles it gives."""
+        if self.is_running:
+            raise IllegalState(f"broker {self.id} is running")
+        cluster = self._cluster
+        self._prepare(self.clock.monotonic())
+        listener = cluster.runtime.network.listen(self.host, self.port, tls=cluster.tls)
+        self.port = listener.port
+        acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self._processors)
+        loops = cluster.loops
+        loops.add_all([*self._processors, *self._handlers, self.fetchers, self._chores])
+        with self.lock:
+            now = self.clock.monotonic()
+            self.is_running = True
+            cluster.links.connect(self.id, self._requests)
+            rack = self.config.get("broker.rack") or None
+            self.epoch = self.controller.register_broker(self.id, self.host, self.port, rack)
+            self.fetchers.broker_epoch = self.epoch
+            self.image = self.controller.image
+            self.logs.remove_unknown(set(self.image.topic_names))
+            self.replicas.apply(self.image, self.image.topics, now)
+        loops.add_all([acceptor])
+        loops.call(acceptor, acceptor.open)
+
+    def stop(self, *, crash: bool, lose_unreplicated: bool = False, is_last_act: bool = False) -> None:
+        """Go away: in good order (leaders move first), or as by a crash (connections are reset).
+        Repeatable.
+        """
+        if not self.is_running:
+            return
+        if not crash and not is_last_act:
+            with self.lock:
+                self.controller.broker_is_gone(self.id)
+                self.replicas.complete_delayed(self.clock.monotonic())
+        with self.lock:
+            self.is_running = False
+            self._cluster.links.disconnect(self.id, self.clock.monotonic())
+            self._cluster.faults.forget(self)
+            self.fetchers.stop()
+            self.replicas.produces.discard_all()
+            self.replicas.fetches.discard_all()
+            self._requests.clear()
+            if lose_unreplicated:
+                self.logs.lose_unreplicated()
+        loops = self._cluster.loops
+        if self._acceptor is not None:
+            loops.remove(self._acceptor, self._acceptor.close)
+        for processor in self._processors:
+            loops.remove(processor, lambda one=processor: one.close_all(reset=crash))  # type: ignore[misc]
+        for part in (*self._handlers, self.fetchers, self._chores):
+            loops.remove(part)
+        if crash:
+            with self.lock:
+                self.controller.broker_is_gone(self.id)
+
+    def shut(self) -> None:
+        """The cluster ends: as a stop, but nobody needs new leaders any more."""
+        self.stop(crash=False, is_last_act=True)
+
+    # ------------------------------------------------------------------ told by the controller
+
+    def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
+        """A new image, with the topics that changed.  Under the lock, from whichever thread made the
+        change.
+        """
+        self.image = image
+        self.replicas.apply(image, changed, self.clock.monotonic())
+        if self.replicas.has_moved:
+            self._chores.signal()
+
+    def next_producer_id(self) -> int:
+        """From this broker's block; a new block comes from the controller."""
+        for producer_id in self._producer_ids:
+            return producer_id
+        self._producer_ids = iter(self.controller.allocate_producer_ids())
+        return next(self._producer_ids)
+
+    def go_on(self, context: RequestContext) -> None:
+        """A request that a fault held goes on to its handler."""
+        if self.is_running:
+            self._requests.put(context)
+
+    # ------------------------------------------------------------------ requests
+
+    def _on_request(self, context: RequestContext) -> None:
+        """A processor has decoded a client's request."""
+        context.on_reply = self._on_reply
+        with self.lock:
+            self._cluster.history.received(self.id, context)
+
+    def _on_gone(self, context: RequestContext, now: float) -> None:
+        """The connection of an unanswered request is gone: nothing may wait for it."""
+        with self.lock:
+            context.is_answered = True
+            self._cluster.history.ended(context, None, now)
+            if context.abandon is not None:
+                context.abandon(now)
+
+    def _on_reply(self, context: RequestContext, response: Response | None) -> bool:
+        self._cluster.history.ended(context, response, self.clock.monotonic())
+        if context.faults is Fault.LOSE_REPLY:
+            context.origin.disconnect(context, reset=True)
+            return False
+        return True
+
+    def _handle(self, context: RequestContext, now: float) -> None:
+        """Answer one request; whatever goes wrong costs this request alone."""
+        with self.lock:
+            if not self.is_running or context.is_answered:
+                return
+            if (
+                self._cluster.faults.rules
+                and context.on_reply is not None
+                and self._meets_fault(context, now)
+            ):
+                return
+            api = APIS[context.api_key]
+            response: Response | None
+            try:
+                response = api.handle(self, context, context.request, now)
+            except BrokerError as error:
+                response = self._refused(context, error.code or UnknownServerError.code)
+            except KafkaError as error:
+                logger.warning("broker %d refused %s: %s", self.id, api.name, error)
+                response = self._refused(context, UnknownServerError.code)
+            except Exception:
+                logger.exception("broker %d failed at %r", self.id, context.request)
+                response = self._refused(context, UnknownServerError.code)
+            if response is not None and not context.is_answered:
+                self._reply(context, response)
+
+    def _reply(self, context: RequestContext, response: Response) -> None:
+        try:
+            context.reply(response)
+        except KafkaError:
+            logger.exception("broker %d could not encode %r", self.id, response)
+            context.close()
+
+    def _refused(self, context: RequestContext, code: int | None) -> Response | None:
+        """The answer with an error everywhere; without one the connection is closed."""
+        refuse = APIS[context.api_key].refuse
+        if refuse is None or context.is_answered:
+            context.close()
+            return None
+        return refuse(context.request, code if code is not None else -1)
+
+    def _meets_fault(self, context: RequestContext, now: float) -> bool:
+        """Do what a planted fault asks; True if the request is not to be handled now."""
+        if context.faults is not None:
+            return False  # it met its fault before
+        rule = self._cluster.faults.take(self, context)
+        if rule is None:
+            return False
+        context.faults = rule.fault
+        if rule.fault is Fault.HOLD:
+            self._cluster.faults.hold(self, context)
+        elif rule.fault is Fault.DELAY:
+            self.wheel.add(now + rule.seconds, lambda at: self.go_on(context))
+        elif rule.fault is Fault.DISCONNECT:
+            context.close(reset=True)
+        elif rule.fault is Fault.REFUSE and rule.error is not None:
+            response = self._refused(context, rule.error.code)
+            if response is not None:
+                self._reply(context, response)
+        else:
+            return False
+        return True
+
+    def _after(self, now: float) -> None:
+        """The end of a handler's turn: complete what its requests have made possible."""
+        with self.lock:
+            if not self.is_running:
+                return
+            self.replicas.complete_delayed(now)
+            if self.wheel.next_deadline() < self._chores.wake_at:
+                self._chores.signal()
+
+    def _on_follower_moved(self, key: Key) -> None:
+        """A high watermark moved on a partition that we follow: consumers may read it here."""
+        self.replicas.moved(key)
+        self._chores.signal()

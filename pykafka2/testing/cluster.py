@@ -1,0 +1,256 @@
+"""A Kafka cluster in this process: brokers, a controller, links between them, for tests and for trying
+things out.
+
+    with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+
+Runs on real sockets and threads by default, or in the simulation with neither.  One lock guards all that
+brokers and controller decide; the methods here take it themselves and may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.clock import SeededEntropy
+from pykafka2.driver.runtime import Runtime
+from pykafka2.errors import ConfigurationError, IllegalState
+from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.controller import Controller, NewTopic
+from pykafka2.testing.faults import Faults
+from pykafka2.testing.handlers.registry import load as load_handlers
+from pykafka2.testing.history import History
+from pykafka2.testing.image import ClusterImage, TopicImage
+from pykafka2.testing.replication.links import Links
+from pykafka2.testing.server.threads import Loops
+
+if TYPE_CHECKING:
+    from pykafka2.network.tls import TlsContext
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.controls import Controls
+    from pykafka2.testing.views import LogView, PartitionView
+
+MAX_BROKERS = 1000
+
+
+@attrs.define(frozen=True)
+class Topic:
+    """A topic to create: None takes the cluster's default; configs by Kafka's names, such as
+    "retention.ms".
+    """
+
+    partitions: int = 1
+    replication_factor: int | None = None
+    configs: Mapping[str, object] = attrs.field(factory=dict)
+
+
+class KafkaCluster:
+    """A cluster of `brokers` brokers (ids from 0) with these topics, running between `start` and `close`.
+
+    Args:
+        brokers: how many.
+        topics: partitions by name, or a `Topic` by name.
+        config: the brokers' configuration by Kafka's names; a misspelt one raises `UnknownOption` naming the
+            nearest.  Beyond Kafka's: channel.mode (pipelined, serial), log.validate (headers, strict),
+            threads (shared, separate), max.pipelined.requests, max.pipelined.bytes.
+        seed: topic and cluster ids come from it.
+        host: where brokers listen; "{id}" in it stands for the broker's id.
+        ports: one for each broker; default: free ones.
+        tls: listen with TLS.
+        runtime: what it runs on; default: real threads and sockets.
+
+    Raises `ConfigurationError` for anything that cannot be.  Leaves no thread, socket or file behind after
+    `close`; is a context manager.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        topics: Mapping[str, int | Topic] | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        seed: int | str = 0,
+        host: str = "127.0.0.1",
+        ports: Sequence[int] | None = None,
+        tls: TlsContext | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        if not isinstance(brokers, int) or not 1 <= brokers <= MAX_BROKERS:
+            raise ConfigurationError(f"brokers={brokers!r}: say a number from 1 to {MAX_BROKERS}")
+        if ports is not None and len(ports) != brokers:
+            raise ConfigurationError(f"{brokers} brokers need {brokers} ports, not {len(ports)}")
+        self.config = BrokerConfig(config)
+        self.lock = threading.RLock()
+        self.tls = tls
+        self.history = History()
+        self.faults = Faults()
+        self._topics = {name: _topic_of(name, topic) for name, topic in (topics or {}).items()}
+        self._host = host
+        self._ports = list(ports or [0] * brokers)
+        self._seed = seed
+        self._given_runtime = runtime
+        self._runtime: Runtime | None = None
+        self._brokers: list[Broker] = []
+        self._controls: Controls | None = None
+
+    # ------------------------------------------------------------------ start and end
+
+    def start(self) -> KafkaCluster:
+        """Start the brokers, then create the topics.  Three brokers take less than 100 ms."""
+        if self._runtime is not None:
+            raise IllegalState("the cluster is running")
+        load_handlers()
+        from pykafka2.testing.broker import Broker
+
+        self._runtime = self._given_runtime or _thread_runtime()
+        try:
+            entropy = SeededEntropy(f"cluster-{self._seed}")
+            cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
+            self.controller = Controller(cluster_id, self.config, entropy, self._publish)
+            self.loops = Loops(
+                self._runtime, "kafka-cluster", separate=self.config.get("threads") == "separate"
+            )
+            self.links = Links(self.lock)
+            self.loops.add_all([self.links])
+            self._brokers = [Broker(self, number, port) for number, port in enumerate(self._ports)]
+            for broker in self._brokers:
+                broker.start()
+            for name, topic in self._topics.items():
+                self.create_topic(name, topic.partitions, topic.replication_factor, topic.configs)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stop everything and release every thread and socket.  Safe to repeat."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is None:
+            return
+        for broker in self._brokers:
+            broker.shut()
+        self.loops.stop()
+        if self._given_runtime is None:
+            runtime.close()
+
+    def __enter__(self) -> KafkaCluster:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def runtime(self) -> Runtime:
+        if self._runtime is None:
+            raise IllegalState("the cluster is not running; use it in a with block, or call start()")
+        return self._runtime
+
+    @property
+    def brokers(self) -> list[Broker]:
+        """By id."""
+        return list(self._brokers)
+
+    def broker(self, broker_id: int) -> Broker:
+        if not 0 <= broker_id < len(self._brokers):
+            raise ConfigurationError(f"no broker {broker_id}; there are 0 to {len(self._brokers) - 1}")
+        return self._brokers[broker_id]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers' addresses, separated by commas; those that are down included."""
+        self.check()
+        return ",".join(broker.address for broker in self._brokers)
+
+    @property
+    def cluster_id(self) -> str:
+        return self.controller.image.cluster_id
+
+    @property
+    def controls(self) -> Controls:
+        """Crash, cut, hold and fail: see `Controls`."""
+        self.check()
+        if self._controls is None:
+            from pykafka2.testing.controls import Controls
+
+            self._controls = Controls(self)
+        return self._controls
+
+    def host_of(self, broker_id: int) -> str:
+        return self._host.replace("{id}", str(broker_id))
+
+    def check(self) -> None:
+        """Raise if the cluster does not run, or one of its loops has ended by a bug."""
+        _ = self.runtime
+        self.loops.raise_failure()
+
+    # ------------------------------------------------------------------ topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic; its leaders are elected when this returns.  Raises what a client would be told."""
+        factor = -1 if replication_factor is None else replication_factor
+        self.check()
+        with self.lock:
+            self.controller.create_topic(NewTopic(name, partitions, factor, configs or {}))
+
+    def delete_topic(self, name: str) -> None:
+        self.check()
+        with self.lock:
+            self.controller.delete_topic(name)
+
+    def topics(self) -> list[str]:
+        return sorted(self.controller.image.topics)
+
+    def partition(self, topic: str, partition: int) -> PartitionView:
+        """Leader, epoch, ISR and each replica's offsets, as of now.  Raises `UnknownTopicOrPartition`."""
+        from pykafka2.testing.views import partition_view
+
+        self.check()
+        with self.lock:
+            return partition_view(self, topic, partition)
+
+    def log(self, topic: str, partition: int, broker: int | None = None) -> LogView:
+        """What a replica holds, the leader's by default: `values()`, `records()`, `batches()`, offsets."""
+        from pykafka2.testing.views import log_view
+
+        self.check()
+        with self.lock:
+            return log_view(self, topic, partition, broker)
+
+    def _publish(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
+        """The controller's changes, handed to every broker that runs."""
+        for broker in self._brokers:
+            if broker.is_running:
+                broker.apply(image, changed)
+
+
+def _topic_of(name: str, topic: int | Topic) -> Topic:
+    if isinstance(topic, Topic):
+        return topic
+    if isinstance(topic, int):
+        return Topic(topic)
+    raise ConfigurationError(f"topic {name!r}: say its number of partitions, or a Topic, not {topic!r}")
+
+
+def _thread_runtime() -> Runtime:
+    from pykafka2.driver.thread_driver import ThreadRuntime
+
+    return ThreadRuntime()

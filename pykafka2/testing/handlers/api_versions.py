@@ -1,0 +1,52 @@
+"""ApiVersions: which APIs this broker answers, at which versions (KIP-35, KIP-511; rules 3 to 5).
+
+A version that we do not know is answered in version 0, with UNSUPPORTED_VERSION and nothing but our range
+for this API, so that the asker can come down.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import InvalidRequest, UnsupportedVersion
+from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.testing.handlers.registry import APIS, Api, handles, refuses
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.server.request_channel import RequestContext
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+FIRST_VERSION_WITH_SOFTWARE = 3
+
+# librdkafka takes a broker whose Produce begins above 0 for one without compression, so Kafka 4 names 0
+# although
+# it refuses 0 to 2 (KAFKA-18659).
+ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
+
+
+@handles(ApiVersionsRequest, 0, 4)
+def handle(
+    broker: Broker, context: RequestContext, request: ApiVersionsRequest, now: float
+) -> ApiVersionsResponse:
+    if context.is_unsupported:
+        own = [_range(APIS[ApiKey.API_VERSIONS])]
+        return ApiVersionsResponse(error_code=UnsupportedVersion.code or 0, api_keys=own)
+    if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
+        SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
+    ):
+        return refuse(request, InvalidRequest.code or 0)
+    return ApiVersionsResponse(api_keys=[_range(APIS[key]) for key in sorted(APIS)])
+
+
+@refuses(ApiVersionsRequest)
+def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=code, api_keys=[])
+
+
+def _range(api: Api) -> ApiVersion:
+    key = api.request.API_KEY
+    minimum = ADVERTISED_MINIMUM.get(key, api.min_version)
+    return ApiVersion(api_key=key, min_version=minimum, max_version=api.max_version)

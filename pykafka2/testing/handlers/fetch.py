@@ -1,0 +1,153 @@
+"""Fetch: read from a replica, and wait in the purgatory where there is too little to read yet.
+
+Consumers read below the high watermark, followers to the leader's log end (rule 51).  Every fetch is a full
+one: session id 0 tells the client so (KIP-227); sessions come in step 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import FetchSessionIdNotFound, UnknownTopicId
+from pykafka2.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from pykafka2.testing.handlers.leaders import endpoints, hint
+from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
+from pykafka2.types import READ_COMMITTED
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.server.request_channel import RequestContext
+
+FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
+
+
+@handles(FetchRequest, 4, 18)
+def handle(
+    broker: Broker, context: RequestContext, request: FetchRequest, now: float
+) -> FetchResponse | None:
+    if request.session_id:
+        return refuse(request, FetchSessionIdNotFound.code or 0)
+    plan = _plan(broker, context, request)
+
+    def on_done(results: list[FetchResult]) -> None:
+        if not context.is_answered:
+            context.reply(_answer(broker, results))
+
+    operation = broker.replicas.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
+    if operation is not None:
+        context.abandon = lambda at: broker.replicas.fetches.discard(operation)
+    return None
+
+
+def _plan(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchPlan:
+    replica_id = request.replica_id
+    if context.version >= FIRST_VERSION_WITH_REPLICA_STATE:
+        replica_id = request.replica_state.replica_id
+    is_consumer = replica_id < 0
+    max_bytes = request.max_bytes
+    if is_consumer:
+        max_bytes = min(max_bytes, broker.config.int("fetch.max.bytes"))
+    return FetchPlan(
+        replica_id,
+        [item for topic in request.topics for item in _items(broker, context, topic)],
+        request.min_bytes,
+        max_bytes,
+        read_committed=request.isolation_level == READ_COMMITTED,
+        may_follow=is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS,
+    )
+
+
+def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[FetchItem]:
+    name, error = topic.topic, None
+    if context.version >= FIRST_VERSION_WITH_IDS:
+        known = broker.image.topic_by_id(topic.topic_id)
+        if known is None:
+            name, error = topic.topic_id.hex(), UnknownTopicId()
+        else:
+            name = known.name
+    return [
+        FetchItem(
+            name,
+            topic.topic_id,
+            partition.partition,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+            error,
+        )
+        for partition in topic.partitions
+    ]
+
+
+def _answer(broker: Broker, results: list[FetchResult]) -> FetchResponse:
+    leaders: list[int] = []
+    topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+    for result in results:
+        item = result.item
+        topic = topics.get((item.topic, item.topic_id))
+        if topic is None:
+            topic = topics[item.topic, item.topic_id] = FetchableTopicResponse(
+                topic=item.topic, topic_id=item.topic_id, partitions=[]
+            )
+        topic.partitions.append(_partition(broker, result, leaders))
+    nodes = [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in endpoints(broker, leaders)
+    ]
+    return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
+
+
+def _partition(broker: Broker, result: FetchResult, leaders: list[int]) -> PartitionData:
+    item = result.item
+    data = PartitionData(
+        partition_index=item.partition,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        aborted_transactions=None,
+        records=result.records,
+    )
+    if result.diverging is not None:
+        end = result.diverging
+        data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+    if result.error is not None:
+        data.error_code = result.error.code or 0
+        leader = hint(broker, item.key, result.error)
+        if leader is not None:
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
+            leaders.append(leader.leader)
+    return data
+
+
+@refuses(FetchRequest)
+def refuse(request: FetchRequest, code: int) -> FetchResponse:
+    """The error at the top, where it is the session's, and at each partition."""
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                PartitionData(
+                    partition_index=partition.partition, error_code=code, high_watermark=-1, records=b""
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    is_of_session = code == FetchSessionIdNotFound.code
+    return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)

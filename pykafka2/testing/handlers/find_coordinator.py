@@ -1,0 +1,85 @@
+"""FindCoordinator: which broker coordinates a group.  The coordination itself comes in step 2.
+
+As in Kafka the key's hash picks a partition of the internal topic; until that topic exists, a live broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest, error_of
+from pykafka2.protocol.messages.coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykafka2.testing.handlers.registry import handles, refuses
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.image import BrokerImage
+    from pykafka2.testing.server.request_channel import RequestContext
+
+GROUP, TRANSACTION = 0, 1
+FIRST_VERSION_WITH_KEYS = 4
+
+
+@handles(FindCoordinatorRequest, 0, 6)
+def handle(
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, now: float
+) -> FindCoordinatorResponse:
+    if context.version >= FIRST_VERSION_WITH_KEYS:
+        coordinators = []
+        for key in request.coordinator_keys:
+            try:
+                node = _coordinator(broker, request.key_type, key)
+            except BrokerError as error:
+                coordinators.append(_failed(key, error.code or 0))
+                continue
+            coordinators.append(
+                Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=None)
+            )
+        return FindCoordinatorResponse(coordinators=coordinators)
+    try:
+        node = _coordinator(broker, request.key_type, request.key)
+    except BrokerError as error:
+        return _failed_old(error.code or 0)
+    return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port, error_message=None)
+
+
+def _coordinator(broker: Broker, kind: int, key: str) -> BrokerImage:
+    if kind not in (GROUP, TRANSACTION):
+        raise InvalidRequest(f"unknown kind of coordinator {kind}")
+    alive = sorted(broker.image.live_brokers(), key=lambda node: node.id)
+    if not alive or kind == TRANSACTION:
+        raise CoordinatorNotAvailable
+    return alive[(java_hash(key) & 0x7FFFFFFF) % len(alive)]
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, over UTF-16 units."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def _failed(key: str, code: int) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=code, error_message=str(error_of(code))
+    )
+
+
+def _failed_old(code: int) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=code, error_message=str(error_of(code)), node_id=-1, host="", port=-1
+    )
+
+
+@refuses(FindCoordinatorRequest)
+def refuse(request: FindCoordinatorRequest, code: int) -> FindCoordinatorResponse:
+    """Versions with many keys say the error at each, older ones at the top."""
+    if request.coordinator_keys:
+        return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
+    return _failed_old(code)

@@ -1,0 +1,109 @@
+"""ListOffsets: the end, the start, the latest timestamp, or the first offset not older than a time (rule
+62).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import BrokerError, LeaderNotAvailable, OffsetNotAvailable
+from pykafka2.protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.log.time_index import OffsetAtTime, first_at, latest
+from pykafka2.types import READ_COMMITTED
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.replication.replica import Replica
+    from pykafka2.testing.server.request_channel import RequestContext
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+
+@handles(ListOffsetsRequest, 1, 11)
+def handle(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest, now: float
+) -> ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            try:
+                found = _find(broker, context, request, topic.name, asked)
+            except BrokerError as error:
+                partitions.append(_failed(asked, error.code or 0))
+                continue
+            partitions.append(
+                ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index,
+                    timestamp=found.timestamp,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch,
+                )
+            )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(
+    broker: Broker,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+) -> OffsetAtTime:
+    replica = broker.replicas.leader_of((topic, asked.partition_index))
+    replica.check_epoch(asked.current_leader_epoch)
+    log = replica.log
+    upper = _upper(replica, request)
+    if asked.timestamp == LATEST:
+        _check_high_watermark(replica, request, context.version, upper)
+        return OffsetAtTime(upper, -1, log.epochs.latest)
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return OffsetAtTime(log.log_start_offset, -1, log.epochs.epoch_at(log.log_start_offset))
+    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
+        return OffsetAtTime(-1, -1, -1)
+    found = latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
+    if found.offset >= upper:
+        _check_high_watermark(replica, request, context.version, upper)
+        return OffsetAtTime(-1, -1, -1)
+    return found
+
+
+def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
+    if request.replica_id >= 0:
+        return replica.log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return replica.log.last_stable_offset
+    return replica.log.high_watermark
+
+
+def _check_high_watermark(replica: Replica, request: ListOffsetsRequest, version: int, upper: int) -> None:
+    """A leader just elected may have a high watermark below offsets that were told before (KIP-207)."""
+    if request.replica_id < 0 and upper < replica.leader_epoch_start:
+        if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+            raise OffsetNotAvailable
+        raise LeaderNotAvailable
+
+
+def _failed(asked: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+
+
+@refuses(ListOffsetsRequest)
+def refuse(request: ListOffsetsRequest, code: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_failed(asked, code) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,126 @@
+"""Metadata: brokers, topics and leaders, as of the last image that this broker was given.
+
+A topic that does not exist is created if the request and auto.create.topics.enable allow it; the asker is
+told UNKNOWN_TOPIC_OR_PARTITION this once and finds it the next time (rule 70).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import (
+    BrokerError,
+    KafkaError,
+    LeaderNotAvailable,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.testing.controller import NewTopic, check_topic_name
+from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.server.request_channel import RequestContext
+
+# Without an authorizer everybody may do everything: a bit for each operation that applies (KIP-430).
+ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+NOT_ASKED = -2147483648
+
+
+@handles(MetadataRequest, 0, 13)
+def handle(broker: Broker, context: RequestContext, request: MetadataRequest, now: float) -> MetadataResponse:
+    image = broker.image
+    asked = request.topics
+    # Version 0 has no null: there an empty list asks for all topics.
+    wants_all = asked is None or (context.version == 0 and not asked)
+    if wants_all or asked is None:
+        topics = [_known(image, topic) for topic in image.topics.values()]
+    else:
+        may_create = request.allow_auto_topic_creation and broker.config.get("auto.create.topics.enable")
+        topics = [_asked(broker, image, topic, may_create=may_create) for topic in asked]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = NOT_ASKED if topic.error_code else ALL_TOPIC_OPERATIONS
+    with_cluster = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in image.live_brokers()
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
+    )
+
+
+def _asked(
+    broker: Broker, image: ClusterImage, asked: MetadataRequestTopic, *, may_create: bool
+) -> MetadataResponseTopic:
+    """One topic that was asked for by name, or by id (version 10 on)."""
+    if asked.topic_id != ZERO_UUID:
+        by_id = image.topic_by_id(asked.topic_id)
+        if by_id is None:
+            return _failed(None, UnknownTopicId, asked.topic_id)
+        return _known(image, by_id)
+    name = asked.name or ""
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _known(image, topic)
+    try:
+        check_topic_name(name)
+        if may_create:
+            broker.controller.create_topic(NewTopic(name))
+    except BrokerError as error:
+        return _failed(name, type(error))
+    except KafkaError:
+        pass
+    return _failed(name, UnknownTopicOrPartition)
+
+
+def _failed(name: str | None, error: type[BrokerError], topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error.code or 0, name=name, topic_id=topic_id, partitions=[])
+
+
+def _known(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(image, number, known) for number, known in enumerate(topic.partitions)],
+    )
+
+
+def _partition(image: ClusterImage, number: int, partition: PartitionImage) -> MetadataResponsePartition:
+    has_leader = partition.leader != NO_LEADER and image.is_alive(partition.leader)
+    return MetadataResponsePartition(
+        error_code=0 if has_leader else LeaderNotAvailable.code or 0,
+        partition_index=number,
+        leader_id=partition.leader if has_leader else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[replica for replica in partition.replicas if not image.is_alive(replica)],
+    )
+
+
+@refuses(MetadataRequest)
+def refuse(request: MetadataRequest, code: int) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(
+            error_code=code, name=topic.name, topic_id=topic.topic_id or ZERO_UUID, partitions=[]
+        )
+        for topic in request.topics or []
+    ]
+    return MetadataResponse(brokers=[], topics=topics, error_code=code)

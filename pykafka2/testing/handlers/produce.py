@@ -1,0 +1,173 @@
+"""Produce: append batches on the leader, and answer when as many replicas have them as acks asks for.
+
+acks=1 is answered at once, acks=0 never (an error closes the connection, rule 7), acks=all when the high
+watermark has passed what was appended: until then the request waits in the purgatory and the connection's
+next request may come in.  Versions 0 to 2 are refused, as in Kafka 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import BrokerError, InvalidRequiredAcks, UnknownTopicId, error_of
+from pykafka2.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from pykafka2.testing.handlers.leaders import endpoints, hint
+from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.log.validation import InvalidRecords
+from pykafka2.testing.replication.delayed import ProduceResult
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.replication.replica import Key
+    from pykafka2.testing.server.request_channel import RequestContext
+
+FIRST_VERSION_WITH_IDS = 13
+NO_ACKS, ALL_REPLICAS = 0, -1
+LEGAL_ACKS = frozenset({-1, 0, 1})
+
+
+@handles(ProduceRequest, 3, 13)
+def handle(
+    broker: Broker, context: RequestContext, request: ProduceRequest, now: float
+) -> ProduceResponse | None:
+    results = _append(broker, context, request, now)
+    if request.acks == NO_ACKS:
+        if any(result.error is not None for result in results.values()):
+            context.close()
+        else:
+            context.no_reply()
+        return None
+    if request.acks != ALL_REPLICAS or all(result.error is not None for result in results.values()):
+        return _answer(broker, request, results)
+
+    def on_done(done: dict[Key, ProduceResult]) -> None:
+        if not context.is_answered:
+            context.reply(_answer(broker, request, done))
+
+    operation = broker.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
+    if operation is not None:
+        context.abandon = lambda at: broker.replicas.produces.discard(operation)
+        context.local_processed()
+    return None
+
+
+def _append(
+    broker: Broker, context: RequestContext, request: ProduceRequest, now: float
+) -> dict[Key, ProduceResult]:
+    results: dict[Key, ProduceResult] = {}
+    now_ms = broker.clock.wall_ms()
+    for topic in request.topic_data:
+        name, error = _name_of(broker, context, topic)
+        if request.acks not in LEGAL_ACKS:
+            error = InvalidRequiredAcks(f"acks {request.acks} is none of -1, 0, 1")
+        for data in topic.partition_data:
+            key = (name, data.index)
+            if error is not None:
+                results[key] = ProduceResult(error)
+                continue
+            results[key] = broker.replicas.append(
+                key,
+                data.records,
+                acks=request.acks,
+                version=context.version,
+                client_id=context.client_id,
+                now=now,
+                now_ms=now_ms,
+            )
+    return results
+
+
+def _name_of(
+    broker: Broker, context: RequestContext, topic: TopicProduceData
+) -> tuple[str, BrokerError | None]:
+    """The topic's name; from version 13 on it is asked for by id."""
+    if context.version < FIRST_VERSION_WITH_IDS:
+        return topic.name, None
+    known = broker.image.topic_by_id(topic.topic_id)
+    if known is None:
+        return topic.topic_id.hex(), UnknownTopicId()
+    topic.name = known.name
+    return known.name, None
+
+
+def _answer(broker: Broker, request: ProduceRequest, results: dict[Key, ProduceResult]) -> ProduceResponse:
+    leaders: list[int] = []
+    topics = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                _partition(
+                    broker,
+                    (topic.name or topic.topic_id.hex(), data.index),
+                    results[topic.name or topic.topic_id.hex(), data.index],
+                    leaders,
+                )
+                for data in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    nodes = [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in endpoints(broker, leaders)
+    ]
+    return ProduceResponse(responses=topics, node_endpoints=nodes)
+
+
+def _partition(
+    broker: Broker, key: Key, result: ProduceResult, leaders: list[int]
+) -> PartitionProduceResponse:
+    if result.error is None:
+        return PartitionProduceResponse(
+            index=key[1],
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time,
+            log_start_offset=result.log_start_offset,
+        )
+    answer = PartitionProduceResponse(
+        index=key[1],
+        error_code=result.error.code or 0,
+        base_offset=-1,
+        log_start_offset=result.log_start_offset,
+        error_message=str(result.error),
+    )
+    if isinstance(result.error, InvalidRecords):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=one.index, batch_index_error_message=one.message)
+            for one in result.error.record_errors
+        ]
+    leader = hint(broker, key, result.error)
+    if leader is not None:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
+        leaders.append(leader.leader)
+    return answer
+
+
+@refuses(ProduceRequest)
+def refuse(request: ProduceRequest, code: int) -> ProduceResponse:
+    words = str(error_of(code))
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index, error_code=code, base_offset=-1, error_message=words
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

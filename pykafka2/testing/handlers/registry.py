@@ -1,0 +1,94 @@
+"""Which requests this broker answers, at which versions, and by which function.
+
+A handler file registers itself: `@handles(ProduceRequest, 3, 13)` on the function that answers, and
+`@refuses` on the one that makes the same answer with an error code in every place (for planted faults).
+ApiVersions offers what is registered, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.server.request_channel import RequestContext
+
+
+Handle = Callable[["Broker", "RequestContext", Any, float], "Response | None"]
+"""(broker, context, request, now) -> the answer, or None if it comes later or not at all."""
+
+Refuse = Callable[[Any, int], Response]
+"""(request, error code) -> the answer that says so."""
+
+F = TypeVar("F", bound=Refuse)
+
+HANDLER_MODULES: Final = (
+    "api_versions",
+    "create_topics",
+    "delete_topics",
+    "describe_cluster",
+    "describe_configs",
+    "fetch",
+    "find_coordinator",
+    "init_producer_id",
+    "list_offsets",
+    "metadata",
+    "offset_for_leader_epoch",
+    "produce",
+)
+
+
+@attrs.define
+class Api:
+    """One API as it is served."""
+
+    request: type[Request[Any]]
+    min_version: int
+    max_version: int
+    handle: Handle
+    refuse: Refuse | None = None
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+
+APIS: dict[int, Api] = {}
+
+
+def handles(request: type[Request[Any]], min_version: int, max_version: int) -> Callable[[Handle], Handle]:
+    """Register the function that answers this API at these versions."""
+
+    def register(function: Handle) -> Handle:
+        APIS[request.API_KEY] = Api(request, min_version, max_version, function)
+        return function
+
+    return register
+
+
+def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
+    """Register the function that answers this API with one error everywhere."""
+
+    def register(function: F) -> F:
+        APIS[request.API_KEY].refuse = function
+        return function
+
+    return register
+
+
+def load() -> None:
+    """Import every handler.  Safe to repeat."""
+    if len(APIS) < len(HANDLER_MODULES):
+        for name in HANDLER_MODULES:
+            import_module(f"pykafka2.testing.handlers.{name}")
+
+
+def is_served(api_key: int, version: int) -> bool:
+    api = APIS.get(api_key)
+    return api is not None and api.min_version <= version <= api.max_version

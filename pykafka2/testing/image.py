@@ -1,0 +1,78 @@
+"""What the controller knows and every broker is told: brokers, topics, partitions.  Immutable values.
+
+The controller makes a new image for each change and publishes it; a broker answers Metadata from the one
+that it was given last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from pykafka2.testing.configs import TopicConfig
+
+NO_LEADER = -1
+
+
+@attrs.define(frozen=True)
+class BrokerImage:
+    """A registered broker; `epoch` grows with each registration, fenced ones do not count as alive."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    epoch: int
+    is_fenced: bool
+
+
+@attrs.define(frozen=True)
+class PartitionImage:
+    """One partition: its replicas in order of preference, those in sync, and who leads since which epoch."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+@attrs.define(frozen=True)
+class TopicImage:
+    """A topic with its id, partitions by number, and configuration."""
+
+    name: str
+    id: bytes
+    partitions: tuple[PartitionImage, ...]
+    config: TopicConfig
+    is_internal: bool = False
+
+
+@attrs.define(frozen=True)
+class ClusterImage:
+    """The whole cluster at one version."""
+
+    version: int
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, BrokerImage]
+    topics: Mapping[str, TopicImage]
+    topic_names: Mapping[bytes, str]
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        image = self.topics.get(topic)
+        if image is None or not 0 <= partition < len(image.partitions):
+            return None
+        return image.partitions[partition]
+
+    def live_brokers(self) -> list[BrokerImage]:
+        return [broker for broker in self.brokers.values() if not broker.is_fenced]
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.is_fenced

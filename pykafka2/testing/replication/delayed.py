@@ -1,0 +1,118 @@
+"""The requests that wait for replicas: acks=all produces and long-polling fetches.
+
+Each knows how to tell that it is done (Kafka's DelayedProduce and DelayedFetch); the purgatory sees to it
+that it ends exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.errors import BrokerError, NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut
+from pykafka2.testing.purgatory import DelayedOperation
+from pykafka2.testing.replication.replica import Key
+
+if TYPE_CHECKING:
+    from pykafka2.testing.replication.reading import FetchPlan, FetchResult
+    from pykafka2.testing.replication.replica_manager import ReplicaManager
+
+
+@attrs.define
+class ProduceResult:
+    """What became of one partition's batch; offset and timestamps as in the answer."""
+
+    error: BrokerError | None = None
+    base_offset: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    required_offset: int = -1
+    """The high watermark that an acks=all waits for."""
+
+
+class DelayedProduce(DelayedOperation):
+    """Waits until the high watermark has passed what was appended, on each partition (rules 28, 29)."""
+
+    __slots__ = ("_manager", "_on_done", "_pending", "results")
+
+    def __init__(
+        self,
+        deadline: float,
+        manager: ReplicaManager,
+        results: dict[Key, ProduceResult],
+        on_done: Callable[[dict[Key, ProduceResult]], None],
+    ) -> None:
+        super().__init__(deadline)
+        self.results = results
+        self._manager = manager
+        self._on_done = on_done
+        self._pending = {key for key, result in results.items() if result.error is None}
+
+    @property
+    def keys(self) -> list[Key]:
+        return list(self._pending)
+
+    def try_complete(self, key: Hashable | None, now: float) -> bool:
+        if key is None:
+            for pending in list(self._pending):
+                self._look_at(pending)
+        elif key in self._pending:
+            self._look_at(key)
+        return not self._pending and self.force_complete(now)
+
+    def _look_at(self, key: Key) -> None:
+        result = self.results[key]
+        replica = self._manager.replicas.get(key)
+        if replica is None or not replica.is_leader:
+            result.error = NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
+        elif replica.high_watermark < result.required_offset:
+            return
+        elif not replica.has_enough_in_sync:
+            result.error = NotEnoughReplicasAfterAppend()
+        self._pending.discard(key)
+
+    def on_expiration(self, now: float) -> None:
+        for key in self._pending:
+            self.results[key].error = RequestTimedOut(
+                f"{key[0]}-{key[1]}: the replicas did not catch up within the request's timeout"
+            )
+
+    def on_complete(self, now: float) -> None:
+        self._on_done(self.results)
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until enough bytes can be read, or something is worth telling at once (rule 56)."""
+
+    __slots__ = ("_manager", "_on_done", "_plan")
+
+    def __init__(
+        self,
+        deadline: float,
+        manager: ReplicaManager,
+        plan: FetchPlan,
+        on_done: Callable[[list[FetchResult]], None],
+    ) -> None:
+        super().__init__(deadline)
+        self._manager = manager
+        self._plan = plan
+        self._on_done = on_done
+
+    def try_complete(self, key: Hashable | None, now: float) -> bool:
+        plan = self._plan
+        # Where one byte is enough, only the partition that changed needs a look.
+        items = plan.items if key is None or plan.min_bytes > 1 else plan.items_of(key)  # type: ignore[arg-type]
+        available = 0
+        for item in items:
+            size = self._manager.readable_bytes(plan, item)
+            if size is None:
+                return self.force_complete(now)
+            available += size
+            if available >= plan.min_bytes:
+                return self.force_complete(now)
+        return False
+
+    def on_complete(self, now: float) -> None:
+        self._on_done(self._manager.read(self._plan))

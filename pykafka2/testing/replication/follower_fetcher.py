@@ -1,0 +1,293 @@
+"""A broker's fetchers: they copy the partitions that this broker follows from their leaders, one fetch at a
+time each.
+
+A fetcher per leader sends Kafka's Fetch with our replica id and broker epoch over a link, appends what
+comes, takes the high watermark over (so a follower learns it one fetch later, rule 51), and truncates where
+the leader says that the logs parted (KIP-595).  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import KafkaError, OffsetOutOfRange, for_code
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.testing.replication.links import Links
+from pykafka2.testing.replication.replica import Key, Replica
+from pykafka2.testing.server.threads import Part
+
+logger = logging.getLogger(__name__)
+
+FETCH_VERSION = 17
+LIST_OFFSETS_VERSION = 10
+EARLIEST = -2
+
+
+@attrs.define
+class Followed:
+    """A partition that we copy: which replica, and until when it is left alone after an error."""
+
+    replica: Replica
+    leader_epoch: int
+    delayed_until: float = 0.0
+
+
+Asked = dict[tuple[bytes, int], tuple[Followed, int]]
+"""What a fetch asked for, by topic id and partition: the partition, and the offset."""
+
+
+@attrs.define
+class Fetcher:
+    """What we copy from one leader."""
+
+    leader: int
+    partitions: dict[Key, Followed] = attrs.field(factory=dict)
+    in_flight: bool = False
+    delayed_until: float = 0.0
+
+
+class FollowerFetchers(Part):
+    """All fetchers of one broker, turned by one loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        links: Links,
+        lock: Any,
+        on_moved: Callable[[Key], None],
+    ) -> None:
+        super().__init__(f"fetchers-{broker_id}")
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        self.is_paused = False
+        self.paused_keys: set[Key] = set()
+        self._links = links
+        self._lock = lock
+        self._on_moved = on_moved
+        self._fetchers: dict[int, Fetcher] = {}
+        self._leader_of: dict[Key, int] = {}
+        self._backoff = config.seconds("replica.fetch.backoff.ms")
+        self._max_wait_ms = config.int("replica.fetch.wait.max.ms")
+        self._min_bytes = config.int("replica.fetch.min.bytes")
+        self._max_bytes = config.int("replica.fetch.response.max.bytes")
+        self._partition_max_bytes = config.int("replica.fetch.max.bytes")
+        self._stopped = False
+
+    # ------------------------------------------------------------------ whom to follow
+
+    def follow(self, replica: Replica, is_new: bool) -> None:
+        """Copy this partition from its leader from now on; from nobody while it has none."""
+        leader = replica.image.leader
+        if not is_new and self._leader_of.get(replica.key) == leader:
+            return
+        self.unfollow(replica.key)
+        if leader < 0:
+            return
+        self._leader_of[replica.key] = leader
+        fetcher = self._fetchers.setdefault(leader, Fetcher(leader))
+        fetcher.partitions[replica.key] = Followed(replica, replica.leader_epoch)
+        self.signal()
+
+    def unfollow(self, key: Key) -> None:
+        leader = self._leader_of.pop(key, None)
+        if leader is not None:
+            self._fetchers[leader].partitions.pop(key, None)
+
+    def stop(self) -> None:
+        """The broker is gone: answers that still come are ignored."""
+        self._stopped = True
+        self._fetchers.clear()
+        self._leader_of.clear()
+
+    def pause(self, keys: Iterable[Key] | None = None) -> None:
+        """Fetch nothing (of these partitions) until `resume`; what is under way still comes in."""
+        if keys is None:
+            self.is_paused = True
+        else:
+            self.paused_keys.update(keys)
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self.paused_keys.clear()
+        self.retry()
+
+    def retry(self) -> None:
+        """Forget all back-off: links were healed, a broker came back."""
+        for fetcher in self._fetchers.values():
+            fetcher.delayed_until = 0.0
+        self.signal()
+
+    # ------------------------------------------------------------------ fetching
+
+    def run(self, now: float) -> float:
+        with self._lock:
+            wake_at = FOREVER
+            for fetcher in self._fetchers.values():
+                wake_at = min(wake_at, self._turn(fetcher, now))
+            return wake_at
+
+    def _turn(self, fetcher: Fetcher, now: float) -> float:
+        if fetcher.in_flight or self.is_paused or not fetcher.partitions:
+            return FOREVER
+        if now < fetcher.delayed_until:
+            return fetcher.delayed_until
+        wake_at = FOREVER
+        topics: dict[bytes, list[FetchPartition]] = {}
+        asked: Asked = {}
+        for key, followed in fetcher.partitions.items():
+            if key in self.paused_keys:
+                continue
+            if now < followed.delayed_until:
+                wake_at = min(wake_at, followed.delayed_until)
+                continue
+            log = followed.replica.log
+            asked[log.topic_id, key[1]] = (followed, log.log_end_offset)
+            topics.setdefault(log.topic_id, []).append(
+                FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=followed.leader_epoch,
+                    fetch_offset=log.log_end_offset,
+                    last_fetched_epoch=log.epochs.latest,
+                    log_start_offset=log.log_start_offset,
+                    partition_max_bytes=self._partition_max_bytes,
+                )
+            )
+        if asked:
+            self._send(fetcher, topics, asked, now)
+        return wake_at
+
+    def _send(
+        self,
+        fetcher: Fetcher,
+        topics: dict[bytes, list[FetchPartition]],
+        asked: Asked,
+        now: float,
+    ) -> None:
+        fetcher.in_flight = True
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=self.broker_epoch),
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            topics=[FetchTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()],
+        )
+        self._links.call(
+            self.broker_id,
+            fetcher.leader,
+            request,
+            FETCH_VERSION,
+            lambda response, at: self._on_response(fetcher, asked, response, at),
+            lambda error, at: self._on_failure(fetcher, error, at),
+            now,
+        )
+
+    def _on_failure(self, fetcher: Fetcher, error: KafkaError, now: float) -> None:
+        fetcher.in_flight = False
+        fetcher.delayed_until = now + self._backoff
+        self.signal()
+
+    def _on_response(
+        self,
+        fetcher: Fetcher,
+        asked: Asked,
+        response: FetchResponse,
+        now: float,
+    ) -> None:
+        fetcher.in_flight = False
+        if self._stopped:
+            return
+        self.signal()
+        if response.error_code:
+            fetcher.delayed_until = now + self._backoff
+            return
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed, offset = asked[topic.topic_id, data.partition_index]
+                key = followed.replica.key
+                # Leader or epoch may have changed since we asked; then the answer says nothing.
+                if (
+                    fetcher.partitions.get(key) is not followed
+                    or followed.replica.log.log_end_offset != offset
+                ):
+                    continue
+                try:
+                    self._take(fetcher, followed, data, now)
+                except KafkaError as error:
+                    logger.warning("broker %d cannot copy %s-%d: %s", self.broker_id, *key, error)
+                    followed.delayed_until = now + self._backoff
+
+    def _take(self, fetcher: Fetcher, followed: Followed, data: PartitionData, now: float) -> None:
+        """One partition's part of an answer."""
+        replica = followed.replica
+        log = replica.log
+        if data.error_code:
+            followed.delayed_until = now + self._backoff
+            if for_code(data.error_code) is OffsetOutOfRange:
+                self._find_log_start(fetcher, followed, now)
+            return
+        if data.diverging_epoch.end_offset >= 0:
+            self._truncate(replica, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            return
+        if data.records is not None and len(data.records):
+            log.append_as_follower(data.records)
+        moved = log.advance_high_watermark(data.high_watermark)
+        if log.advance_log_start(min(data.log_start_offset, log.high_watermark)) or moved:
+            self._on_moved(replica.key)
+
+    def _truncate(self, replica: Replica, leader_epoch: int, leader_end: int) -> None:
+        """Cut our log where it parted from the leader's."""
+        log = replica.log
+        own = log.end_of_epoch(leader_epoch)
+        end = min(leader_end, log.log_end_offset)
+        if own.epoch != UNKNOWN_EPOCH:
+            end = min(end, own.end_offset)
+        log.truncate_to(end)
+
+    def _find_log_start(self, fetcher: Fetcher, followed: Followed, now: float) -> None:
+        """Our end is not in the leader's log: ask where that begins, and start again there."""
+        from pykafka2.protocol.messages.offsets import (
+            ListOffsetsPartition,
+            ListOffsetsRequest,
+            ListOffsetsResponse,
+            ListOffsetsTopic,
+        )
+
+        replica = followed.replica
+        topic, partition = replica.key
+
+        def start_again(response: ListOffsetsResponse, at: float) -> None:
+            answer = response.topics[0].partitions[0]
+            if not answer.error_code and fetcher.partitions.get(replica.key) is followed:
+                replica.log.start_again_at(answer.offset)
+                followed.delayed_until = 0.0
+                self.signal()
+
+        asked = ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=followed.leader_epoch, timestamp=EARLIEST
+        )
+        self._links.call(
+            self.broker_id,
+            fetcher.leader,
+            ListOffsetsRequest(
+                replica_id=self.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+            ),
+            LIST_OFFSETS_VERSION,
+            start_again,
+            lambda error, at: None,
+            now,
+        )

@@ -1,0 +1,69 @@
+"""What a fetch asks for, and what was read for it: values between the Fetch handler and the replicas."""
+
+from __future__ import annotations
+
+import attrs
+
+from pykafka2.errors import BrokerError
+from pykafka2.records.batch import Buffer
+from pykafka2.testing.log.leader_epochs import EpochEnd
+from pykafka2.testing.replication.replica import Key
+
+CONSUMER = -1
+
+
+@attrs.define(frozen=True)
+class FetchItem:
+    """One partition of a fetch.  `key` is None where the topic id is not known."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    error: BrokerError | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+
+@attrs.define
+class FetchPlan:
+    """A whole fetch.  `replica_id` is -1 for consumers; `may_follow`: a follower may serve it (KIP-392)."""
+
+    replica_id: int
+    items: list[FetchItem]
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool = False
+    may_follow: bool = False
+    _by_key: dict[Key, list[FetchItem]] | None = None
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    def items_of(self, key: Key) -> list[FetchItem]:
+        by_key = self._by_key
+        if by_key is None:
+            by_key = self._by_key = {}
+            for item in self.items:
+                by_key.setdefault(item.key, []).append(item)
+        return by_key.get(key, [])
+
+
+@attrs.define
+class FetchResult:
+    """What one partition gave."""
+
+    item: FetchItem
+    error: BrokerError | None = None
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer = b""
+    diverging: EpochEnd | None = None

@@ -1,0 +1,325 @@
+"""All replicas of one broker: appends, reads, and everything that follows when one of them moves.
+
+A move of a high watermark or a log end completes requests that wait in the purgatories.  Those are not
+tried at once but at the end of the handler's turn (`complete_delayed`), so that a request with many
+partitions wakes a follower's fetch once.  All calls come under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import (
+    BrokerError,
+    InvalidTopicException,
+    KafkaError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from pykafka2.records.batch import Buffer
+from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
+from pykafka2.testing.log.partition_log import PartitionLog
+from pykafka2.testing.log.validation import single_batch, validate
+from pykafka2.testing.purgatory import Purgatory
+from pykafka2.testing.replication.delayed import DelayedFetch, DelayedProduce, ProduceResult
+from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
+from pykafka2.testing.replication.replica import Key, Replica
+from pykafka2.testing.timing_wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from pykafka2.testing.controller import Controller
+    from pykafka2.testing.log.log_dir import LogDir
+
+ALL_REPLICAS = -1
+ADMIN_CLIENT_ID = "__admin_client"
+
+Assign = Callable[[Replica, bool], None]
+"""(replica, whether its leader is new): tells the fetchers whom to follow."""
+
+
+class ReplicaManager:
+    """The replicas of one broker."""
+
+    def __init__(
+        self, broker_id: int, config: BrokerConfig, logs: LogDir, wheel: TimingWheel, controller: Controller
+    ) -> None:
+        self.broker_id = broker_id
+        self.replicas: dict[Key, Replica] = {}
+        self.produces: Purgatory[Key] = Purgatory("produce", wheel)
+        self.fetches: Purgatory[Key] = Purgatory("fetch", wheel)
+        self.on_follow: Assign = lambda replica, is_new: None
+        self.on_stop_following: Callable[[Key], None] = lambda key: None
+        self._config = config
+        self._logs = logs
+        self._controller = controller
+        self._max_lag = config.seconds("replica.lag.time.max.ms")
+        self._strict = config.get("log.validate") == "strict"
+        self._moved: dict[Key, None] = {}
+
+    # ------------------------------------------------------------------ told by the controller
+
+    def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
+        """Lead, follow or drop replicas as the image says."""
+        for name, topic in changed.items():
+            known = [key for key in self.replicas if key[0] == name]
+            for key in known:
+                if topic is None or self.replicas[key].log.topic_id != topic.id:
+                    self._drop(key, now)
+            if topic is not None:
+                for number, partition in enumerate(topic.partitions):
+                    if self.broker_id in partition.replicas:
+                        self._host((name, number), topic, partition, now)
+
+    def _host(self, key: Key, topic: TopicImage, image: PartitionImage, now: float) -> None:
+        replica = self.replicas.get(key)
+        if replica is not None and replica.image is image and replica.config is topic.config:
+            return
+        is_new = replica is None
+        if replica is None:
+            log = self._logs.open(topic.name, topic.id, key[1])
+            replica = self.replicas[key] = Replica(self.broker_id, key, log, image, topic.config)
+        replica.config = topic.config
+        if image.leader == self.broker_id:
+            self.on_stop_following(key)
+            replica.lead(image, now)
+            self._advance_high_watermark(replica, now)
+        else:
+            changed = replica.follow(image) or is_new
+            self.on_follow(replica, changed)
+        self._moved[key] = None
+
+    def _drop(self, key: Key, now: float) -> None:
+        """The topic is deleted: whoever waits is told, then the log goes."""
+        replica = self.replicas.pop(key)
+        self.on_stop_following(key)
+        self._logs.remove(replica.log)
+        self._moved[key] = None
+
+    # ------------------------------------------------------------------ appending
+
+    def append(
+        self,
+        key: Key,
+        records: Buffer | None,
+        *,
+        acks: int,
+        version: int,
+        client_id: str | None,
+        now: float,
+        now_ms: int,
+    ) -> ProduceResult:
+        """Append one partition's batch as its leader; errors come in the result."""
+        replica = self.replicas.get(key)
+        try:
+            if self._is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
+                raise InvalidTopicException(f"clients may not write to the internal topic {key[0]}")
+            replica = self.leader_of(key)
+            if acks == ALL_REPLICAS and not replica.has_enough_in_sync:
+                raise NotEnoughReplicas(
+                    f"{key[0]}-{key[1]} has {len(replica.image.isr)} replicas in sync, "
+                    f"min.insync.replicas asks for {replica.min_isr}"
+                )
+            batch = validate(single_batch(records, version), replica.config, now_ms, strict=self._strict)
+            appended = replica.log.append_as_leader(batch, replica.leader_epoch)
+        except BrokerError as error:
+            # Kafka says the log's start where it knows it, but for errors of leadership (rule 24).
+            log_start = -1
+            if replica is not None and not isinstance(error, NotLeaderOrFollower | UnknownTopicOrPartition):
+                log_start = replica.log.log_start_offset
+            return ProduceResult(error, log_start_offset=log_start)
+        if not appended.is_duplicate:
+            self._moved[key] = None
+            if len(replica.image.isr) == 1:
+                self._advance_high_watermark(replica, now)
+        return ProduceResult(
+            None,
+            appended.base_offset,
+            appended.log_append_time,
+            replica.log.log_start_offset,
+            appended.last_offset + 1,
+        )
+
+    def await_replicas(
+        self,
+        results: dict[Key, ProduceResult],
+        deadline: float,
+        on_done: Callable[[dict[Key, ProduceResult]], None],
+        now: float,
+    ) -> DelayedProduce | None:
+        """Call `on_done` once the replicas have what was appended; the operation if it must wait."""
+        operation = DelayedProduce(deadline, self, results, on_done)
+        if self.produces.try_complete_else_watch(operation, operation.keys, now):
+            return None
+        return operation
+
+    # ------------------------------------------------------------------ reading
+
+    def fetch(
+        self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
+    ) -> DelayedFetch | None:
+        """Read, or wait until there is enough to read; the operation if it must wait."""
+        if plan.is_from_follower:
+            for item in plan.items:
+                self._follower_asked(plan.replica_id, item, now)
+        if max_wait <= 0 or not plan.items:
+            on_done(self.read(plan))
+            return None
+        operation = DelayedFetch(now + max_wait, self, plan, on_done)
+        if self.fetches.try_complete_else_watch(operation, {item.key: None for item in plan.items}, now):
+            return None
+        return operation
+
+    def read(self, plan: FetchPlan) -> list[FetchResult]:
+        """Read every partition of the plan, as far as its limits reach (rules 53 to 55)."""
+        results: list[FetchResult] = []
+        left = plan.max_bytes
+        min_one = True
+        for item in plan.items:
+            result = self._read_one(plan, item, left, min_one)
+            if len(result.records):
+                min_one = False
+                left -= len(result.records)
+            results.append(result)
+        return results
+
+    def _read_one(self, plan: FetchPlan, item: FetchItem, left: int, min_one: bool) -> FetchResult:
+        try:
+            replica, upper = self._readable(plan, item)
+            log = replica.log
+            result = FetchResult(item, None, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+            result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
+            if result.diverging is None:
+                limit = max(0, min(left, item.max_bytes))
+                result.records = log.read(item.offset, upper, limit, min_one=min_one).joined()
+        except BrokerError as error:
+            return FetchResult(item, error)
+        return result
+
+    def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
+        """How much a fetch could read of one partition now; None if there is something else to tell."""
+        try:
+            replica, upper = self._readable(plan, item)
+            if replica.divergence(item.last_fetched_epoch, item.offset) is not None:
+                return None
+            if replica.log.log_start_offset <= item.offset and item.offset >= upper:
+                return 0 if item.offset <= replica.log.log_end_offset else None
+            if plan.min_bytes <= 1 and replica.log.log_start_offset <= item.offset:
+                return 1
+            return replica.log.read(item.offset, upper, item.max_bytes, min_one=True).size_bytes
+        except BrokerError:
+            return None
+
+    def _readable(self, plan: FetchPlan, item: FetchItem) -> tuple[Replica, int]:
+        """The replica that serves a partition of a fetch, and up to where."""
+        if item.error is not None:
+            raise item.error
+        replica = self.replica_of(item.key)
+        replica.check_epoch(item.current_leader_epoch)
+        if plan.is_from_follower or not plan.may_follow:
+            replica.check_leader()
+        if plan.is_from_follower:
+            if plan.replica_id not in replica.followers:
+                raise NotLeaderOrFollower(f"broker {plan.replica_id} is no replica of {item.key}")
+            return replica, replica.log.log_end_offset
+        if plan.read_committed:
+            return replica, replica.log.last_stable_offset
+        return replica, replica.log.high_watermark
+
+    def leader_of(self, key: Key) -> Replica:
+        replica = self.replica_of(key)
+        replica.check_leader()
+        return replica
+
+    def replica_of(self, key: Key) -> Replica:
+        """Our replica; `NotLeaderOrFollower` if others have one, `UnknownTopicOrPartition` if nobody has."""
+        replica = self.replicas.get(key)
+        if replica is not None:
+            return replica
+        if self._controller.image.partition(*key) is not None:
+            raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
+        raise UnknownTopicOrPartition(f"there is no partition {key[0]}-{key[1]}")
+
+    def _is_internal(self, topic: str) -> bool:
+        image = self._controller.image.topics.get(topic)
+        return image is not None and image.is_internal
+
+    # ------------------------------------------------------------------ followers
+
+    def _follower_asked(self, follower_id: int, item: FetchItem, now: float) -> None:
+        """A follower's fetch says how far it has come: the ISR may grow, the high watermark move."""
+        replica = self.replicas.get(item.key)
+        if replica is None or not replica.is_leader or item.error is not None:
+            return
+        follower = replica.followers.get(follower_id)
+        if follower is None or item.current_leader_epoch not in (-1, replica.leader_epoch):
+            return
+        try:
+            if replica.divergence(item.last_fetched_epoch, item.offset) is not None:
+                return
+        except BrokerError:
+            return
+        if item.offset > replica.log.log_end_offset:
+            return
+        before = follower.log_end_offset
+        replica.follower_fetched(follower, item.offset, item.log_start_offset, now)
+        if follower_id not in replica.image.isr:
+            self._expand_isr(replica)
+        if before != item.offset:
+            self._advance_high_watermark(replica, now)
+
+    def _advance_high_watermark(self, replica: Replica, now: float) -> None:
+        if replica.advance_high_watermark(now, self._max_lag, self._controller.image.is_alive):
+            self._moved[replica.key] = None
+
+    def _expand_isr(self, replica: Replica) -> None:
+        joining = [
+            broker_id
+            for broker_id in replica.followers_to_add()
+            if self._controller.image.is_alive(broker_id)
+        ]
+        if joining:
+            self._change_isr(replica, {*replica.image.isr, *joining})
+
+    def shrink_isrs(self, now: float) -> None:
+        """Drop followers that have lagged for too long (rule 65)."""
+        for replica in list(self.replicas.values()):
+            if replica.is_leader:
+                lagging = replica.followers_to_drop(now, self._max_lag)
+                if lagging:
+                    self._change_isr(replica, set(replica.image.isr) - set(lagging))
+                self._advance_high_watermark(replica, now)
+
+    def _change_isr(self, replica: Replica, isr: set[int]) -> None:
+        try:
+            self._controller.alter_partition(
+                *replica.key,
+                leader=self.broker_id,
+                partition_epoch=replica.image.partition_epoch,
+                isr=isr,
+            )
+        except KafkaError:
+            return  # the controller knows better; its image is on the way
+
+    # ------------------------------------------------------------------ what follows
+
+    def moved(self, key: Key) -> None:
+        """Something about this partition changed; whoever waits for it is tried in `complete_delayed`."""
+        self._moved[key] = None
+
+    @property
+    def has_moved(self) -> bool:
+        return bool(self._moved)
+
+    def complete_delayed(self, now: float) -> None:
+        """Try the requests that wait for what has moved."""
+        while self._moved:
+            moved, self._moved = self._moved, {}
+            for key in moved:
+                self.produces.check(key, now)
+                self.fetches.check(key, now)
+
+    def log_of(self, key: Key) -> PartitionLog:
+        return self.replica_of(key).log

@@ -1,0 +1,227 @@
+"""A processor: some of a broker's connections, their requests in, their replies out.
+
+Each turn it takes in connections from the acceptor, frames from its sockets (decoded into the request
+channel) and replies from the handlers (its own response queue).  Belongs to its loop's thread; `adopt`,
+`deliver`, `local_processed` and `disconnect` only append to a deque and may come from any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
+from pykafka2.network.transport import Transport
+from pykafka2.protocol.framing import decode_request_body, decode_request_header, encode_response
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Response
+from pykafka2.testing.handlers.registry import is_served
+from pykafka2.testing.server.channel import Channel
+from pykafka2.testing.server.connection import Connection
+from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
+from pykafka2.testing.server.threads import Part
+
+if TYPE_CHECKING:
+    from pykafka2.testing.configs import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+SCRATCH_BYTES = 1 << 20
+
+Command = Callable[[float], None]
+
+
+class Processor(Part):
+    """Some connections of one broker."""
+
+    def __init__(
+        self,
+        name: str,
+        requests: RequestChannel,
+        config: BrokerConfig,
+        on_request: Callable[[RequestContext], None],
+        on_gone: Callable[[RequestContext, float], None],
+    ) -> None:
+        super().__init__(name)
+        self.connections: dict[Connection, dict[int, RequestContext]] = {}
+        self._requests = requests
+        self._on_request = on_request
+        self._on_gone = on_gone
+        self._max_frame_bytes = config.int("socket.request.max.bytes")
+        self._pipelined = config.get("channel.mode") == "pipelined"
+        self._max_pipelined = config.int("max.pipelined.requests")
+        self._max_pipelined_bytes = config.int("max.pipelined.bytes")
+        self._max_idle = config.seconds("connections.max.idle.ms")
+        self._idle_check_at = FOREVER
+        self._commands: deque[Command] = deque()
+        self._scratch: memoryview | None = None
+
+    @property
+    def scratch(self) -> memoryview:
+        """Where sockets are read to; one for all connections, since each read is taken in at once."""
+        if self._scratch is None:
+            self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        return self._scratch
+
+    # ------------------------------------------------------------------ any thread
+
+    def adopt(self, transport: Transport) -> None:
+        """Take over an accepted connection."""
+        self._queue(lambda now: self._adopt(transport, now))
+
+    def _queue(self, command: Command) -> None:
+        self._commands.append(command)
+        self.signal()
+
+    # ------------------------------------------------------------------ the loop's thread
+
+    def run(self, now: float) -> float:
+        commands = self._commands
+        for _ in range(len(commands)):
+            commands.popleft()(now)
+        if commands:
+            self.signal()
+        if not self._requests.is_full:
+            for connection in [known for known in self.connections if known.wants_room]:
+                connection.wants_room = False
+                self.take_frames(connection, now)
+        if now >= self._idle_check_at:
+            self._close_idle(now)
+        return self._idle_check_at
+
+    def take_frames(self, connection: Connection, now: float) -> None:
+        """Turn what was read into requests, as far as the channel lets them in."""
+        try:
+            while connection.channel.is_readable and not connection.is_closed:
+                if self._requests.is_full:
+                    connection.wants_room = True
+                    self._requests.wait_for_room(self)
+                    break
+                frame = connection.frames.next_frame()
+                if frame is None:
+                    break
+                self._take_request(connection, frame, now)
+        except (CorruptData, UnsupportedVersion) as error:
+            logger.info("%s: closing the connection: %s", connection.peer, error)
+            self.drop(connection, error)
+            return
+        connection.update_interest()
+
+    def _take_request(self, connection: Connection, frame: bytes, now: float) -> None:
+        header, offset = decode_request_header(frame)
+        key, version = header.request_api_key, header.request_api_version
+        is_unsupported = False
+        if is_served(key, version):
+            request = decode_request_body(header, frame, offset)
+        elif key == ApiKey.API_VERSIONS:
+            # Its body may be of a version that we cannot read, and need not be read (rule 3).
+            from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+
+            request, is_unsupported = ApiVersionsRequest(), True
+        else:
+            raise UnsupportedVersion(f"API key {key} version {version} is not offered")
+        origin = ClientOrigin(self, connection)
+        context = RequestContext(
+            origin, request, version, header.correlation_id, header.client_id, len(frame), now
+        )
+        context.is_unsupported = is_unsupported
+        context.slot = connection.channel.receive(len(frame))
+        self.connections[connection][id(context)] = context
+        self._on_request(context)
+        self._requests.put(context)
+
+    def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
+        """Have the reply leave when its turn comes.  From any thread; encodes on the caller's."""
+        payload = None
+        if response is not None:
+            version = 0 if context.is_unsupported else context.version
+            payload = encode_response(response, version, context.correlation_id)
+
+        def complete(now: float) -> None:
+            if connection.is_closed:
+                return
+            self.connections[connection].pop(id(context), None)
+            try:
+                connection.channel.complete(context.slot, payload)
+                connection.write_ready(now)
+            except KafkaError as error:
+                self.drop(connection, error)
+                return
+            self.take_frames(connection, now)
+
+        self._queue(complete)
+
+    def let_next_in(self, connection: Connection, context: RequestContext) -> None:
+        def move(now: float) -> None:
+            if not connection.is_closed:
+                connection.channel.local_processed(context.slot)
+                self.take_frames(connection, now)
+
+        self._queue(move)
+
+    def drop_soon(self, connection: Connection, *, reset: bool) -> None:
+        error = Disconnected(f"the broker closed the connection to {connection.peer}")
+        self._queue(lambda now: self.drop(connection, error, reset=reset))
+
+    def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
+        """Close one connection; its requests that still wait are given up (§4.1 g)."""
+        pending = self.connections.pop(connection, None)
+        connection.close(reset=reset)
+        for context in (pending or {}).values():
+            if not context.is_answered:
+                self._on_gone(context, self.loop.runtime.clock.monotonic())
+
+    def close_all(self, *, reset: bool) -> None:
+        """Close every connection; the broker stops or has crashed."""
+        for connection in list(self.connections):
+            self.connections.pop(connection)
+            connection.close(reset=reset)
+        self._commands.clear()
+
+    def _adopt(self, transport: Transport, now: float) -> None:
+        channel = Channel(
+            pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
+        )
+        connection = Connection(transport, channel, self, self._max_frame_bytes, now)
+        self.connections[connection] = {}
+        self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
+        try:
+            connection.establish()
+        except KafkaError as error:
+            self.drop(connection, error)
+
+    def _close_idle(self, now: float) -> None:
+        """Close what has been idle for connections.max.idle.ms (rule 9); requests that wait are no
+        idleness.
+        """
+        oldest = FOREVER
+        for connection in list(self.connections):
+            idle_since = now if connection.channel.in_flight else connection.idle_since
+            if now - idle_since >= self._max_idle:
+                self.drop(connection, Disconnected(f"{connection.peer} was idle"))
+            else:
+                oldest = min(oldest, idle_since)
+        self._idle_check_at = oldest + self._max_idle
+
+
+class ClientOrigin:
+    """`Origin` of requests that came over a client's connection."""
+
+    __slots__ = ("_connection", "_processor", "peer")
+
+    def __init__(self, processor: Processor, connection: Connection) -> None:
+        self._processor = processor
+        self._connection = connection
+        self.peer = connection.peer
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        self._processor.finish(self._connection, context, response)
+
+    def local_processed(self, context: RequestContext) -> None:
+        self._processor.let_next_in(self._connection, context)
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        self._processor.drop_soon(self._connection, reset=reset)

@@ -1,0 +1,156 @@
+"""Requests between processors and handlers: a bounded queue, and what a request carries with it.
+
+A `RequestContext` is one request on its way through a broker.  Its handler answers it once: `reply`,
+`no_reply` or `close`; `local_processed` in between lets the connection's next request in.  The queue is
+bounded (queued.max.requests): processors stop reading while it is full, so that TCP holds the clients back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pykafka2.errors import IllegalState
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.testing.server.threads import Part
+
+
+class Origin(Protocol):
+    """Where a request came from and its reply goes: a client's connection, or another broker's link."""
+
+    peer: str
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        """Send the reply (None: there is none) when its turn comes.  From any thread."""
+        ...
+
+    def local_processed(self, context: RequestContext) -> None: ...
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        """Close the connection without a reply.  From any thread."""
+        ...
+
+
+class RequestContext:
+    """One request, from its receipt to its reply."""
+
+    __slots__ = (
+        "abandon",
+        "api_key",
+        "client_id",
+        "correlation_id",
+        "faults",
+        "is_answered",
+        "is_unsupported",
+        "on_reply",
+        "origin",
+        "peer",
+        "received_at",
+        "request",
+        "size_bytes",
+        "slot",
+        "version",
+    )
+
+    def __init__(
+        self,
+        origin: Origin,
+        request: Request[Any],
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        size_bytes: int,
+        received_at: float,
+    ) -> None:
+        self.origin = origin
+        self.peer = origin.peer
+        self.request = request
+        self.api_key: int = request.API_KEY
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.size_bytes = size_bytes
+        self.received_at = received_at
+        self.is_unsupported = False  # ApiVersions of a version that we do not know
+        self.is_answered = False
+        self.slot: Any = None
+        self.faults: Any = None
+        self.abandon: Callable[[float], object] | None = None
+        """Forgets what waits for this request; called if its connection is gone before the answer."""
+        self.on_reply: Callable[[RequestContext, Response | None], bool] | None = None
+        """Sees the reply before it leaves (history, faults); False: it took the reply over."""
+
+    def reply(self, response: Response | None) -> None:
+        """Answer; once."""
+        if self.is_answered:
+            raise IllegalState(f"{type(self.request).__name__} was answered twice")
+        self.is_answered = True
+        if self.on_reply is None or self.on_reply(self, response):
+            self.origin.deliver(self, response)
+
+    def no_reply(self) -> None:
+        """End without bytes: acks=0."""
+        self.reply(None)
+
+    def local_processed(self) -> None:
+        """All that can be done now is done; the connection's next request may be processed."""
+        self.origin.local_processed(self)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the connection instead of answering."""
+        self.is_answered = True
+        self.origin.disconnect(self, reset=reset)
+
+
+class RequestChannel:
+    """The queue between the processors and the handlers of one broker.  Any thread."""
+
+    def __init__(self, max_requests: int) -> None:
+        self._max_requests = max_requests
+        self._requests: deque[RequestContext] = deque()
+        self._handlers: tuple[Part, ...] = ()
+        self._blocked: set[Part] = set()
+        self._next = 0
+
+    def connect(self, handlers: tuple[Part, ...]) -> None:
+        """Name those who take requests out."""
+        self._handlers = handlers
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._requests) >= self._max_requests
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def put(self, context: RequestContext) -> None:
+        """Queue a request and wake a handler.  A producer looks at `is_full` first."""
+        self._requests.append(context)
+        handlers = self._handlers
+        if handlers:
+            self._next = (self._next + 1) % len(handlers)
+            handlers[self._next].signal()
+
+    def take(self) -> RequestContext | None:
+        """The oldest request, or None."""
+        try:
+            context = self._requests.popleft()
+        except IndexError:
+            return None
+        if self._blocked and not self.is_full:
+            blocked, self._blocked = self._blocked, set()
+            for part in blocked:
+                part.signal()
+        return context
+
+    def wait_for_room(self, processor: Part) -> None:
+        """Signal `processor` once there is room again."""
+        self._blocked.add(processor)
+        if not self.is_full:  # a handler may have been faster
+            processor.signal()
+
+    def clear(self) -> None:
+        self._requests.clear()

@@ -1,0 +1,210 @@
+"""Which parts of the cluster share a thread: a loop turns some parts, a runtime turns the loop.
+
+Every duty of a broker (acceptor, processor, handler, chores) is a `Part` with `run(now)`.  By default all
+parts of a cluster share one loop: under the interpreter's lock several threads would only hand work back
+and forth (a hop costs 11 to 29 us, and up to 5 ms while a test computes).  With threads=separate each part
+has a loop of its own, as in Apache, and in the simulation the scheduler then picks between them.
+
+`Part.signal` and `Loop.call` may be used from any thread; all else belongs to the loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pykafka2.clock import FOREVER
+from pykafka2.driver.runtime import Runtime, Task
+from pykafka2.errors import IllegalState, KafkaTimeoutError
+from pykafka2.network.transport import Ready, Selector
+
+logger = logging.getLogger(__name__)
+
+# How often parts may give each other work before the sockets are looked at again.
+MAX_PASSES = 32
+CALL_TIMEOUT = 30.0
+
+
+class Part:
+    """One duty, turned by a loop: `run(now)` is called after `signal()` and when the time it named has
+    come.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_signalled = True
+        self.wake_at = FOREVER
+        self._loop: Loop | None = None
+
+    @property
+    def loop(self) -> Loop:
+        if self._loop is None:
+            raise IllegalState(f"{self.name} is in no loop")
+        return self._loop
+
+    def run(self, now: float) -> float:
+        """Do what can be done without waiting; when to be run again at the latest."""
+        raise NotImplementedError
+
+    def signal(self) -> None:
+        """Have `run` called soon.  From any thread; costs next to nothing where the loop is at work."""
+        if not self.is_signalled:
+            self.is_signalled = True
+            if self._loop is not None:
+                self._loop.wake()
+
+
+class Loop:
+    """Turns its parts and hands what the selector reports to whoever registered (`on_ready(bits, now)`)."""
+
+    def __init__(self, runtime: Runtime, name: str) -> None:
+        self.name = name
+        self.runtime = runtime
+        self.selector: Selector = runtime.network.selector()
+        self._parts: tuple[Part, ...] = ()
+        self._commands: deque[Callable[[], None]] = deque()
+        self._is_stopped = False
+        self._task: Task = runtime.spawn(name, self, self.selector)
+
+    # ------------------------------------------------------------------ any thread
+
+    def wake(self) -> None:
+        self._task.wake()
+
+    def call(self, work: Callable[[], Any]) -> None:
+        """Run `work` on the loop's thread and wait for it; raises what it raises.
+
+        Not to be called with the cluster's lock held: the loop may be waiting for it.
+        """
+        if self.runtime.is_current(self._task):
+            work()
+            return
+        outcome: list[BaseException | None] = []
+
+        def command() -> None:
+            try:
+                work()
+            except BaseException as error:
+                outcome.append(error)
+            else:
+                outcome.append(None)
+
+        self._commands.append(command)
+        self.wake()
+        done = self.runtime.wait_until(lambda: bool(outcome) or self._task.error is not None, CALL_TIMEOUT)
+        if outcome and outcome[0] is not None:
+            raise outcome[0]
+        if not outcome:
+            if done:
+                raise IllegalState(f"the loop {self.name} has ended") from self._task.error
+            raise KafkaTimeoutError(f"the loop {self.name} did not answer within {CALL_TIMEOUT} seconds")
+
+    def stop(self, timeout: float) -> bool:
+        """End the loop; its selector closes with it.  Safe to repeat."""
+        self._is_stopped = True
+        return self._task.stop(timeout)
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the loop ended, if it ended by itself."""
+        return self._task.error
+
+    # ------------------------------------------------------------------ the loop's thread
+
+    def add(self, part: Part) -> None:
+        part._loop = self
+        part.is_signalled = True
+        self._parts = (*self._parts, part)
+
+    def remove(self, part: Part) -> None:
+        self._parts = tuple(known for known in self._parts if known is not part)
+        part._loop = None
+
+    def run_once(self, now: float, events: Sequence[Ready]) -> float:
+        """One turn (see `runtime.Step`)."""
+        for target, bits in events:
+            target.on_ready(bits, now)  # type: ignore[attr-defined]
+        if self._commands:
+            self._run_commands()
+        for _ in range(MAX_PASSES):
+            ran = False
+            for part in self._parts:
+                if part.is_signalled or part.wake_at <= now:
+                    part.is_signalled = False
+                    part.wake_at = part.run(now)
+                    ran = True
+            if not ran:
+                break
+        wake_at = FOREVER
+        for part in self._parts:
+            if part.is_signalled:
+                return now
+            wake_at = min(wake_at, part.wake_at)
+        return now if self._commands else wake_at
+
+    def _run_commands(self) -> None:
+        for _ in range(len(self._commands)):
+            self._commands.popleft()()
+        self.runtime.notify()
+
+
+class Loops:
+    """Gives each part its loop: one for all of the cluster, or one for each."""
+
+    def __init__(self, runtime: Runtime, name: str, *, separate: bool) -> None:
+        self.runtime = runtime
+        self._name = name
+        self._separate = separate
+        self._shared: Loop | None = None
+        self._own: dict[Part, Loop] = {}
+
+    def add_all(self, parts: Sequence[Part]) -> None:
+        """Start to turn these parts; from any thread."""
+        by_loop: dict[Loop, list[Part]] = {}
+        for part in parts:
+            by_loop.setdefault(self._loop_for(part), []).append(part)
+        for loop, own in by_loop.items():
+            loop.call(lambda loop=loop, own=own: [loop.add(part) for part in own])  # type: ignore[misc]
+
+    def call(self, part: Part, work: Callable[[], Any]) -> None:
+        """Run `work` in the part's loop and wait for it."""
+        part.loop.call(work)
+
+    def remove(self, part: Part, last: Callable[[], None] | None = None) -> None:
+        """Stop turning a part; `last` runs in its loop at the end."""
+        loop = part._loop
+        if loop is None:
+            return
+
+        def end() -> None:
+            if last is not None:
+                last()
+            loop.remove(part)
+
+        loop.call(end)
+        if self._own.pop(part, None) is not None:
+            loop.stop(CALL_TIMEOUT)
+
+    def stop(self, timeout: float = 5.0) -> bool:
+        """End all loops; False if one did not end in time."""
+        loops = [*self._own.values(), *([self._shared] if self._shared else [])]
+        self._own.clear()
+        self._shared = None
+        stopped = [loop.stop(timeout) for loop in loops]
+        return all(stopped)
+
+    def raise_failure(self) -> None:
+        """Raise what ended a loop by itself: a bug must not look like a slow broker."""
+        for loop in (*self._own.values(), *([self._shared] if self._shared else [])):
+            if loop.error is not None:
+                raise IllegalState(f"the broker's loop {loop.name} ended: {loop.error!r}") from loop.error
+
+    def _loop_for(self, part: Part) -> Loop:
+        if self._separate:
+            loop = self._own[part] = Loop(self.runtime, f"{self._name}-{part.name}")
+            return loop
+        if self._shared is None:
+            self._shared = Loop(self.runtime, self._name)
+        return self._shared

@@ -1,0 +1,122 @@
+"""What tests may look at: partitions and logs as they were at the moment of asking.  Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.errors import NotLeaderOrFollower
+from pykafka2.records.batch import RecordBatch
+from pykafka2.testing.image import NO_LEADER
+from pykafka2.types import ConsumerRecord
+
+if TYPE_CHECKING:
+    from pykafka2.testing.cluster import KafkaCluster
+
+
+@attrs.define(frozen=True)
+class ReplicaView:
+    """One replica; offsets as its broker knows them."""
+
+    broker: int
+    is_leader: bool
+    is_running: bool
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+@attrs.define(frozen=True)
+class PartitionView:
+    """A partition; `leader` is -1 while there is none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: dict[int, ReplicaView]
+
+    @property
+    def high_watermark(self) -> int:
+        """The leader's; -1 while there is none."""
+        leader = self.replicas.get(self.leader)
+        return -1 if leader is None else leader.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        """The leader's; -1 while there is none."""
+        leader = self.replicas.get(self.leader)
+        return -1 if leader is None else leader.log_end_offset
+
+
+@attrs.define(frozen=True)
+class LogView:
+    """A replica's log; everything that was appended, the part above the high watermark included."""
+
+    topic: str
+    partition: int
+    broker: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    _batches: tuple[RecordBatch, ...]
+
+    def batches(self) -> list[RecordBatch]:
+        return list(self._batches)
+
+    def records(self) -> Iterator[ConsumerRecord]:
+        """Records in order, without control records; keys and values are bytes."""
+        from pykafka2.records.decoder import decode_records
+
+        for batch in self._batches:
+            if not batch.is_control:
+                yield from decode_records(batch, self.topic, self.partition, self.log_start_offset)
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records()]
+
+    def keys(self) -> list[bytes | None]:
+        return [record.key for record in self.records()]
+
+
+def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> PartitionView:
+    """Under the cluster's lock."""
+    image = cluster.controller.partition(topic, partition)
+    views = {}
+    for broker_id in image.replicas:
+        broker = cluster.broker(broker_id)
+        replica = broker.replicas.replicas.get((topic, partition))
+        if replica is not None:
+            log = replica.log
+            views[broker_id] = ReplicaView(
+                broker_id,
+                replica.is_leader and broker.is_running,
+                broker.is_running,
+                log.log_start_offset,
+                log.log_end_offset,
+                log.high_watermark,
+            )
+    return PartitionView(topic, partition, image.leader, image.leader_epoch, image.isr, views)
+
+
+def log_view(cluster: KafkaCluster, topic: str, partition: int, broker_id: int | None) -> LogView:
+    """Under the cluster's lock."""
+    image = cluster.controller.partition(topic, partition)
+    if broker_id is None:
+        broker_id = image.leader if image.leader != NO_LEADER else image.isr[0]
+    replica = cluster.broker(broker_id).replicas.replicas.get((topic, partition))
+    if replica is None:
+        raise NotLeaderOrFollower(f"broker {broker_id} has no replica of {topic}-{partition}")
+    log = replica.log
+    return LogView(
+        topic,
+        partition,
+        broker_id,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        tuple(log.batches(log.log_start_offset)),
+    )
