@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cramjam
@@ -179,6 +180,19 @@ def test_levels_are_kafkas(name: str, allowed: list[int], refused: list[int]) ->
 def test_a_higher_level_makes_fewer_bytes(name: str, low: int, high: int) -> None:
     text = b"".join(b"order %d of customer %d\n" % (n, n * 7919 % 1000) for n in range(3000))
     assert len(codec(name).compress(text, high)) < len(codec(name).compress(text, low))
+
+
+def test_levels_do_not_linger_and_threads_do_not_meet() -> None:
+    """zstd keeps a context for each thread; what a call makes depends on its own level alone."""
+    text = b"".join(b"order %d of customer %d\n" % (n, n * 7919 % 1000) for n in range(3000))
+    expected = {level: codec("zstd").compress(text, level) for level in (-50, 1, 9, 12)}
+    assert len({len(compressed) for compressed in expected.values()}) == 4
+
+    def compress_all(_: int) -> bool:
+        return all(codec("zstd").compress(text, level) == made for level, made in expected.items())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(compress_all, range(20)))
 
 
 # ---------------------------------------------------------------------------------------------------
