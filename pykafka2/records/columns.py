@@ -61,7 +61,7 @@ def decode_columns(
         CorruptMessage, CorruptData, UnsupportedCompressionType, CodecUnavailable: as `decode_tuples` does.
     """
     columns = Columns() if columns is None else columns
-    records = decode_tuples(batch, where, check_crcs, max_output_bytes)
+    records = decode_tuples(batch, where, check_crcs, max_output_bytes, read_offsets=False)
     if first_offset > batch.base_offset:
         records = dropwhile(lambda row: row[0] < first_offset, records)
     rows: list[RecordTuple] = []
