@@ -173,8 +173,8 @@ def decode_tuples(
 ) -> Iterator[RecordTuple]:
     """The batch's records as plain tuples; lazy, and raises, as `decode_records` does.
 
-    where names topic and partition in errors.  read_offsets takes every offset from its record, even where the
-    header says that there are no gaps; the broker, which verifies just that, needs it, a reader does not.
+    where names topic and partition in errors.  read_offsets takes every offset from its record, even where
+    the header says that there are no gaps; the broker, which verifies just that, needs it, a reader does not.
 
     Hot: 0.6 us a record of 100 bytes; columns.py is built on it.
     """

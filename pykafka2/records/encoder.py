@@ -246,14 +246,17 @@ def encode_record(
 
 def record_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> int:
     """The most bytes a record of these fields can take in a batch (its deltas are not known yet)."""
-    size = MAX_RECORD_OVERHEAD
-    size += 0 if key is None else memoryview(key).nbytes
-    size += 0 if value is None else memoryview(value).nbytes
+    size = MAX_RECORD_OVERHEAD + size_bytes(key) + size_bytes(value)
     for name, field in headers or ():
-        # Two lengths of up to five bytes; a character makes at most four.
         encoded = len(name) if name.isascii() else len(name.encode("utf-8", "surrogateescape"))
-        size += 10 + encoded + (0 if field is None else memoryview(field).nbytes)
+        size += 10 + encoded + size_bytes(field)  # two lengths of up to five bytes
     return size
+
+
+def size_bytes(field: Bytes | None) -> int:
+    if field is None:
+        return 0
+    return len(field) if type(field) is bytes else memoryview(field).nbytes
 
 
 def batch_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> int:
