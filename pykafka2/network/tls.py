@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pykafka2.network.tcp import TcpTransport
     from pykafka2.options import ClientOptions
 
-# One read from the socket; the kernel holds no more than a few MiB anyway.
-CIPHERTEXT_READ_BYTES = 1 << 20
+# One read from the socket: the buffer doubles whenever a read has filled it.
+SMALL_READ_BYTES = 1 << 15
+LARGE_READ_BYTES = 1 << 21
 # Encrypted at once; a chunk counts as written when its last byte is with the kernel.
 PLAINTEXT_CHUNK_BYTES = 1 << 18
 
@@ -165,9 +166,14 @@ class TlsTransport:
             raise TlsError(f"{self.peer}: {error}") from error
         self._want_read: type[Exception] = ssl.SSLWantReadError
         self._error: type[OSError] = ssl.SSLError
+        self._eof_error: type[Exception] = ssl.SSLEOFError
         self._is_connected = False
         self._is_agreed = False
         self._is_ended = False
+        self._has_said_good_bye = False
+        self._is_closed = False
+        self._has_more = False
+        self._received = memoryview(bytearray(SMALL_READ_BYTES))
         self._first_bytes = b""
         self._ciphertext: memoryview = memoryview(b"")
         self._encrypted = 0
@@ -177,7 +183,7 @@ class TlsTransport:
 
     def has_pending(self) -> bool:
         """True if the next read finds bytes although the socket may have none."""
-        return self._is_agreed and (self._tls.pending() > 0 or self._incoming.pending > 0)
+        return self._has_more and (self._tls.pending() > 0 or self._incoming.pending > 0)
 
     def interest(self) -> int:
         if not self._is_connected:
@@ -204,26 +210,28 @@ class TlsTransport:
         raise TlsInterrupted(self._words_for_ended())
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """Plaintext read into `buffer`, until it is full or nothing more is there."""
+        """Plaintext read into `buffer`, from at most one read of the socket."""
         total = 0
         room = len(buffer)
-        while total < room:
+        has_received = False
+        self._has_more = False
+        while total < room and not self._has_said_good_bye:
             try:
-                count = self._tls.read(room - total, buffer[total:])
+                count: int = self._tls.read(room - total, buffer[total:])  # type: ignore[assignment]
             except self._want_read:
                 if self._is_ended:
-                    break
-                if not self._receive_ciphertext():
+                    return total
+                if has_received or not self._receive_ciphertext():
                     return total or None
-                continue
+                has_received = True
             except self._error as error:
-                if self._is_ended or "EOF" in str(error):
-                    break
+                if self._is_ended or isinstance(error, self._eof_error):
+                    return total
                 raise TlsError(self._words_for(error)) from error
-            if not count:
-                self._is_ended = True
-                break
-            total += count  # type: ignore[operator]
+            else:
+                self._has_said_good_bye = not count
+                total += count
+        self._has_more = total == room
         return total
 
     def write(self, buffers: Sequence[Buffer]) -> int:
@@ -243,8 +251,8 @@ class TlsTransport:
 
     def close(self, *, reset: bool = False) -> None:
         """Say good-bye (as far as it fits) and end the stream.  Safe to repeat."""
-        if not reset and self._is_agreed and not self._is_ended and self._transport.fileno() >= 0:
-            self._is_ended = True
+        if not reset and self._is_agreed and not self._is_closed and self._transport.fileno() >= 0:
+            self._is_closed = True
             try:
                 self._tls.unwrap()
             except OSError:
@@ -257,6 +265,8 @@ class TlsTransport:
         try:
             self._tls.do_handshake()
             self._is_agreed = True
+            # The other side may have sent its first bytes together with the end of its handshake.
+            self._has_more = True
         except self._want_read:
             self._send_ciphertext()
             return self._receive_ciphertext()
@@ -269,8 +279,8 @@ class TlsTransport:
 
     def _receive_ciphertext(self) -> bool:
         """Move what the socket has into TLS; False if it has nothing now.  Sets `_is_ended` at the end."""
-        received = bytearray(CIPHERTEXT_READ_BYTES if self._is_agreed else 1 << 14)
-        count = self._transport.read_into(memoryview(received))
+        received = self._received
+        count = self._transport.read_into(received)
         if count is None:
             return False
         if count == 0:
@@ -279,7 +289,9 @@ class TlsTransport:
             return True
         if not self._first_bytes:
             self._first_bytes = bytes(received[:5])
-        self._incoming.write(memoryview(received)[:count])
+        self._incoming.write(received[:count])
+        if count == len(received) < LARGE_READ_BYTES:
+            self._received = memoryview(bytearray(2 * count))
         return True
 
     def _send_ciphertext(self) -> bool:

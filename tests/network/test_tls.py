@@ -139,6 +139,21 @@ def test_bytes_that_wait_decrypted_are_reported_as_readable(
     link.selector.unregister(far.transport)
 
 
+def test_bytes_that_came_with_the_end_of_the_handshake_are_reported_as_readable(
+    certificates: Certificates, make_link: Callable[..., Link]
+) -> None:
+    link = make_link(server=certificates.server())
+    near, far = link.connect(client=certificates.client())
+    until(lambda: near.establish() or far.transport.establish())
+    assert near.is_open
+    near.transport.write([b"hello"])
+    until(far.establish)
+    link.selector.register(far.transport, READABLE, "far")
+    assert link.selector.select(10.0) == [("far", READABLE)]
+    assert far.read(5) == b"hello"
+    link.selector.unregister(far.transport)
+
+
 def test_the_end_is_the_end_with_and_without_a_good_bye(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
