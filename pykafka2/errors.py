@@ -72,6 +72,10 @@ class ForkedClientError(IllegalState):
     """The client was made before a fork; make a new one in the child process."""
 
 
+class NoOffsetForPartition(KafkaError):
+    """A partition has no position and auto_offset_reset is 'none'; seek first, or set a policy."""
+
+
 class KafkaTimeoutError(KafkaError, TimeoutError):
     """The call did not end within its timeout; the message says what it waited for."""
 
