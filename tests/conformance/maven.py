@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import attrs
-import pytest
 
 JAVA_FOLDER = Path(__file__).parent / "java"
 POM = JAVA_FOLDER / "pom.xml"
@@ -115,6 +114,8 @@ def jars_or_skip() -> KafkaJars:
 
 def skip_or_fail(reason: str) -> NoReturn:
     """Skip loudly; fail instead where PYKAFKA2_REQUIRE_KAFKA=1 (in `.ci/run` nothing is passed over)."""
+    import pytest  # benchmarks use this module without it
+
     if os.environ.get(REQUIRE) == "1":
         pytest.fail(f"{reason} ({REQUIRE}=1, so this is a failure)", pytrace=False)
     pytest.skip(f"!!! NOT CHECKED AGAINST APACHE KAFKA: {reason}")

@@ -10,7 +10,6 @@ import json
 import re
 import zipfile
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,6 +17,8 @@ import attrs
 from pykafka2.protocol.describe import snake_case
 from pykafka2.protocol.fields import VersionRange
 from pykafka2.protocol.primitives import ZERO_UUID
+
+from .maven import CURRENT, OLDEST, KafkaJars
 
 Schema = dict[str, Any]
 
@@ -66,6 +67,8 @@ class Message:
 
     schema: Schema
     package: str
+    generation: str
+    """Of the jar it is from, CURRENT or OLDEST."""
     has_unstable_version: bool
     """Whether its highest version is not offered by a broker.  Of a response, its request says so."""
 
@@ -98,11 +101,25 @@ class Message:
         return tuple(_shapes(self.schema["fields"], structs, version))
 
 
+def declared_in(jars: KafkaJars, name: str) -> list[Message]:
+    """The message as the newest and the oldest jars have it, newest first."""
+    generations = (messages_of(jars, generation) for generation in (CURRENT, OLDEST))
+    return [messages[name] for messages in generations if name in messages]
+
+
+def source_of(jars: KafkaJars, name: str, version: int) -> Message:
+    """Whose schema counts for a version: the newest that still has it."""
+    for message in declared_in(jars, name):
+        if version in message.valid:
+            return message
+    raise AssertionError(f"Kafka has no {name} version {version}")
+
+
 @cache
-def messages_of(jars: tuple[Path, ...]) -> dict[str, Message]:
-    """Every message of these jars, by name."""
+def messages_of(jars: KafkaJars, generation: str = CURRENT) -> dict[str, Message]:
+    """Every message of one generation, by name."""
     found: list[tuple[Schema, str]] = []
-    for jar in jars:
+    for jar in jars.message_jars(generation):
         package = JAVA_PACKAGES[re.sub(r"-[\d.]+\.jar$", "", jar.name)]
         with zipfile.ZipFile(jar) as archive:
             entries = [one for one in archive.namelist() if re.fullmatch(r"common/message/\w+\.json", one)]
@@ -112,6 +129,7 @@ def messages_of(jars: tuple[Path, ...]) -> dict[str, Message]:
         schema["name"]: Message(
             schema,
             package,
+            generation,
             schema["type"] in ("request", "response") and schema["apiKey"] in unstable_apis,
         )
         for schema, package in found

@@ -10,14 +10,14 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from pykafka2.protocol.registry import all_messages
+from pykafka2.protocol.framing import encode_request, encode_response
+from pykafka2.protocol.registry import API_KEYS, ApiInfo, all_messages, request_class, response_class
 from pykafka2.protocol.struct import Message
 
 from .bridge import Bridge, b64, unb64
 from .maven import CURRENT, OLDEST, KafkaJars
 from .notation import Json, Maker, as_java_writes, instance
-from .schemas import Message as KafkaMessage
-from .schemas import Shape, messages_of
+from .schemas import Shape, source_of
 
 RICHNESS = (0.0, 0.3, 0.6, 0.8, 0.95, 1.0)
 """One instance of each message and version for each of these, from all defaults to everything set."""
@@ -43,6 +43,38 @@ def test_bytes_are_kafkas(jars: KafkaJars, bridge_of: Callable[[str], Bridge], c
         _compare([case for case in cases if case.generation == generation], bridge_of(generation))
 
 
+@pytest.mark.parametrize("info", API_KEYS.values(), ids=lambda info: info.name)
+def test_headers_are_kafkas(jars: KafkaJars, bridge_of: Callable[[str], Bridge], info: ApiInfo) -> None:
+    """Kafka's table of header versions, and its bytes of the headers, in the frames that we make."""
+    for version in range(info.min_version, info.max_version + 1):
+        for name, encode, arguments, direction in (
+            (f"{info.name}Request", encode_request, (7, "client"), "request"),
+            (f"{info.name}Response", encode_response, (7,), "response"),
+        ):
+            kafka = source_of(jars, name, version)
+            java = bridge_of(kafka.generation)
+            fields = kafka.shape(version)
+            cls = request_class(info.key) if direction == "request" else response_class(info.key)
+            message = instance(cls, fields, Maker(name).message(fields, 0.0))
+            frame = b"".join(encode(message, version, *arguments))
+
+            (versions,) = java("header_versions", [{"api_key": info.key, "version": version}])
+            header = {
+                "class": f"org.apache.kafka.common.message.{direction.title()}HeaderData",
+                "version": versions[direction],
+                "json": {
+                    "requestApiKey": info.key,
+                    "requestApiVersion": version,
+                    "correlationId": 7,
+                    "clientId": "client",
+                },
+            }
+            before = unb64(java("json_to_bytes", [header])[0]) or b""
+            body = message.encode(version)
+            expected = (len(before) + len(body)).to_bytes(4, "big") + before + body
+            assert frame.hex(" ") == expected.hex(" "), f"{name} version {version}"
+
+
 def _compare(cases: list[Case], java: Bridge) -> None:
     encoded = [case.ours.encode(case.version) for case in cases]
     asked = [{"class": case.java_class, "version": case.version, "json": case.json} for case in cases]
@@ -64,18 +96,10 @@ def _compare(cases: list[Case], java: Bridge) -> None:
 def _cases(jars: KafkaJars, cls: type[Message]) -> list[Case]:
     cases = []
     for version in range(cls.MIN_VERSION, cls.LAST_VERSION + 1):
-        generation, kafka = _kafkas(jars, cls.NAME, version)
+        kafka = source_of(jars, cls.NAME, version)
         fields = kafka.shape(version)
         for richness in RICHNESS:
             json = Maker(f"{cls.NAME} {version} {richness}").message(fields, richness)
             ours = instance(cls, fields, json)
-            cases.append(Case(generation, kafka.java_class, version, fields, json, ours))
+            cases.append(Case(kafka.generation, kafka.java_class, version, fields, json, ours))
     return cases
-
-
-def _kafkas(jars: KafkaJars, name: str, version: int) -> tuple[str, KafkaMessage]:
-    for generation in (CURRENT, OLDEST):
-        message = messages_of(tuple(jars.message_jars(generation))).get(name)
-        if message is not None and version in message.valid:
-            return generation, message
-    raise AssertionError(f"Kafka has no {name} version {version}")

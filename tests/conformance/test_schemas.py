@@ -8,9 +8,8 @@ from pykafka2.protocol.describe import describe
 from pykafka2.protocol.registry import API_KEYS, all_messages
 from pykafka2.protocol.struct import Message
 
-from .maven import CURRENT, OLDEST, KafkaJars
-from .schemas import Message as KafkaMessage
-from .schemas import Shape, messages_of, our_shape
+from .maven import KafkaJars
+from .schemas import Shape, declared_in, messages_of, our_shape, source_of
 
 MESSAGES = list(all_messages())
 
@@ -33,17 +32,6 @@ NOT_KEPT = ("StreamsGroup", "LeaderChange", "Snapshot", "KRaftVersion", "Voters"
 """Records, by the beginning of their names, of the same two: streams groups, and KRaft's log."""
 
 ASPECTS = {"kind", "nullable", "tag", "default", "ignorable", "flexible"}
-
-
-def declared_in(jars: KafkaJars, name: str) -> list[KafkaMessage]:
-    """The message as the newest and the oldest jars have it, newest first."""
-    generations = (messages_of(tuple(jars.message_jars(generation))) for generation in (CURRENT, OLDEST))
-    return [messages[name] for messages in generations if name in messages]
-
-
-def source_of(jars: KafkaJars, name: str, version: int) -> KafkaMessage:
-    """Whose schema counts for a version: the newest that still has it."""
-    return next(one for one in declared_in(jars, name) if version in one.valid)
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.NAME)
@@ -75,7 +63,7 @@ def test_every_version_has_kafkas_fields(jars: KafkaJars, cls: type[Message]) ->
 
 
 def test_every_api_of_kafka_is_spoken_or_left_out_on_purpose(jars: KafkaJars) -> None:
-    messages = messages_of(tuple(jars.message_jars(CURRENT)))
+    messages = messages_of(jars)
     kafka = {
         message.schema["apiKey"]: message.name.removesuffix("Request")
         for message in messages.values()
@@ -87,7 +75,7 @@ def test_every_api_of_kafka_is_spoken_or_left_out_on_purpose(jars: KafkaJars) ->
 
 
 def test_every_record_and_structure_of_kafka_is_declared_or_left_out_on_purpose(jars: KafkaJars) -> None:
-    messages = messages_of(tuple(jars.message_jars(CURRENT)))
+    messages = messages_of(jars)
     kafka = {message.name for message in messages.values() if message.type not in ("request", "response")}
     ours = {cls.NAME for cls in MESSAGES}
     missing = sorted(name for name in kafka - ours if not name.startswith(NOT_KEPT))

@@ -62,6 +62,7 @@ public final class Bridge {
         switch (name) {
             case "json_to_bytes": return MessageBytes::jsonToBytes;
             case "bytes_to_json": return MessageBytes::bytesToJson;
+            case "header_versions": return MessageBytes::headerVersions;
             case "build_batch": return RecordBytes::buildBatch;
             case "end_transaction_marker": return RecordBytes::endTransactionMarker;
             case "read_batches": return RecordBytes::readBatches;

@@ -6,6 +6,7 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
@@ -54,6 +55,15 @@ final class MessageBytes {
             throw new IllegalStateException(rest.length + " bytes left over: " + Arrays.toString(rest));
         }
         return (JsonNode) converter.write.invoke(null, message, version, false); // of records: the size
+    }
+
+    /** Which header goes before an API's requests and responses. */
+    static JsonNode headerVersions(JsonNode item) {
+        ApiKeys api = ApiKeys.forId(item.get("api_key").asInt());
+        short version = (short) item.get("version").asInt();
+        return Bridge.JSON.objectNode()
+            .put("request", api.requestHeaderVersion(version))
+            .put("response", api.responseHeaderVersion(version));
     }
 
     private static Converter converter(JsonNode item) throws ReflectiveOperationException {

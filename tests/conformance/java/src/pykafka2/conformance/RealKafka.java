@@ -1,9 +1,12 @@
 package pykafka2.conformance;
 
+import java.io.IOException;
 import java.io.Reader;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Comparator;
 import java.util.Properties;
+import java.util.stream.Stream;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
@@ -34,7 +37,14 @@ public final class RealKafka {
         while (System.in.read() >= 0) {
             // nothing is ever sent: only the end matters
         }
+        deleteAll(Path.of(args[0]).getParent()); // its owner was killed, or would have killed us and done this
         Runtime.getRuntime().halt(0);
+    }
+
+    private static void deleteAll(Path folder) throws IOException {
+        try (Stream<Path> paths = Files.walk(folder)) {
+            paths.sorted(Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
+        }
     }
 
     private RealKafka() {
