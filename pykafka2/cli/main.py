@@ -56,8 +56,9 @@ def _parser(words: list[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, module_name in COMMANDS.items():
-        module: ModuleType = import_module(module_name)
+    # A command that is named on the line is the only one that is loaded.
+    for name in [name for name in COMMANDS if name in words[:1]] or COMMANDS:
+        module: ModuleType = import_module(COMMANDS[name])
         command = commands.add_parser(
             name,
             help=module.SUMMARY,

@@ -48,7 +48,7 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicException("Topic name is invalid: it can't be '.' or '..'")
     if len(name) > MAX_TOPIC_NAME:
         raise InvalidTopicException(
-            f"Topic name is invalid: '{name}' has {len(name)} characters, the most allowed are {MAX_TOPIC_NAME}"
+            f"Topic name is invalid: '{name}' has {len(name)} characters, at most {MAX_TOPIC_NAME} may be"
         )
     if not LEGAL_TOPIC_NAME.match(name):
         raise InvalidTopicException(

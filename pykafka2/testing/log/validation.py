@@ -55,7 +55,7 @@ def single_batch(records: Buffer | None, version: int) -> RecordBatch:
         length = int.from_bytes(records[8:LENGTH_END], "big", signed=True)
         if HEADER_BYTES - LENGTH_END <= length < len(records) - LENGTH_END:
             raise InvalidRecord(
-                f"Produce requests with version {version} must contain exactly one record batch for a partition"
+                f"Produce requests with version {version} must carry one record batch for each partition"
             )
     batch = parse_batch(records)
     if batch.codec_id == ZSTD and version < FIRST_VERSION_WITH_ZSTD:

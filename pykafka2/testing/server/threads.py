@@ -195,6 +195,14 @@ class Loops:
         stopped = [loop.stop(timeout) for loop in loops]
         return all(stopped)
 
+    @property
+    def has_failed(self) -> bool:
+        """True if a loop has ended by itself."""
+        return any(
+            loop.error is not None
+            for loop in (*self._own.values(), *([self._shared] if self._shared else []))
+        )
+
     def raise_failure(self) -> None:
         """Raise what ended a loop by itself: a bug must not look like a slow broker."""
         for loop in (*self._own.values(), *([self._shared] if self._shared else [])):

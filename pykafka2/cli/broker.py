@@ -1,0 +1,145 @@
+"""Run a Kafka cluster for tests, in this process, until SIGTERM or Ctrl-C.
+
+Prints one line, `bootstrap.servers=127.0.0.1:9092,...`, when clients may connect.  Data is kept in memory and
+is gone at the end.
+
+  pykafka2 broker                              three brokers on ports 9092, 9093 and 9094
+  pykafka2 broker --brokers 1 --port 0         one broker on a free port
+  pykafka2 broker --topic orders:6 --topic audit:1:1
+                                               topics: name:partitions[:replication factor]
+  pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pykafka2.testing.cluster import Topic
+
+SUMMARY = "run a Kafka cluster for tests until Ctrl-C"
+
+MAX_PORT = 65535
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument("--brokers", type=int, default=3, metavar="N", help="how many brokers (3)")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=9092,
+        help="the first broker's port, the others take those that follow; 0: free ones (9092)",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME:PARTITIONS[:REPLICAS]",
+        help="create a topic; may be repeated",
+    )
+    parser.add_argument(
+        "--auto-create",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="create topics that clients ask for (auto.create.topics.enable)",
+    )
+    parser.add_argument(
+        "--serial",
+        action="store_true",
+        help="mute a connection until its request is answered, as Apache Kafka does (channel.mode=serial)",
+    )
+    parser.add_argument(
+        "--config",
+        "-c",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker configuration by Kafka's name; may be repeated",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the cluster; 0 when it was asked to end.  Raises `ConfigurationError` for what cannot be."""
+    from pykafka2.testing.cluster import KafkaCluster
+
+    cluster = KafkaCluster(
+        brokers=arguments.brokers,
+        topics=dict(_topic(text) for text in arguments.topic),
+        config=_config(arguments),
+        host=arguments.host,
+        ports=_ports(arguments.port, arguments.brokers),
+    )
+    # The history is for tests in the same process; here it would only hold memory.
+    cluster.history.is_on = False
+    received: list[int] = []
+    with _Signals(received.append) as signals, cluster:
+        signals.notify = cluster.runtime.notify
+        print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+        cluster.runtime.wait_until(lambda: bool(received) or cluster.loops.has_failed, FOREVER)
+        cluster.check()
+    print(f"pykafka2 broker: ended by {signal.Signals(received[0]).name}", file=sys.stderr)
+    return 0
+
+
+class _Signals:
+    """SIGTERM and SIGINT end the wait instead of the process, while in the with block."""
+
+    def __init__(self, on_signal: Callable[[int], object]) -> None:
+        self.notify: Callable[[], object] = lambda: None
+        self._on_signal = on_signal
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._on_signal(number)
+        self.notify()
+
+
+def _topic(text: str) -> tuple[str, Topic]:
+    name, *numbers = text.split(":")
+    if not name or len(numbers) > 2 or not all(number.isdigit() for number in numbers):
+        raise ConfigurationError(
+            f"--topic {text}: say name:partitions or name:partitions:replication factor, such as orders:6:3"
+        )
+    from pykafka2.testing.cluster import Topic
+
+    counts = [int(number) for number in numbers]
+    return name, Topic(counts[0] if counts else 1, counts[1] if len(counts) > 1 else None)
+
+
+def _config(arguments: argparse.Namespace) -> dict[str, object]:
+    config: dict[str, object] = {"auto.create.topics.enable": arguments.auto_create}
+    if arguments.serial:
+        config["channel.mode"] = "serial"
+    for text in arguments.config:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigurationError(f"--config {text}: say name=value, such as num.partitions=6")
+        config[name] = value
+    return config
+
+
+def _ports(first: int, brokers: int) -> list[int]:
+    if first == 0:
+        return [0] * max(brokers, 0)
+    if not 0 < first <= MAX_PORT - brokers + 1:
+        raise ConfigurationError(f"--port {first}: say a number from 1 to {MAX_PORT - brokers + 1}, or 0")
+    return list(range(first, first + brokers))

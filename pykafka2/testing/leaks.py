@@ -1,0 +1,58 @@
+"""What a test left behind: threads and open sockets that were not there before."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from pykafka2.driver.thread_driver import ThreadRuntime
+
+DESCRIPTORS = "/proc/self/fd"
+
+
+class LeakCheck:
+    """Remembers threads and sockets at its making; `found` names what has come since."""
+
+    def __init__(self) -> None:
+        self._threads = set(threading.enumerate())
+        self._sockets = _sockets()
+
+    def found(self) -> list[str]:
+        """One line for each thread and socket that was not there before."""
+        threads = [
+            f"thread {thread.name!r}" for thread in threading.enumerate() if thread not in self._threads
+        ]
+        return threads + [f"socket {inode}" for inode in sorted(_sockets() - self._sockets)]
+
+    def wait_for_none(self, timeout: float) -> list[str]:
+        """What is still there after at most `timeout` seconds; threads may need a moment to end."""
+        if not self.found():
+            return []
+        # Sockets that nobody refers to any more are closed by the collector, which is nobody's leak.
+        import gc
+
+        gc.collect()
+        runtime = ThreadRuntime()
+        try:
+            for _ in range(20):
+                if not self.found():
+                    break
+                runtime.wait_until(lambda: False, timeout / 20)
+        finally:
+            runtime.close()
+        return self.found()
+
+
+def _sockets() -> set[str]:
+    """The open sockets of this process; empty where the system does not tell."""
+    if not os.path.isdir(DESCRIPTORS):
+        return set()
+    found = set()
+    for name in os.listdir(DESCRIPTORS):
+        try:
+            target = os.readlink(f"{DESCRIPTORS}/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
