@@ -38,6 +38,13 @@ class _Run:
     has_gap: bool = False
     """A numbered batch failed: nothing new may follow under this identity."""
     must_renumber: bool = False
+    is_known_to_broker: bool = False
+    """A batch was written under this identity."""
+
+    def begin(self, identity: Identity) -> None:
+        self.identity = identity
+        self.next_sequence = 0
+        self.has_gap = self.must_renumber = self.is_known_to_broker = False
 
 
 class Sequences:
@@ -67,8 +74,10 @@ class Sequences:
         if batch.base_sequence != NO_SEQUENCE:
             # What is sent again goes one by one: a later batch would only be refused before its turn.
             return run.unfinished[0] is batch
-        is_current = run.identity == self.identity and not run.has_gap
-        return is_current and len(run.unfinished) < MAX_IN_FLIGHT_IDEMPOTENT
+        # A broker that knows nothing of a producer takes any number from it as the first, so a second batch
+        # could be written before the first one's retry.  Java sends it all the same.
+        may_follow = run.is_known_to_broker and not run.has_gap and run.identity == self.identity
+        return may_follow and len(run.unfinished) < MAX_IN_FLIGHT_IDEMPOTENT
 
     def assign(self, batch: ProducerBatch) -> None:
         """Number a batch that `may_send`; one that has its number keeps it, and with it its bytes."""
@@ -79,6 +88,8 @@ class Sequences:
             run.unfinished.append(batch)
 
     def on_written(self, batch: ProducerBatch) -> None:
+        run = self._run(batch)
+        run.is_known_to_broker = (batch.producer_id, batch.producer_epoch) == run.identity
         self._finish(batch)
 
     def on_failed(self, batch: ProducerBatch) -> None:
@@ -109,19 +120,14 @@ class Sequences:
         return run
 
     def _may_begin(self, run: _Run) -> bool:
-        run.must_renumber = False
         if run.has_gap and run.identity == self.identity:
             self._bump_epoch()
-        run.has_gap = False
         if run.identity != self.identity:
-            run.identity = self.identity
-            run.next_sequence = 0
+            run.begin(self.identity)
         return self.is_known
 
     def _renumber(self, run: _Run) -> None:
-        run.identity = self.identity
-        run.next_sequence = 0
-        run.has_gap = run.must_renumber = False
+        run.begin(self.identity)
         for batch in run.unfinished:
             batch.sequence(*run.identity, run.next_sequence)
             run.next_sequence = next_sequence(run.next_sequence, batch.count)

@@ -33,6 +33,16 @@ def known(epoch: int = 0) -> Sequences:
     return sequences
 
 
+def started(*partitions: int) -> Sequences:
+    """One record was written to each of these partitions, by default to number 0."""
+    sequences = known()
+    for partition in partitions or (0,):
+        batch = a_batch(partition=partition)
+        send(sequences, batch)
+        sequences.on_written(batch)
+    return sequences
+
+
 def send(sequences: Sequences, *batches: ProducerBatch) -> None:
     for batch in batches:
         assert sequences.may_send(batch)
@@ -54,18 +64,28 @@ def test_the_number_after_the_largest_is_zero(sequence: int, records: int) -> No
 
 
 def test_batches_are_numbered_without_gap_in_each_partition() -> None:
-    sequences = known()
+    sequences = started(0, 1)
     batches = [a_batch(0, 3), a_batch(1, 2), a_batch(0, 4, partition=1)]
     send(sequences, *batches)
     assert [(one.producer_id, one.producer_epoch, one.base_sequence) for one in batches] == [
-        (7, 0, 0),
-        (7, 0, 3),
-        (7, 0, 0),
+        (7, 0, 1),
+        (7, 0, 4),
+        (7, 0, 1),
     ]
 
 
-def test_at_most_five_are_unfinished_in_a_partition() -> None:
+def test_a_partition_gets_one_batch_until_the_broker_knows_the_producer() -> None:
     sequences = known()
+    first, second, third = [a_batch(order) for order in range(3)]
+    send(sequences, first)
+    assert not sequences.may_send(second)
+    assert sequences.may_send(a_batch(partition=1))
+    sequences.on_written(first)
+    send(sequences, second, third)
+
+
+def test_at_most_five_are_unfinished_in_a_partition() -> None:
+    sequences = started()
     first, *rest = [a_batch(order) for order in range(6)]
     send(sequences, first, *rest[:4])
     assert not sequences.may_send(rest[4])
@@ -75,7 +95,7 @@ def test_at_most_five_are_unfinished_in_a_partition() -> None:
 
 
 def test_what_is_sent_again_keeps_its_bytes_and_goes_in_order() -> None:
-    sequences = known()
+    sequences = started()
     first, second = a_batch(0), a_batch(1)
     send(sequences, first, second)
     bytes_before = second.bytes()
@@ -87,16 +107,16 @@ def test_what_is_sent_again_keeps_its_bytes_and_goes_in_order() -> None:
 
 
 def test_a_refusal_behind_an_unfinished_batch_changes_nothing() -> None:
-    sequences = known()
+    sequences = started()
     first, second = a_batch(0), a_batch(1)
     send(sequences, first, second)
     sequences.on_refused(second, (7, 0))
     assert sequences.identity == (7, 0)
-    assert second.base_sequence == 1
+    assert second.base_sequence == 2
 
 
 def test_after_a_lost_batch_the_rest_is_numbered_anew_under_the_next_epoch() -> None:
-    sequences = known()
+    sequences = started()
     lost, second, third = a_batch(0, 3), a_batch(1, 2), a_batch(2)
     send(sequences, lost, second, third)
     sequences.on_failed(lost)
