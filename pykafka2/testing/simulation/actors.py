@@ -180,8 +180,9 @@ class ActorThreads:
             elif not actor.is_done and not actor.is_abandoned:
                 self.hand_over(self.main, actor)
         for actor in self.actors:
-            if actor.thread is not None and not actor.is_abandoned:
-                actor.thread.join(JOIN_TIMEOUT)
+            if actor.thread is not None:
+                # One that was given up on may sit in C code for ever; it is a daemon.
+                actor.thread.join(1.0 if actor.is_abandoned else JOIN_TIMEOUT)
         self._closed.set()
         if self._watchdog is not None:
             self._watchdog.join(JOIN_TIMEOUT)

@@ -39,6 +39,8 @@ class Simulation:
         self.runtime = SimRuntime(self.scheduler, self.network, self.clock, seed)
         self._closers: list[Callable[[], object]] = []
         self._names: dict[str, int] = {}
+        self.last_client = ""
+        """The place of the client made last: what links and pauses know it by."""
         self._is_closed = False
 
     # ------------------------------------------------------------------ time and actors
@@ -103,10 +105,16 @@ class Simulation:
     def cluster(
         self, brokers: int = 3, topics: Mapping[str, Any] | None = None, **options: Any
     ) -> KafkaCluster:
-        """A `KafkaCluster` of this world; arguments as there.  Closed with the simulation."""
+        """A `KafkaCluster` of this world; arguments as there.  Closed with the simulation.
+
+        Each broker is a host and a place of its own ("broker-0"), so that links and pauses can name it, and
+        each of its threads a loop of its own, so that the seed decides their order.
+        """
         from pykafka2.testing.cluster import KafkaCluster
 
         options.setdefault("seed", self.seed)
+        options.setdefault("host", "broker-{id}")
+        options["config"] = {"threads": "separate", **(options.get("config") or {})}
         cluster = KafkaCluster(brokers=brokers, topics=topics or {}, runtime=self.runtime, **options)
         cluster.__enter__()
         self._closers.append(lambda: cluster.__exit__(None, None, None))
@@ -116,7 +124,7 @@ class Simulation:
         """A `KafkaProducer` in a process of its own; closed with the simulation."""
         from pykafka2.producer.producer import KafkaProducer
 
-        name = self._new_name("producer")
+        name = self.last_client = self._new_name("producer")
         options.setdefault("client_id", name)
         options.setdefault("bootstrap_servers", cluster.bootstrap_servers)
         producer = KafkaProducer(runtime=self.runtime.at(name), **options)
@@ -127,7 +135,7 @@ class Simulation:
         """A `KafkaConsumer` in a process of its own; closed with the simulation."""
         from pykafka2.consumer.consumer import KafkaConsumer
 
-        name = self._new_name("consumer")
+        name = self.last_client = self._new_name("consumer")
         options.setdefault("client_id", name)
         options.setdefault("bootstrap_servers", cluster.bootstrap_servers)
         consumer = KafkaConsumer(*topics, runtime=self.runtime.at(name), **options)

@@ -29,8 +29,13 @@ class Link:
     blocked: int = 0
     """How many arrivals a cut or a clog held up: whether the fault took effect."""
 
+    slowed: int = 0
+    """How much was sent while `extra_latency` was set."""
+
     def delay(self, size_bytes: int, random: Random) -> float:
         """How long `size_bytes` take from end to end."""
+        if self.extra_latency:
+            self.slowed += 1
         transfer = 0.0 if self.bytes_per_second is None else size_bytes / self.bytes_per_second
         return self.latency + self.extra_latency + self.jitter * random.random() + transfer
 

@@ -28,13 +28,14 @@ FIRST_PORT = 41001
 BACKLOG = 128
 CONNECT_AGAIN_AFTER = 1.0
 
-_BROKER = re.compile(r"broker[-_ ]?\d+")
+# A broker's parts are named after what they do and the broker's id: "processor-2-0", "chores-1".
+_BROKER = re.compile(r"(?:broker|acceptor|processor|handler|fetchers|chores)-(\d+)")
 
 
 def place_of(name: str) -> str:
-    """The place of a loop by its name: all loops of one broker are in one process, and so in one place."""
+    """The place of a loop or a host by its name: all loops of one broker are in one process, in one place."""
     found = _BROKER.search(name)
-    return found.group() if found else name
+    return f"broker-{found.group(1)}" if found else name
 
 
 class SimTransport(Source):
@@ -72,9 +73,12 @@ class SimTransport(Source):
         if outgoing is None:
             raise Disconnected(f"{self.peer}: not connected")
         room = outgoing.room_bytes
-        if room <= 0:
+        data = b"".join(buffers)
+        if len(data) > room:
+            self._network.full_writes += 1
+            data = data[: max(room, 0)]
+        if not data:
             return 0
-        data = b"".join(buffers)[:room]
         if outgoing.lose_next:
             outgoing.lose_next = False
             self._network.break_connection(self.connection, "its next bytes were lost")
@@ -176,12 +180,13 @@ class SimListener(Source):
         self.backlog: deque[SimTransport] = deque()
         self.is_refusing = False
         """A fault: connections are refused although the listener is there."""
-        self._place = place_of(network.scheduler.current_place())
         self._network = network
 
     @property
     def place(self) -> str:
-        return self._place if self.selector is None else self.selector.place
+        """The broker that the host's name says, else whoever waits for connections here."""
+        place = place_of(self.host)
+        return place if place != self.host or self.selector is None else self.selector.place
 
     def accept(self) -> SimTransport | None:
         return self.backlog.popleft() if self.backlog else None
@@ -213,6 +218,10 @@ class SimNetwork:
         self.names: dict[str, list[str]] = {}
         """Host names with their addresses; an address stands for itself."""
         self.connections: dict[int, SimConnection] = {}
+        self.refusals = 0
+        self.slices = 0
+        self.full_writes = 0
+        """Counts writes that found no room for all of their bytes; like the two before, for faults."""
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._hosts: dict[str, None] = {"127.0.0.1": None, "localhost": None}
         self._next_port = FIRST_PORT
@@ -283,6 +292,7 @@ class SimNetwork:
     def _answer_knock(self, client: SimTransport, source: str, target: str, endpoint: Endpoint) -> None:
         listener = self.listener(endpoint)
         if listener is None or listener.is_refusing or len(listener.backlog) >= BACKLOG:
+            self.refusals += 1
             self._answer(target, source, client, lambda: client.fail(REFUSED))
             return
         self._connections_made += 1
@@ -393,6 +403,7 @@ class SimNetwork:
         """How much a read gets: now and then less than there is, as little as one byte."""
         if self.random.random() >= self.slicing:
             return buffer_bytes
+        self.slices += 1
         there = min(buffer_bytes, sum(map(len, incoming.unread)))
         # Small pieces are those that split a frame's length or header.
         return self.random.randint(1, min(there, 8) if self.random.random() < 0.5 else there)

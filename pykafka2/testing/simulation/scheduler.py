@@ -113,6 +113,7 @@ class SimTask:
         resumes_at = scheduler.resumes_at(self.place)
         self._due_at = FOREVER
         if resumes_at > scheduler.now:
+            scheduler.deferred[self.place] = scheduler.deferred.get(self.place, 0) + 1
             self.be_turned_by(resumes_at)
             return
         self.turns += 1
@@ -190,6 +191,8 @@ class Scheduler:
         self._pushed = 0
         self._dirty = False
         self._paused: dict[str, float] = {}
+        self.deferred: dict[str, int] = {}
+        """How many turns of a place a pause put off."""
         self._last_actor_run = START
         self._waiting: list[Actor] = []
         self.threads = ActorThreads(self, watchdog)

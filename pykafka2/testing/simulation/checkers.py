@@ -1,0 +1,229 @@
+"""What must be true of a cluster and its clients, whatever happened: one small class per promise.
+
+`watch` runs again and again while faults happen and must be cheap; `finish` runs once, after everything has
+healed and drained.  Both raise `InvariantViolated` with the evidence.  They look only at the history and at
+what the cluster shows of itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.testing.simulation.history import FAILED, OK, OPEN
+from pykafka2.testing.simulation.problems import InvariantViolated
+
+if TYPE_CHECKING:
+    from pykafka2.testing.simulation.world import World
+
+Log = list[tuple[int, bytes]]
+"""Offsets and values."""
+
+
+class Checker:
+    """One promise.  Its name is the class's, in words."""
+
+    def watch(self, world: World) -> None:
+        """While faults happen."""
+
+    def finish(self, world: World) -> None:
+        """After recovery."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def fail(self, evidence: str) -> None:
+        raise InvariantViolated(f"{self.name}: {evidence}")
+
+
+class AckedIsKept(Checker):
+    """A record acknowledged with acks=all is in the log, at the offset that was told, once all is well."""
+
+    def finish(self, world: World) -> None:
+        logs = {one: dict(world.records(*one)) for one in world.partitions()}
+        for sent in world.history.with_outcome(OK):
+            found = logs[sent.topic, sent.partition].get(sent.offset)
+            if found != sent.value:
+                self.fail(f"{sent} was acknowledged at offset {sent.offset}, where the log has {found!r}")
+
+
+class NothingIsInvented(Checker):
+    """What is in the log was sent, to that partition, and its send did not say that it was not written."""
+
+    def finish(self, world: World) -> None:
+        known = world.history.by_value()
+        for topic, partition in world.partitions():
+            for offset, value in world.records(topic, partition):
+                sent = known.get(value)
+                where = f"{topic}-{partition} offset {offset}"
+                if sent is None:
+                    self.fail(f"{where} holds {value!r}, which nobody sent")
+                elif (sent.topic, sent.partition) != (topic, partition):
+                    self.fail(f"{where} holds {sent}")
+                elif sent.outcome == FAILED:
+                    self.fail(f"{where} holds {sent}, whose send failed: {sent.error}")
+
+
+class WrittenOnce(Checker):
+    """With idempotence no record is in the log twice."""
+
+    def finish(self, world: World) -> None:
+        if not world.is_idempotent:
+            return
+        for topic, partition in world.partitions():
+            first: dict[bytes, int] = {}
+            for offset, value in world.records(topic, partition):
+                if value in first:
+                    self.fail(f"{topic}-{partition} holds {value!r} at {first[value]} and again at {offset}")
+                first[value] = offset
+
+
+class SentOrderIsLogOrder(Checker):
+    """One producer's records are in a partition in the order in which they were sent."""
+
+    def finish(self, world: World) -> None:
+        if not world.is_idempotent:
+            return
+        known = world.history.by_value()
+        for topic, partition in world.partitions():
+            last: dict[str, int] = {}
+            for offset, value in world.records(topic, partition):
+                sent = known.get(value)
+                if sent is None:
+                    continue
+                before = last.get(sent.producer, -1)
+                if sent.number < before:
+                    self.fail(
+                        f"{topic}-{partition} offset {offset}: number {sent.number} after {before}: {sent}"
+                    )
+                last[sent.producer] = sent.number
+
+
+class EverySendEnds(Checker):
+    """After recovery and a flush no send is still open."""
+
+    def finish(self, world: World) -> None:
+        for sent in world.history.with_outcome(OPEN):
+            self.fail(f"{sent}, sent at {sent.sent_at:.3f}, has no outcome at {world.now:.3f}")
+
+
+class ReplicasAgree(Checker):
+    """Below the high watermark all replicas that have a record have the same; in sync they all have it."""
+
+    def finish(self, world: World) -> None:
+        for topic, partition in world.partitions():
+            state = world.partition(topic, partition)
+            upto = state.high_watermark
+            leader = [one for one in world.records(topic, partition) if one[0] < upto]
+            for broker in state.isr:
+                other = [one for one in world.records(topic, partition, broker) if one[0] < upto]
+                if other != leader:
+                    differs = first_difference(leader, other)
+                    self.fail(
+                        f"{topic}-{partition}: broker {state.leader} (leader) and {broker} differ: {differs}"
+                    )
+
+
+class CommittedStaysCommitted(Checker):
+    """What a consumer once read stays in the log for ever, and all consumers read the same."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int], dict[int, bytes]] = {}
+
+    def finish(self, world: World) -> None:
+        for read in world.history.reads:
+            seen = self._seen.setdefault((read.topic, read.partition), {})
+            value = seen.setdefault(read.offset, read.value)
+            if value != read.value:
+                self.fail(
+                    f"{read.topic}-{read.partition} offset {read.offset}: "
+                    f"{read.consumer} read {read.value!r}, another read {value!r}"
+                )
+        for (topic, partition), seen in self._seen.items():
+            log = dict(world.records(topic, partition))
+            for offset, value in seen.items():
+                if log.get(offset) != value:
+                    found = log.get(offset)
+                    self.fail(
+                        f"{topic}-{partition} offset {offset}: {value!r} was read, the log has {found!r}"
+                    )
+
+
+class HighWatermarkOnlyRises(Checker):
+    """A running replica's high watermark never runs back, and never passes its log's end.
+
+    A replica that starts anew may know less than before; so may a new leader, but its log may not.
+    """
+
+    def __init__(self) -> None:
+        self._highest: dict[tuple[str, int, int], int] = {}
+
+    def watch(self, world: World) -> None:
+        for topic, partition in world.partitions():
+            for broker, replica in world.partition(topic, partition).replicas.items():
+                key = (topic, partition, broker)
+                if not replica.is_running:
+                    self._highest.pop(key, None)
+                    continue
+                now, highest = replica.high_watermark, self._highest.get(key, 0)
+                where = f"{topic}-{partition} on broker {broker}: high watermark {now}"
+                if now < highest:
+                    self.fail(f"{where} after {highest}")
+                if now > replica.log_end_offset:
+                    self.fail(f"{where} beyond the log's end {replica.log_end_offset}")
+                self._highest[key] = now
+
+
+class OneLeaderPerEpoch(Checker):
+    """In one leader epoch one broker leads, and epochs only rise."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[tuple[str, int], dict[int, int]] = {}
+
+    def watch(self, world: World) -> None:
+        for topic, partition in world.partitions():
+            state = world.partition(topic, partition)
+            leaders = self._leaders.setdefault((topic, partition), {})
+            if leaders and state.leader_epoch < max(leaders):
+                self.fail(f"{topic}-{partition}: epoch {state.leader_epoch} after {max(leaders)}")
+            if state.leader < 0:
+                continue
+            known = leaders.setdefault(state.leader_epoch, state.leader)
+            if known != state.leader:
+                both = f"brokers {known} and {state.leader}"
+                self.fail(f"{topic}-{partition}: {both} lead in epoch {state.leader_epoch}")
+
+
+class ReadInOrderWithoutGaps(Checker):
+    """Each consumer is handed every committed record once, in the order of offsets (no seek is made here)."""
+
+    def finish(self, world: World) -> None:
+        for (consumer, partition), reads in world.history.reads_by_partition.items():
+            log = world.records(*partition)
+            read = [(one.offset, one.value) for one in reads]
+            if read != log[: len(read)]:
+                self.fail(f"{consumer} of {partition}: {first_difference(log, read)} (log, read)")
+
+
+def first_difference(one: Log, other: Log) -> str:
+    """Where two lists part, in words."""
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            return f"{mine} against {theirs}"
+    return f"{len(one)} records against {len(other)}"
+
+
+def all_checkers() -> list[Checker]:
+    """One of each, fresh."""
+    return [
+        AckedIsKept(),
+        NothingIsInvented(),
+        WrittenOnce(),
+        SentOrderIsLogOrder(),
+        EverySendEnds(),
+        ReplicasAgree(),
+        CommittedStaysCommitted(),
+        HighWatermarkOnlyRises(),
+        OneLeaderPerEpoch(),
+        ReadInOrderWithoutGaps(),
+    ]

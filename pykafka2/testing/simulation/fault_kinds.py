@@ -1,0 +1,438 @@
+"""The kinds of faults of step 1, each a small object: start, stop, and what became of it.
+
+A fault counts as effective only if somebody could notice: bytes were held up, a connection ended, a leader
+moved.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.testing.simulation.faults import Kind
+
+if TYPE_CHECKING:
+    from pykafka2.testing.simulation.links import Link
+    from pykafka2.testing.simulation.network import SimConnection
+    from pykafka2.testing.simulation.pipe import Pipe
+    from pykafka2.testing.simulation.world import World
+
+# How long a fault that needs bytes under way looks for some.
+SEARCH_TIME = 2.0
+
+
+# ---------------------------------------------------------------------- connections
+
+
+class ConnectionFault:
+    """Picks a live connection, one with bytes on their way if there is one soon; `pick` chooses."""
+
+    def __init__(self, pick: float) -> None:
+        self._pick = pick
+        self._became = ""
+
+    def start(self, world: World) -> None:
+        network = world.simulation.network
+        world.simulation.wait_until(lambda: bool(self.candidates(world)), SEARCH_TIME)
+        candidates = self.candidates(world) or network.live_connections()
+        if candidates:
+            self._became = self.harm(world, candidates[int(self._pick * len(candidates))])
+
+    def candidates(self, world: World) -> list[SimConnection]:
+        return world.simulation.network.live_connections(busy=True)
+
+    def harm(self, world: World, connection: SimConnection) -> str:
+        raise NotImplementedError
+
+    def stop(self, world: World) -> None:
+        pass
+
+    def outcome(self, world: World) -> str:
+        return self._became
+
+
+class BreakConnection(ConnectionFault):
+    def harm(self, world: World, connection: SimConnection) -> str:
+        was_busy = connection.is_busy
+        world.simulation.network.break_connection(connection, "fault")
+        return "lost bytes" if was_busy else "was idle"
+
+
+class LateBytes(ConnectionFault):
+    """The client sees a reset and goes on elsewhere; what it had sent reaches the broker later."""
+
+    def __init__(self, pick: float, late_by: float) -> None:
+        super().__init__(pick)
+        self._late_by = late_by
+
+    def candidates(self, world: World) -> list[SimConnection]:
+        live = world.simulation.network.live_connections(busy=True)
+        return [connection for connection in live if connection.to_server.under_way]
+
+    def harm(self, world: World, connection: SimConnection) -> str:
+        had_bytes = bool(connection.to_server.under_way)
+        world.simulation.network.break_for_client(connection, self._late_by)
+        return "bytes came late" if had_bytes else ""
+
+
+class LoseNext(ConnectionFault):
+    """The next bytes one way are lost with the connection: a request before, a reply after it worked."""
+
+    def __init__(self, pick: float, to_server: bool) -> None:
+        super().__init__(pick)
+        self._to_server = to_server
+        self._pipe: Pipe | None = None
+
+    def harm(self, world: World, connection: SimConnection) -> str:
+        self._pipe = connection.to_server if self._to_server else connection.to_client
+        self._pipe.lose_next = True
+        return ""
+
+    def outcome(self, world: World) -> str:
+        if self._pipe is None or self._pipe.lose_next:
+            if self._pipe is not None:
+                self._pipe.lose_next = False
+            return ""
+        return "request lost" if self._to_server else "reply lost"
+
+
+# ---------------------------------------------------------------------- links
+
+
+class LinkFault:
+    """Something about the links between two places, for a while."""
+
+    def __init__(self, ways: list[tuple[str, str]]) -> None:
+        self._ways = ways
+        self._links: list[Link] = []
+        self._before = 0
+
+    def start(self, world: World) -> None:
+        network = world.simulation.network
+        self._links = [
+            link for source, target in self._ways for link in network.links.matching(source, target)
+        ]
+        self._before = self.count()
+        for link in self._links:
+            self.change(world, link)
+
+    def change(self, world: World, link: Link) -> None:
+        link.is_cut = True
+
+    def restore(self, link: Link) -> None:
+        link.is_cut = False
+
+    def count(self) -> int:
+        return sum(link.blocked for link in self._links)
+
+    def stop(self, world: World) -> None:
+        for link in self._links:
+            self.restore(link)
+        world.simulation.network.links.joined()
+
+    def outcome(self, world: World) -> str:
+        return "held up" if self.count() > self._before else ""
+
+
+class Clog(LinkFault):
+    """As a cut, but nobody needs to join the link: it clears by itself."""
+
+    def __init__(self, ways: list[tuple[str, str]], seconds: float) -> None:
+        super().__init__(ways)
+        self._seconds = seconds
+
+    def change(self, world: World, link: Link) -> None:
+        link.clogged_until = world.simulation.scheduler.now + self._seconds
+
+    def restore(self, link: Link) -> None:
+        pass
+
+
+class Slow(LinkFault):
+    def __init__(self, ways: list[tuple[str, str]], extra_latency: float) -> None:
+        super().__init__(ways)
+        self._extra_latency = extra_latency
+
+    def change(self, world: World, link: Link) -> None:
+        link.extra_latency = self._extra_latency
+
+    def restore(self, link: Link) -> None:
+        link.extra_latency = 0.0
+
+    def count(self) -> int:
+        return sum(link.slowed for link in self._links)
+
+    def outcome(self, world: World) -> str:
+        return "slowed" if self.count() > self._before else ""
+
+
+class BrokerLink:
+    """The way between two brokers is cut: replication stalls, and the in-sync set may shrink."""
+
+    def __init__(self, one: int, other: int, both: bool) -> None:
+        self._one, self._other, self._both = one, other, both
+        self._lagged = False
+        self._sent_before = 0
+
+    def start(self, world: World) -> None:
+        world.cut_link(self._one, self._other)
+        if self._both:
+            world.cut_link(self._other, self._one)
+        self._sent_before = len(world.history.sent)
+
+    def stop(self, world: World) -> None:
+        self._lagged = len(world.history.sent) > self._sent_before
+        world.join_link(self._one, self._other)
+        if self._both:
+            world.join_link(self._other, self._one)
+
+    def outcome(self, world: World) -> str:
+        return "replication cut" if self._lagged else ""
+
+
+# ---------------------------------------------------------------------- whole places
+
+
+class Refuse:
+    """A broker refuses connections, and one that there is breaks, so that somebody asks."""
+
+    def __init__(self, broker: int) -> None:
+        self._place = f"broker-{broker}"
+        self._before = 0
+        self._refused = 0
+
+    def start(self, world: World) -> None:
+        network = world.simulation.network
+        self._before = network.refusals
+        self._set(world, True)
+        for connection in network.live_connections():
+            if connection.server_place == self._place:
+                network.break_connection(connection, "fault")
+
+    def stop(self, world: World) -> None:
+        self._refused = world.simulation.network.refusals - self._before
+        self._set(world, False)
+
+    def outcome(self, world: World) -> str:
+        return "refused" if self._refused else ""
+
+    def _set(self, world: World, is_refusing: bool) -> None:
+        for listener in world.simulation.network.listeners():
+            if listener.place == self._place:
+                listener.is_refusing = is_refusing
+
+
+class Pause:
+    """A process stands still, as in a long collection of garbage."""
+
+    def __init__(self, place: str, seconds: float) -> None:
+        self._place = place
+        self._seconds = seconds
+        self._before = 0
+
+    def start(self, world: World) -> None:
+        scheduler = world.simulation.scheduler
+        self._before = scheduler.deferred.get(self._place, 0)
+        scheduler.pause(self._place, scheduler.now + self._seconds)
+
+    def stop(self, world: World) -> None:
+        pass
+
+    def outcome(self, world: World) -> str:
+        return "stood still" if world.simulation.scheduler.deferred.get(self._place, 0) > self._before else ""
+
+
+class Crash:
+    """A broker dies, with or without its unreplicated tail, and comes back."""
+
+    def __init__(self, broker: int, clean: bool) -> None:
+        self._broker = broker
+        self._clean = clean
+        self._became = ""
+
+    def start(self, world: World) -> None:
+        if len(world.live_brokers) <= 1 or self._broker not in world.live_brokers:
+            return
+        led = world.partitions_led_by(self._broker)
+        world.live_brokers.remove(self._broker)
+        if self._clean:
+            world.cluster.controls.stop_broker(self._broker)
+        else:
+            world.cluster.controls.crash_broker(self._broker, lose_unreplicated=True)
+        self._became = "a leader fell" if led else "a follower fell"
+
+    def stop(self, world: World) -> None:
+        if self._became:
+            world.cluster.controls.restart_broker(self._broker)
+            world.live_brokers.append(self._broker)
+            world.live_brokers.sort()
+
+    def outcome(self, world: World) -> str:
+        return self._became
+
+
+class MoveLeader:
+    def __init__(self, topic: str, partition: int, to: int) -> None:
+        self._topic, self._partition, self._to = topic, partition, to
+        self._became = ""
+
+    def start(self, world: World) -> None:
+        state = world.partition(self._topic, self._partition)
+        if self._to == state.leader or self._to not in state.isr or self._to not in world.live_brokers:
+            return
+        world.move_leader(self._topic, self._partition, self._to)
+        if world.partition(self._topic, self._partition).leader == self._to:
+            self._became = "moved"
+
+    def stop(self, world: World) -> None:
+        pass
+
+    def outcome(self, world: World) -> str:
+        return self._became
+
+
+# ---------------------------------------------------------------------- everywhere
+
+
+class ClockJump:
+    """The wall clock jumps; timers must not care."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._before = 0
+
+    def start(self, world: World) -> None:
+        self._before = world.simulation.clock.wall_readings
+        world.simulation.clock.jump(self._seconds)
+
+    def stop(self, world: World) -> None:
+        pass
+
+    def outcome(self, world: World) -> str:
+        return "was read" if world.simulation.clock.wall_readings > self._before else ""
+
+
+class Setting:
+    """A property of the whole network for a while: how reads are sliced, how small buffers are."""
+
+    def __init__(self, attribute: str, value: Any, counter: str, word: str) -> None:
+        self._attribute, self._value, self._counter, self._word = attribute, value, counter, word
+        self._normal: Any = None
+        self._before = 0
+        self._counted = 0
+
+    def start(self, world: World) -> None:
+        network = world.simulation.network
+        self._normal = getattr(network, self._attribute)
+        self._before = getattr(network, self._counter)
+        setattr(network, self._attribute, self._value)
+
+    def stop(self, world: World) -> None:
+        network = world.simulation.network
+        self._counted = getattr(network, self._counter) - self._before
+        setattr(network, self._attribute, self._normal)
+        # Who waited for room in the small buffer has it now.
+        for connection in network.live_connections():
+            connection.client.readiness_changed()
+            connection.server.readiness_changed()
+
+    def outcome(self, world: World) -> str:
+        return self._word if self._counted else ""
+
+
+def one_way(random: Random, world: World) -> list[tuple[str, str]]:
+    """From one client to one broker, or back."""
+    ends = [random.choice(world.clients), f"broker-{random.choice(world.broker_ids)}"]
+    random.shuffle(ends)
+    return [(ends[0], ends[1])]
+
+
+def around(random: Random, world: World) -> list[tuple[str, str]]:
+    """All that a broker says to clients and hears from them."""
+    place = f"broker-{random.choice(world.broker_ids)}"
+    return [("*", place), (place, "*")]
+
+
+def two_brokers(random: Random, world: World) -> dict[str, object]:
+    one, other = random.sample(world.broker_ids, 2)
+    return {"one": one, "other": other, "both": random.random() < 0.5}
+
+
+def any_partition(random: Random, world: World) -> dict[str, object]:
+    topic = random.choice(sorted(world.topics))
+    partition = random.randrange(world.topics[topic])
+    return {"topic": topic, "partition": partition, "to": random.choice(world.broker_ids)}
+
+
+def any_place(random: Random, world: World) -> str:
+    return random.choice([*world.clients, *(f"broker-{broker}" for broker in world.broker_ids)])
+
+
+def any_broker(random: Random, world: World) -> int:
+    return random.choice(world.broker_ids)
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("break", 0.0, BreakConnection, lambda random, world: {"pick": random.random()}),
+    Kind(
+        "late bytes",
+        0.0,
+        LateBytes,
+        lambda random, world: {"pick": random.random(), "late_by": random.uniform(0.01, 3.0)},
+    ),
+    Kind(
+        "lose request",
+        3.0,
+        LoseNext,
+        lambda random, world: {"pick": random.random(), "to_server": True},
+    ),
+    Kind(
+        "lose reply",
+        3.0,
+        LoseNext,
+        lambda random, world: {"pick": random.random(), "to_server": False},
+    ),
+    Kind("cut one way", 8.0, LinkFault, lambda random, world: {"ways": one_way(random, world)}),
+    Kind("cut broker off", 6.0, LinkFault, lambda random, world: {"ways": around(random, world)}),
+    Kind("cut brokers", 8.0, BrokerLink, two_brokers),
+    Kind(
+        "clog",
+        4.0,
+        Clog,
+        lambda random, world: {"ways": one_way(random, world), "seconds": random.uniform(0.1, 4.0)},
+    ),
+    Kind(
+        "slow",
+        8.0,
+        Slow,
+        lambda random, world: {"ways": around(random, world), "extra_latency": random.uniform(0.02, 1.0)},
+    ),
+    Kind("refuse", 3.0, Refuse, lambda random, world: {"broker": any_broker(random, world)}),
+    Kind(
+        "pause",
+        4.0,
+        Pause,
+        lambda random, world: {"place": any_place(random, world), "seconds": random.uniform(0.05, 4.0)},
+    ),
+    Kind("crash", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": False}),
+    Kind("stop", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": True}),
+    Kind("move leader", 0.0, MoveLeader, any_partition),
+    Kind("clock jump", 3.0, ClockJump, lambda random, world: {"seconds": random.uniform(-3600.0, 3600.0)}),
+    Kind(
+        "slicing",
+        4.0,
+        Setting,
+        lambda random, world: {"attribute": "slicing", "value": 1.0, "counter": "slices", "word": "sliced"},
+    ),
+    Kind(
+        "small buffers",
+        4.0,
+        Setting,
+        lambda random, world: {
+            "attribute": "buffer_bytes",
+            "value": random.choice([64, 256, 1024]),
+            "counter": "full_writes",
+            "word": "filled",
+        },
+    ),
+)

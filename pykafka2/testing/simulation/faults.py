@@ -1,0 +1,197 @@
+"""What is done to a system, as data: when, which kind, to whom, for how long.
+
+A plan is drawn from the seed, swarm fashion: each seed uses a random part of the kinds, at random rates, and
+leaves a quarter of the time in peace.  The injector carries the plan out as an actor, undoes what lasts, and
+counts for every kind what was fired and what took effect; the kinds themselves are in fault_kinds.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from pykafka2.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pykafka2.testing.simulation.world import World
+
+CALM_SHARE = 0.25
+WINDOW = 8.0
+"""Seconds: calm is drawn for whole windows."""
+
+
+@attrs.define(frozen=True)
+class Fault:
+    """One fault: `at` in virtual seconds from the start, `lasts` in seconds (0: a moment)."""
+
+    at: float
+    kind: str
+    lasts: float = 0.0
+    args: Mapping[str, object] = attrs.field(factory=dict)
+
+    def __str__(self) -> str:
+        args = ", ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.kind}({args})" + (f" for {self.lasts:.2f} s" if self.lasts else "")
+
+
+class FaultKind(Protocol):
+    """How one kind of fault is drawn, done and undone.  One object serves one fault."""
+
+    def start(self, world: World) -> None: ...
+
+    def stop(self, world: World) -> None:
+        """The fault's time is over; also called for faults of a moment, right after `start`."""
+        ...
+
+    def outcome(self, world: World) -> str:
+        """After `stop`: what became of it; the empty string if it had no effect."""
+        ...
+
+
+@attrs.define(frozen=True)
+class Kind:
+    """A kind of fault: how long it lasts at most (0: a moment), what carries it out, how it is drawn."""
+
+    name: str
+    longest: float
+    make: Callable[..., FaultKind]
+    draw: Callable[[Random, World], dict[str, object]]
+
+
+@attrs.define(frozen=True)
+class FaultPlan:
+    """Faults in order of time."""
+
+    faults: tuple[Fault, ...]
+
+    @classmethod
+    def draw(
+        cls,
+        seed: int | str,
+        seconds: float,
+        kinds: Iterable[Kind],
+        world: World,
+        *,
+        start: float = 2.0,
+    ) -> FaultPlan:
+        """A plan for `seconds` of virtual time, from the seed alone."""
+        random = Random(f"{seed}/faults")
+        known = list(kinds)
+        chosen = [kind for kind in known if random.random() < 0.5]
+        while len(chosen) < min(3, len(known)):
+            chosen.append(random.choice([kind for kind in known if kind not in chosen]))
+        calm = [random.random() < CALM_SHARE for _ in range(int(seconds / WINDOW) + 1)]
+        faults = []
+        for kind in chosen:
+            mean = random.uniform(4.0, 16.0)
+            at = start + random.expovariate(1 / mean)
+            while at < seconds:
+                if not calm[int(at / WINDOW)]:
+                    lasts = kind.longest * random.uniform(0.1, 1.0)
+                    faults.append(Fault(at, kind.name, lasts, kind.draw(random, world)))
+                at += random.expovariate(1 / mean)
+        return cls(tuple(sorted(faults, key=lambda fault: (fault.at, fault.kind))))
+
+
+@attrs.define
+class Tally:
+    """For one kind: how often it was fired, and what became of it."""
+
+    fired: int = 0
+    effective: int = 0
+    outcomes: dict[str, int] = attrs.field(factory=dict)
+
+    def count(self, outcome: str) -> None:
+        if outcome:
+            self.effective += 1
+        self.outcomes[outcome or "no effect"] = self.outcomes.get(outcome or "no effect", 0) + 1
+
+    def add(self, other: Tally) -> None:
+        self.fired += other.fired
+        self.effective += other.effective
+        for outcome, count in other.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+
+
+Tallies = dict[str, Tally]
+
+
+def add_tallies(total: Tallies, more: Tallies) -> None:
+    for kind, tally in more.items():
+        total.setdefault(kind, Tally()).add(tally)
+
+
+def table(tallies: Tallies) -> str:
+    """Fault x fired x outcome, for people."""
+    lines = [f"{'fault':<18}{'fired':>7}{'effect':>8}  outcomes"]
+    for kind in sorted(tallies):
+        tally = tallies[kind]
+        outcomes = ", ".join(f"{outcome} {count}" for outcome, count in sorted(tally.outcomes.items()))
+        lines.append(f"{kind:<18}{tally.fired:>7}{tally.effective:>8}  {outcomes}")
+    return "\n".join(lines)
+
+
+@attrs.define
+class _Running:
+    fault: Fault
+    kind: FaultKind
+    stops_at: float
+
+
+class Injector:
+    """Carries a plan out, on an actor of its own."""
+
+    def __init__(self, world: World, plan: FaultPlan, kinds: Iterable[Kind]) -> None:
+        self.tallies: Tallies = {}
+        self._world = world
+        self._plan = plan
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._running: list[_Running] = []
+
+    def run(self) -> None:
+        """Everything in its time, then the end of what still lasts."""
+        for fault in self._plan.faults:
+            self._wait_until(fault.at)
+            self._start(fault)
+        while self._running:
+            self._wait_until(min(running.stops_at for running in self._running))
+
+    @property
+    def effective(self) -> int:
+        return sum(tally.effective for tally in self.tallies.values())
+
+    def _wait_until(self, when: float) -> None:
+        """Sleep, and stop on the way what has lasted long enough."""
+        while True:
+            due = [running for running in self._running if running.stops_at <= self._world.now]
+            for running in due:
+                self._stop(running)
+            next_stop = min((running.stops_at for running in self._running), default=when)
+            until = min(when, next_stop)
+            if until <= self._world.now and not due:
+                return
+            if until > self._world.now:
+                self._world.simulation.sleep(until - self._world.now)
+
+    def _start(self, fault: Fault) -> None:
+        kind = self._kinds[fault.kind].make(**fault.args)
+        tally = self.tallies.setdefault(fault.kind, Tally())
+        tally.fired += 1
+        self._world.simulation.note(f"fault: {fault}")
+        try:
+            kind.start(self._world)
+        except KafkaError as error:
+            tally.count("")
+            self._world.simulation.note(f"fault refused: {error}")
+            return
+        self._running.append(_Running(fault, kind, self._world.now + fault.lasts))
+
+    def _stop(self, running: _Running) -> None:
+        self._running.remove(running)
+        running.kind.stop(self._world)
+        outcome = running.kind.outcome(self._world)
+        self.tallies[running.fault.kind].count(outcome)
+        self._world.simulation.note(f"fault over: {running.fault.kind}: {outcome or 'no effect'}")

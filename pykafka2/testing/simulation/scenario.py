@@ -1,0 +1,191 @@
+"""The whole-system story of step 1: three brokers, producers, consumers, faults; then peace, and the proof.
+
+Safety while faults happen (checkers watch), then everything heals and liveness is demanded: every send ends,
+every consumer reaches the end, every promise holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+
+from pykafka2.testing.simulation.actors import Actor
+from pykafka2.testing.simulation.checkers import Checker, all_checkers
+from pykafka2.testing.simulation.facade import Simulation
+from pykafka2.testing.simulation.fault_kinds import KINDS
+from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
+from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.workloads import Consuming, Producing
+from pykafka2.testing.simulation.world import World
+
+# How often the watching checkers look, in virtual seconds.
+WATCH_EVERY = 0.05
+
+# A seed counts as a test of the system only from here (design section 8).
+LEAST_SECONDS = 60.0
+LEAST_OPERATIONS = 300
+LEAST_FAULTS = 5
+
+Sabotage = Callable[[World], object]
+"""Plants a bug, for the checkers' self-test; called when the clients have been made."""
+
+
+@attrs.define
+class Shape:
+    """How large a scenario is; options are those of the clients."""
+
+    seconds: float = 60.0
+    brokers: int = 3
+    topics: dict[str, int] = attrs.field(factory=lambda: {"orders": 3})
+    producers: int = 1
+    consumers: int = 1
+    producer_options: dict[str, Any] = attrs.field(factory=dict)
+    consumer_options: dict[str, Any] = attrs.field(factory=dict)
+    kinds: Sequence[Kind] = KINDS
+
+
+@attrs.define
+class Report:
+    """What a seed did."""
+
+    seed: int
+    seconds: float = 0.0
+    operations: int = 0
+    records: int = 0
+    reads: int = 0
+    effective_faults: int = 0
+    tallies: Tallies = attrs.field(factory=dict)
+    trace_hash: str = ""
+    error: BaseException | None = None
+    timeline: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether this seed put the system to a real test."""
+        return (
+            self.seconds >= LEAST_SECONDS
+            and self.operations >= LEAST_OPERATIONS
+            and self.effective_faults >= LEAST_FAULTS
+        )
+
+
+def run_seed(
+    seed: int,
+    shape: Shape | None = None,
+    *,
+    sabotage: Sabotage | None = None,
+    checkers: Sequence[Checker] | None = None,
+    keep_timeline: bool = False,
+) -> Report:
+    """Play one seed; a violation or any other failure comes back as the report's `error`."""
+    report = Report(seed)
+    simulation = Simulation(seed, keep_timeline=keep_timeline)
+    try:
+        with simulation:
+            Scenario(simulation, shape or Shape(), report, checkers or all_checkers()).play(sabotage)
+    except Exception as error:
+        report.error = error
+    report.seconds = simulation.now
+    report.trace_hash = simulation.trace_hash
+    if keep_timeline or report.error is not None:
+        report.timeline = simulation.timeline()
+    return report
+
+
+class Scenario:
+    """One play of the story; belongs to the simulation's main actor."""
+
+    def __init__(
+        self, simulation: Simulation, shape: Shape, report: Report, checkers: Sequence[Checker]
+    ) -> None:
+        self._simulation = simulation
+        self._shape = shape
+        self._report = report
+        self._checkers = checkers
+        self._stop = simulation.event()
+        cluster = simulation.cluster(brokers=shape.brokers, topics=shape.topics)
+        self.world = World(simulation, cluster, dict(shape.topics))
+        self._producing: list[Producing] = []
+        self._consuming: list[Consuming] = []
+
+    def play(self, sabotage: Sabotage | None) -> None:
+        """From the first send to the last check; raises what went wrong."""
+        self._make_clients()
+        if sabotage is not None:
+            sabotage(self.world)
+        plan = FaultPlan.draw(self._simulation.seed, self._shape.seconds, self._shape.kinds, self.world)
+        injector = Injector(self.world, plan, self._shape.kinds)
+        actors = [self._simulation.spawn(client.run, client.name) for client in self._clients()]
+        faults = self._simulation.spawn(injector.run, "faults")
+        try:
+            self._watch_until(self._shape.seconds)
+            self._wait_for([faults])
+            self._simulation.note("peace")
+            self.world.heal()
+            self._wait_for_leaders()
+            self._stop.set()
+            self._wait_for(actors)
+        finally:
+            self._fill_report(injector)
+        self._watch()
+        for client in self._clients():
+            for problem in client.problems:
+                raise InvariantViolated(f"liveness: {problem}")
+        for checker in self._checkers:
+            checker.finish(self.world)
+
+    def _make_clients(self) -> None:
+        shape, seed = self._shape, self._simulation.seed
+        draw = Random(f"{seed}/shape")
+        self._simulation.network.slicing = draw.choice([0.0, 0.1, 0.5])
+        self._simulation.network.buffer_bytes = draw.choice([4096, 65536, 1 << 20])
+        for number in range(shape.producers):
+            options = {"linger_ms": draw.choice([0, 5, 50]), **shape.producer_options}
+            name = f"{seed}/producer/{number}"
+            self._producing.append(Producing(self.world, self._stop, name, options))
+        for number in range(shape.consumers):
+            options = {"fetch_max_wait_ms": draw.choice([10, 500]), **shape.consumer_options}
+            name = f"{seed}/consumer/{number}"
+            self._consuming.append(Consuming(self.world, self._stop, name, options))
+
+    def _clients(self) -> list[Producing | Consuming]:
+        return [*self._producing, *self._consuming]
+
+    def _watch(self) -> None:
+        for checker in self._checkers:
+            checker.watch(self.world)
+
+    def _watch_until(self, when: float) -> None:
+        while self.world.now < when:
+            self._watch()
+            self._simulation.sleep(WATCH_EVERY)
+
+    def _wait_for(self, actors: Sequence[Actor]) -> None:
+        """Watch on until these actors have ended; raises what ended them."""
+        while not all(actor.is_done for actor in actors):
+            self._watch()
+            self._simulation.sleep(WATCH_EVERY)
+        for actor in actors:
+            actor.result()
+
+    def _wait_for_leaders(self) -> None:
+        """All replicas in sync again, or the cluster did not recover."""
+
+        def recovered() -> bool:
+            states = [self.world.partition(*one) for one in self.world.partitions()]
+            return all(state.leader >= 0 and len(state.isr) == len(state.replicas) for state in states)
+
+        if not self._simulation.wait_until(recovered, 60.0):
+            states = [self.world.partition(*one) for one in self.world.partitions()]
+            raise InvariantViolated(f"liveness: the cluster did not recover: {states}")
+
+    def _fill_report(self, injector: Injector) -> None:
+        history = self.world.history
+        self._report.operations = history.operations
+        self._report.records = len(history.sent)
+        self._report.reads = len(history.reads)
+        self._report.effective_faults = injector.effective
+        self._report.tallies = injector.tallies

@@ -1,0 +1,72 @@
+"""What a scenario consists of: a cluster, its clients, their history; what faults and checkers look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.testing.simulation.history import History
+
+if TYPE_CHECKING:
+    from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.simulation.facade import Simulation
+    from pykafka2.testing.views import PartitionView
+
+
+class World:
+    """Plain access to the parts; `topics` are names with their numbers of partitions."""
+
+    def __init__(self, simulation: Simulation, cluster: KafkaCluster, topics: dict[str, int]) -> None:
+        self.simulation = simulation
+        self.cluster = cluster
+        self.topics = topics
+        self.history = History()
+        self.clients: list[str] = []
+        """The places of the clients, as the network knows them."""
+        self.broker_ids: list[int] = [broker.id for broker in cluster.brokers]
+        self.live_brokers: list[int] = list(self.broker_ids)
+        self.is_idempotent = True
+
+    @property
+    def now(self) -> float:
+        return self.simulation.now
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """All partitions, in order."""
+        return [(topic, number) for topic in sorted(self.topics) for number in range(self.topics[topic])]
+
+    def partition(self, topic: str, number: int) -> PartitionView:
+        """The cluster's state of a partition."""
+        return self.cluster.partition(topic, number)
+
+    def records(self, topic: str, number: int, broker: int | None = None) -> list[tuple[int, bytes]]:
+        """Offsets and values of a replica's log (the leader's by default), all that was appended."""
+        log = self.cluster.log(topic, number, broker)
+        return [(record.offset, record.value) for record in log.records()]
+
+    def high_watermark(self, topic: str, number: int) -> int:
+        """The leader's; -1 while there is none."""
+        return self.partition(topic, number).high_watermark
+
+    def partitions_led_by(self, broker: int) -> list[tuple[str, int]]:
+        return [one for one in self.partitions() if self.partition(*one).leader == broker]
+
+    def move_leader(self, topic: str, number: int, to: int) -> None:
+        self.cluster.controls.move_leader((topic, number), to)
+
+    def cut_link(self, source: int, target: int) -> None:
+        """Cut one direction between two brokers."""
+        self.cluster.controls.cut_link(source, target, one_way=True)
+
+    def join_link(self, source: int, target: int) -> None:
+        with self.cluster.lock:
+            self.cluster.links.join(source, target)
+
+    def heal(self) -> None:
+        """No fault any more: links joined, brokers up."""
+        self.simulation.network.heal()
+        self.cluster.controls.heal()
+        for broker in self.broker_ids:
+            if broker not in self.live_brokers:
+                self.cluster.controls.restart_broker(broker)
+                self.live_brokers.append(broker)
+        self.live_brokers.sort()
