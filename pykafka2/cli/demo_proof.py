@@ -43,9 +43,13 @@ class Verdict:
     offsets: Finding
 
     @property
+    def all_findings(self) -> list[Finding]:
+        return [self.lost, self.duplicated, self.reordered, self.corrupted, self.misplaced, self.offsets]
+
+    @property
     def findings(self) -> list[Finding]:
-        kinds = (self.lost, self.duplicated, self.reordered, self.corrupted, self.misplaced, self.offsets)
-        return [finding for finding in kinds if finding.records]
+        """Those that found something."""
+        return [finding for finding in self.all_findings if finding.records]
 
     @property
     def is_clean(self) -> bool:

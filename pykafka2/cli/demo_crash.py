@@ -1,0 +1,74 @@
+"""The demo's crash: the leader of partition 0 dies with a produce in flight, and comes back later."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from pykafka2.testing import KafkaCluster
+
+WAIT = 5.0
+PARTITION = 0
+
+
+@attrs.define
+class Crash:
+    """What was seen when the leader died."""
+
+    broker: int
+    in_flight: int
+    """Produce requests that the broker had taken in and not answered."""
+    unreplicated: int
+    """Records that only the dead leader had, on all partitions it led."""
+    epoch_before: int
+    leader_after: int = -1
+    epoch_after: int = -1
+
+
+def crash_leader(cluster: KafkaCluster, topic: str, partitions: int) -> Crash:
+    """Stop replication, wait until a produce hangs on the leader, then kill the leader.
+
+    With followers paused an acks=all produce cannot be answered, so at least one is in flight for certain,
+    and what it appended is the tail that the crash drops.
+    """
+    leader = cluster.partition(topic, PARTITION).leader
+    epoch = cluster.partition(topic, PARTITION).leader_epoch
+    cluster.controls.pause_followers()
+    deadline = time.monotonic() + WAIT
+    while not (in_flight := unanswered(cluster, leader)) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    crash = Crash(leader, in_flight, _unreplicated(cluster, topic, partitions, leader), epoch)
+    cluster.controls.crash_broker(leader, lose_unreplicated=True)
+    cluster.controls.resume_followers()
+    return crash
+
+
+def look_again(cluster: KafkaCluster, topic: str, crash: Crash) -> None:
+    """Note who leads now."""
+    after = cluster.partition(topic, PARTITION)
+    crash.leader_after, crash.epoch_after = after.leader, after.leader_epoch
+
+
+def wait_until_in_sync(cluster: KafkaCluster, topic: str, partitions: int) -> bool:
+    """True once every replica of every partition is in sync again."""
+    deadline = time.monotonic() + WAIT
+    while time.monotonic() < deadline:
+        views = [cluster.partition(topic, index) for index in range(partitions)]
+        if all(len(view.isr) == len(view.replicas) for view in views):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def unanswered(cluster: KafkaCluster, broker: int) -> int:
+    """Produce requests that the broker has taken in and not answered."""
+    entries = cluster.history.entries("Produce", broker=broker)
+    return sum(1 for entry in entries if entry.answered_at is None)
+
+
+def _unreplicated(cluster: KafkaCluster, topic: str, partitions: int, leader: int) -> int:
+    views = [cluster.partition(topic, index) for index in range(partitions)]
+    return sum(view.log_end_offset - view.high_watermark for view in views if view.leader == leader)

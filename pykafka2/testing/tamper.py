@@ -1,0 +1,50 @@
+"""Damage done below the clients: rewrite what every replica of a partition holds.
+
+For tests of checkers: a proof that cannot fail proves nothing.  The rewritten log is whole as far as the
+protocol can tell (offsets without gaps, checksums right), so only somebody who knows what was sent can see
+the damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pykafka2.records.encoder import BatchBuilder
+from pykafka2.types import ConsumerRecord
+
+if TYPE_CHECKING:
+    from pykafka2.testing.cluster import KafkaCluster
+
+RECORDS_A_BATCH = 100
+
+Change = Callable[[list[ConsumerRecord]], Sequence[ConsumerRecord]]
+
+
+def tamper(cluster: KafkaCluster, topic: str, partition: int, change: Change) -> None:
+    """Let `change` turn the partition's records into others, on every replica that has the partition.
+
+    The new records get offsets from the log's start, in their order; producer ids are lost.  Nothing may be
+    producing to the partition.  Raises `NotLeaderOrFollower` if the partition has no running leader.
+    """
+    with cluster.lock:
+        view = cluster.log(topic, partition)
+        blob = _encode(change(list(view.records())), view.log_start_offset)
+        for broker in cluster.brokers:
+            replica = broker.replicas.replicas.get((topic, partition))
+            if replica is not None:
+                log = replica.log
+                log.start_again_at(view.log_start_offset)
+                log.append_as_follower(blob)
+                log.advance_high_watermark(log.log_end_offset)
+
+
+def _encode(records: Sequence[ConsumerRecord], start: int) -> bytes:
+    """Batches of the records, offsets counted from `start`."""
+    built: list[bytes] = []
+    for first in range(0, len(records), RECORDS_A_BATCH):
+        builder = BatchBuilder(max_bytes=1 << 30)
+        for record in records[first : first + RECORDS_A_BATCH]:
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+        built.append(bytes(builder.build(base_offset=start + first, partition_leader_epoch=0)))
+    return b"".join(built)
