@@ -1,0 +1,195 @@
+"""The accumulator alone: what is appended is in a batch, what is not appended costs nothing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.errors import BufferExhausted, ClientClosed, RecordTooLarge
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.batch import BatchState, ProducerBatch
+from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.producer.partition_queue import PartitionQueue
+
+Built = tuple[Accumulator, PartitionQueue, list[str]]
+
+
+def build(**options: object) -> Built:
+    """An accumulator whose waits end at once, its only queue, and its calls to the IO thread."""
+    calls: list[str] = []
+    accumulator = Accumulator(
+        PRODUCER_OPTIONS.parse(None, {"batch_size": 1000, "buffer_memory": 3000, **options}),
+        monotonic=lambda: 0.0,
+        wait_until=lambda predicate, timeout: predicate(),
+        wake=lambda: calls.append("wake"),
+        notify=lambda: calls.append("notify"),
+    )
+    return accumulator, accumulator.queue("orders", 0), calls
+
+
+def append(built: Built, value: bytes = b"v") -> Delivery:
+    accumulator, queue, _ = built
+    delivery = queue.try_append(0, None, value, (), None)
+    return delivery or accumulator.append_waiting(queue, 0, None, value, (), None, timeout=0)
+
+
+def test_a_first_record_needs_permission_and_the_next_ones_do_not() -> None:
+    accumulator, queue, calls = built = build()
+    assert queue.try_append(0, None, b"v", (), None) is None
+    append(built)
+    assert queue.try_append(0, None, b"w", (), None) is not None
+    assert accumulator.pool.available_bytes == 2000
+    assert calls == ["wake"]
+
+
+def test_many_records_into_one_batch_wake_the_io_thread_once() -> None:
+    # Requirement 001-52.
+    built = build(batch_size=16384, buffer_memory=20_000)
+    for _ in range(100):
+        append(built)
+    assert built[2] == ["wake"]
+
+
+def test_a_full_batch_is_closed_and_the_next_one_begun() -> None:
+    _, queue, calls = built = build()
+    for _ in range(3):
+        append(built, b"x" * 400)
+    assert [(batch.state, batch.size) for batch in queue.batches] == [
+        (BatchState.QUEUED, 2),
+        (BatchState.OPEN, 1),
+    ]
+    assert calls == ["wake", "wake"]
+
+
+def test_a_record_larger_than_a_batch_gets_its_own_and_its_own_memory() -> None:
+    accumulator, queue, _ = built = build()
+    append(built, b"x" * 2000)
+    [batch] = queue.batches
+    assert batch.permit.size_bytes > 2000
+    assert accumulator.pool.available_bytes == 3000 - batch.permit.size_bytes
+
+
+def test_a_record_larger_than_everything_leaves_no_trace() -> None:
+    accumulator, queue, _ = built = build()
+    with pytest.raises(RecordTooLarge, match="buffer_memory=3000"):
+        append(built, b"x" * 3000)
+    assert (accumulator.pool.available_bytes, len(queue.batches)) == (3000, 0)
+
+
+def test_full_memory_raises_and_leaves_the_queue_of_waiters() -> None:
+    accumulator, _, _ = built = build()
+    for _ in range(3):
+        append(built, b"x" * 800)
+    with pytest.raises(BufferExhausted):
+        append(built, b"x" * 800)
+    assert accumulator.pool.waiting == 0
+    assert accumulator.unsent_records() == 3
+
+
+def test_memory_that_another_batch_made_needless_goes_back() -> None:
+    accumulator, queue, _ = build()
+    accumulator.append_waiting(queue, 0, None, b"1", (), None, timeout=0)
+    accumulator.append_waiting(queue, 0, None, b"2", (), None, timeout=0)
+    assert accumulator.pool.available_bytes == 2000
+    assert [batch.size for batch in queue.batches] == [2]
+
+
+def test_a_failing_append_gives_its_memory_back() -> None:
+    accumulator, queue, _ = build()
+    with pytest.raises(TypeError):
+        accumulator.append_waiting(queue, None, None, b"v", (), None, timeout=0)  # type: ignore[arg-type]
+    assert accumulator.pool.available_bytes == 3000
+    assert not queue.batches
+    assert not accumulator.incomplete
+
+
+def test_a_batch_is_ready_when_it_lingered_or_is_full_or_somebody_flushes() -> None:
+    accumulator, queue, _ = built = build(linger_ms=5000)
+    append(built, b"x" * 800)
+    assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 5.0
+    accumulator.begin_flush()
+    assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
+    accumulator.end_flush()
+    append(built, b"x" * 800)
+    assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
+
+
+def test_batches_are_ready_when_memory_is_short() -> None:
+    accumulator, queue, _ = built = build(linger_ms=5000)
+    append(built)
+    permit = accumulator.pool.request(2500)
+    assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
+    accumulator.pool.give_back(permit)
+    assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 5.0
+
+
+def test_what_is_put_back_finds_its_place() -> None:
+    accumulator, queue, _ = built = build(batch_size=0, buffer_memory=30_000)
+    for _ in range(4):
+        append(built)
+    batches = [queue.take() for _ in range(3)]
+    for batch in batches:
+        batch.move_to(BatchState.IN_FLIGHT)
+    for index in (1, 0, 2):
+        accumulator.put_back(batches[index])
+    assert [batch.order for batch in queue.batches] == [0, 1, 2, 3]
+
+
+def test_after_close_nothing_is_appended_and_everything_before_it_is_kept() -> None:
+    accumulator, queue, _ = built = build()
+    append(built)
+    accumulator.close()
+    with pytest.raises(ClientClosed, match="orders-0"):
+        append(built)
+    with pytest.raises(ClientClosed):
+        accumulator.append_waiting(accumulator.queue("orders", 1), 0, None, b"v", (), None, timeout=0)
+    assert [batch.size for batch in queue.batches] == [1]
+    assert accumulator.pool.available_bytes == 2000
+
+
+def test_a_batch_that_became_no_tail_is_taken_closed() -> None:
+    # As if a Ctrl-C had come between the batch's joining and its becoming the tail.
+    _, queue, _ = built = build()
+    append(built)
+    queue.tail = None
+    batch = queue.take()
+    assert (batch.state, batch.count) == (BatchState.QUEUED, 1)
+
+
+@pytest.fixture
+def often_switched() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("often_switched")
+def test_threads_that_append_and_drain_at_once_lose_nothing() -> None:
+    accumulator, queue, _ = built = build(batch_size=200, buffer_memory=10_000_000)
+    threads = 4
+    records = 2000
+    drained: list[ProducerBatch] = []
+
+    def append_some() -> None:
+        for _ in range(records):
+            append(built)
+
+    workers = [threading.Thread(target=append_some) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers) or queue.batches:
+        if queue.batches:
+            drained.append(queue.take())
+    for worker in workers:
+        worker.join()
+    assert sum(batch.count for batch in drained) == threads * records
+    assert [batch.order for batch in drained] == list(range(len(drained)))
+    for batch in drained:
+        accumulator.release(batch)
+    assert accumulator.pool.available_bytes == 10_000_000

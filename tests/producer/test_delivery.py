@@ -1,0 +1,180 @@
+"""Deliveries: one outcome per batch, seen by every record's future, told once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from pykafka2.errors import (
+    IllegalTransition,
+    InvalidRecord,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageTooLarge,
+)
+from pykafka2.producer.batch import LEGAL_MOVES, BatchState, ProducerBatch
+from pykafka2.producer.buffer_pool import Permit
+from pykafka2.producer.delivery import BulkDelivery, Delivery
+from pykafka2.records.encoder import BatchBuilder
+from pykafka2.types import RecordMetadata
+
+
+def a_batch() -> ProducerBatch:
+    return ProducerBatch(
+        "orders",
+        3,
+        BatchBuilder(),
+        order=0,
+        permit=Permit(0),
+        created_at=0.0,
+        wait_until=lambda predicate, timeout: predicate(),
+    )
+
+
+def appended(batch: ProducerBatch, timestamp: int = 1) -> Delivery:
+    delivery = batch.append(timestamp, b"key", None, (), None)
+    assert delivery is not None
+    return delivery
+
+
+def test_all_records_of_a_batch_share_its_outcome() -> None:
+    batch = a_batch()
+    first, second = appended(batch, 5), appended(batch, 6)
+    assert (first.done(), second.is_done) == (False, False)
+    batch.close()
+    batch.complete(40, -1)
+    assert first.result() == RecordMetadata("orders", 3, 40, 5, 3, -1)
+    assert second.get() == RecordMetadata("orders", 3, 41, 6, 3, -1)
+    assert (second.exception(), second.succeeded(), second.failed()) == (None, True, False)
+
+
+def test_the_brokers_append_time_wins_where_the_topic_has_it() -> None:
+    batch = a_batch()
+    delivery = appended(batch, 5)
+    batch.close()
+    batch.complete(0, 99)
+    assert delivery.result().timestamp == 99
+
+
+def test_an_offset_that_is_not_known_is_minus_one() -> None:
+    batch = a_batch()
+    appended(batch)
+    second = appended(batch)
+    batch.close()
+    batch.complete(-1, -1)
+    assert second.result().offset == -1
+
+
+def test_a_failure_is_raised_typed_and_counts_as_reported() -> None:
+    batch = a_batch()
+    delivery, other = appended(batch), appended(batch)
+    batch.close()
+    batch.fail(MessageTooLarge("orders-3"))
+    assert batch.unreported == 2
+    with pytest.raises(MessageTooLarge):
+        delivery.result(0)
+    assert isinstance(delivery.exception(0), MessageTooLarge)
+    assert batch.unreported == 1
+    assert other.failed()
+
+
+def test_a_record_may_have_an_error_of_its_own() -> None:
+    batch = a_batch()
+    first, second = appended(batch), appended(batch)
+    batch.close()
+    batch.fail(InvalidRecord("batch"), {1: InvalidRecord("record 1")})
+    assert (str(first.exception()), str(second.exception())) == ("batch", "record 1")
+
+
+def test_an_open_outcome_raises_a_timeout() -> None:
+    with pytest.raises(KafkaTimeoutError, match="orders-3 was neither written nor failed within 2 s"):
+        appended(a_batch()).result(timeout=2)
+
+
+def test_callbacks_in_kafka_pythons_form_are_called_by_outcome() -> None:
+    told: list[object] = []
+    for error in (None, MessageTooLarge("no")):
+        batch = a_batch()
+        delivery = appended(batch)
+        delivery.add_callback(lambda tag, metadata: told.append((tag, metadata.offset)), "ok")
+        delivery.add_errback(lambda tag, problem: told.append((tag, type(problem))), "bad")
+        delivery.add_done_callback(lambda done: told.append(done.done()))
+        batch.close()
+        batch.complete(7, -1) if error is None else batch.fail(error)
+    assert told == [("ok", 7), True, ("bad", MessageTooLarge), True]
+
+
+def test_a_callback_added_late_is_called_at_once_and_once() -> None:
+    told: list[int] = []
+    batch = a_batch()
+    delivery = appended(batch)
+    batch.close()
+    batch.complete(7, -1)
+    delivery.add_callback(lambda metadata: told.append(metadata.offset))
+    assert told == [7]
+
+
+def test_on_delivery_gets_metadata_or_error() -> None:
+    told: list[tuple[RecordMetadata | None, KafkaError | None]] = []
+    batch = a_batch()
+    batch.append(1, None, b"v", (), lambda metadata, error: told.append((metadata, error)))
+    batch.close()
+    batch.fail(error := MessageTooLarge("no"))
+    assert told == [(None, error)]
+    assert batch.unreported == 0
+
+
+def test_a_delivery_can_be_awaited() -> None:
+    async def wait_for(batch: ProducerBatch, delivery: Delivery) -> RecordMetadata:
+        batch.close()
+        threading.Timer(0.01, batch.complete, (7, -1)).start()
+        return await delivery
+
+    batch = a_batch()
+    assert asyncio.run(wait_for(batch, appended(batch))).offset == 7
+
+
+def test_a_bulk_delivery_is_waited_for_as_one() -> None:
+    batch = a_batch()
+    bulk = BulkDelivery([appended(batch), appended(batch)])
+    assert not bulk.done()
+    with pytest.raises(KafkaTimeoutError, match="2 of 2 records are still on their way"):
+        bulk.result(0)
+    with pytest.raises(KafkaTimeoutError):
+        bulk.exception(0)
+    batch.close()
+    batch.complete(7, -1)
+    assert [metadata.offset for metadata in bulk.result(0)] == [7, 8]
+    assert (len(bulk), bulk[1].result(0).offset, bulk.exception()) == (2, 8, None)
+    assert asyncio.run(awaited(bulk)) == bulk.result(0)
+
+
+async def awaited(bulk: BulkDelivery) -> list[RecordMetadata]:
+    return await bulk
+
+
+@pytest.mark.parametrize("before", BatchState)
+@pytest.mark.parametrize("after", BatchState)
+def test_a_batch_moves_legally_or_not_at_all(before: BatchState, after: BatchState) -> None:
+    batch = a_batch()
+    batch.state = before
+    if after in LEGAL_MOVES[before]:
+        batch.move_to(after)
+        assert batch.state is after
+    else:
+        with pytest.raises(IllegalTransition):
+            batch.move_to(after)
+        assert batch.state is before
+
+
+def test_bytes_are_made_once_per_sequence() -> None:
+    batch = a_batch()
+    appended(batch)
+    batch.close()
+    batch.sequence(1, 0, 5)
+    first = batch.bytes()
+    assert batch.bytes() is first
+    batch.sequence(1, 1, 0)
+    assert batch.bytes() != first

@@ -1,0 +1,153 @@
+"""What becomes of clients at a fork, at exit, when pickled, and when they are dropped."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2 import KafkaProducer, lifecycle
+from pykafka2.errors import ForkedClientError
+from pykafka2.testing import KafkaCluster
+
+
+class Client:
+    """The least that lifecycle asks of a client."""
+
+    def __init__(self, remaining: int = 0) -> None:
+        self.forked: ForkedClientError | None = None
+        self.exits: list[float] = []
+        self.remaining = remaining
+
+    def _on_fork_in_child(self, error: ForkedClientError) -> None:
+        self.forked = error
+
+    def _on_exit(self, timeout: float) -> int:
+        self.exits.append(timeout)
+        return self.remaining
+
+
+def in_child(check: Callable[[], bool]) -> bool:
+    """Whether `check` holds in a forked child."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child only looks, and ends
+        child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if check() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_client_that_is_dropped_unclosed_is_reported_and_released() -> None:
+    released: list[str] = []
+    clients = [Client()]
+    lifecycle.track(clients[0], "a client", lambda: released.append("released"))
+    with pytest.warns(ResourceWarning, match=r"a client was dropped without close\(\)"):
+        clients.clear()
+    assert released == ["released"]
+
+
+def test_a_client_that_was_ended_is_not_reported() -> None:
+    client = Client()
+    tracked = lifecycle.track(client, "a client", lambda: pytest.fail("released"))
+    tracked.end()
+    tracked.end()
+    del client
+    gc.collect()
+
+
+def test_a_child_process_gets_an_error_and_the_parent_goes_on() -> None:
+    client = Client()
+    tracked = lifecycle.track(client, "a client", lambda: None)
+    assert in_child(lambda: "was made before a fork" in str(client.forked))
+    assert client.forked is None
+    tracked.end()
+
+
+def test_at_exit_clients_are_flushed_and_what_remains_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    clients = [Client(), Client(remaining=7)]
+    tracked = [lifecycle.track(client, "a client", lambda: None) for client in clients]
+    lifecycle._at_exit()
+    assert [client.exits for client in clients] == [[lifecycle.EXIT_FLUSH_TIMEOUT / 2]] * 2
+    assert "7 records were not delivered" in caplog.text
+    for one in tracked:
+        one.end()
+
+
+class TestAProducer:
+    def test_it_is_refused_in_a_child_at_once_and_loses_nothing_in_the_parent(self) -> None:
+        with (
+            KafkaCluster(brokers=1, topics={"orders": 1}) as cluster,
+            KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=100) as producer,
+        ):
+            pending = producer.send("orders", b"before")
+
+            def is_refused() -> bool:
+                for call in (
+                    lambda: producer.send("orders", b"child"),
+                    lambda: producer.flush(),
+                    lambda: pending.result(10),
+                ):
+                    try:
+                        call()
+                    except ForkedClientError:
+                        continue
+                    return False
+                producer.close()
+                return True
+
+            assert in_child(is_refused)
+            assert pending.result(10).offset == 0
+            assert producer.send("orders", b"after").result(10).offset == 1
+
+    def test_it_cannot_be_pickled_and_says_what_to_do(self) -> None:
+        producer = KafkaProducer()
+        with pytest.raises(TypeError, match=r"make a KafkaProducer\(\*\*options\) there"):
+            pickle.dumps(producer)
+        producer.close()
+
+    def test_dropping_it_ends_its_thread(self) -> None:
+        producers = [KafkaProducer()]
+        task = producers[0]._driver._task
+        with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):
+            producers.clear()
+        assert task.stop(5)
+
+    @pytest.mark.slow
+    def test_at_exit_it_sends_what_is_left(self) -> None:
+        with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
+            program = (
+                "from pykafka2 import KafkaProducer\n"
+                f"servers = {cluster.bootstrap_servers!r}\n"
+                "producer = KafkaProducer(bootstrap_servers=servers, linger_ms=60000)\n"
+                "producer.send('orders', b'left')\n"
+            )
+            done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert cluster.log("orders", 0).values() == [b"left"]
+
+    @pytest.mark.slow
+    def test_at_exit_it_counts_what_it_could_not_send(self) -> None:
+        program = (
+            "import pykafka2.lifecycle as lifecycle\n"
+            "lifecycle.EXIT_FLUSH_TIMEOUT = 0.5\n"
+            "from pykafka2 import KafkaProducer\n"
+            "from pykafka2.testing import KafkaCluster\n"
+            "cluster = KafkaCluster(brokers=1, topics={'orders': 1}).start()\n"
+            "producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000)\n"
+            "producer.partitions_for('orders')\n"
+            "cluster.close()\n"
+            "producer.send('orders', b'1')\n"
+            "producer.send('orders', b'2')\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True)
+        assert done.returncode == 0
+        assert "KafkaProducer: 2 records were not delivered when the interpreter ended" in done.stderr
