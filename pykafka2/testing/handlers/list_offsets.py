@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
@@ -31,6 +32,7 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 def handle(
     broker: Broker, context: RequestContext, request: ListOffsetsRequest, now: float
 ) -> ListOffsetsResponse:
+    knows_epochs = context.version >= FIRST_VERSION_WITH_LEADER_EPOCH
     topics = []
     for topic in request.topics:
         partitions = []
@@ -45,7 +47,7 @@ def handle(
                     partition_index=asked.partition_index,
                     timestamp=found.timestamp,
                     offset=found.offset,
-                    leader_epoch=found.leader_epoch,
+                    leader_epoch=found.leader_epoch if knows_epochs else -1,
                 )
             )
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
