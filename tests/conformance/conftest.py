@@ -9,7 +9,7 @@ import pytest
 from .bridge import Bridge
 from .brokers import Cluster
 from .maven import CURRENT, OLDEST, KafkaJars, KafkaUnavailable, jars_or_skip, skip_or_fail
-from .peers import Confluent, Java, KafkaPython, Ours, Peer
+from .peers import Aiokafka, Confluent, Java, KafkaPython, Ours, Peer
 from .real_kafka import RealKafka
 
 BridgeOf = Callable[[str], Bridge]
@@ -117,7 +117,12 @@ def peer_of(request: pytest.FixtureRequest) -> Callable[[str], Peer]:
     def peer_of(name: str) -> Peer:
         if name == "java":
             return Java(request.getfixturevalue("java"))
-        peers: dict[str, Peer] = {"ours": Ours(), "confluent": Confluent(), "kafka-python": KafkaPython()}
+        peers: dict[str, Peer] = {
+            "ours": Ours(),
+            "confluent": Confluent(),
+            "kafka-python": KafkaPython(),
+            "aiokafka": Aiokafka(),
+        }
         return peers[name]
 
     return peer_of

@@ -1,4 +1,4 @@
-"""Clients that can produce and consume: ours, Java's, librdkafka's and kafka-python's, behind one face.
+"""Clients that can produce and consume, behind one face: ours, and those of Java, librdkafka and Python.
 
 A record here is a Row: timestamp in milliseconds, key, value, headers.  All work on partition 0 unless told
 otherwise, and without a consumer group.
@@ -6,6 +6,7 @@ otherwise, and without a consumer group.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import warnings
 from typing import Any, Protocol
@@ -176,6 +177,44 @@ class KafkaPython:
         finally:
             consumer.close()
         return rows
+
+
+class Aiokafka:
+    """aiokafka."""
+
+    def produce(self, bootstrap_servers: str, topic: str, rows: list[Row], codec: str) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        async def produce() -> None:
+            async with AIOKafkaProducer(
+                bootstrap_servers=bootstrap_servers,
+                compression_type=None if codec == "none" else codec,
+                linger_ms=20,
+                enable_idempotence=True,
+            ) as producer:
+                futures = [
+                    await producer.send(topic, value, key, 0, timestamp, headers)
+                    for timestamp, key, value, headers in rows
+                ]
+                await asyncio.wait_for(asyncio.gather(*futures), TIMEOUT)
+
+        asyncio.run(produce())
+
+    def consume(self, bootstrap_servers: str, topic: str, count: int) -> list[Row]:
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        async def consume() -> list[Row]:
+            rows: list[Row] = []
+            async with AIOKafkaConsumer(
+                bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", enable_auto_commit=False
+            ) as consumer:
+                consumer.assign([TopicPartition(topic, 0)])
+                while len(rows) < count:
+                    for records in (await consumer.getmany(timeout_ms=200)).values():
+                        rows += [(one.timestamp, one.key, one.value, list(one.headers)) for one in records]
+            return rows
+
+        return asyncio.run(asyncio.wait_for(consume(), TIMEOUT))
 
 
 def _kafka_python() -> Any:

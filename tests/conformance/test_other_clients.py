@@ -17,13 +17,13 @@ from .peers import Peer, Row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 JAVA = pytest.param("java", marks=pytest.mark.real_kafka)
-OTHERS = ["kafka-python", "confluent", JAVA]
+OTHERS = ["kafka-python", "aiokafka", "confluent", JAVA]
 
 
 def rows_for(*libraries: str, count: int = 60) -> list[Row]:
-    """Records that all these libraries can carry: kafka-python refuses null header values."""
+    """Records that all these libraries can carry: the Python ones refuse null header values."""
     rng = random.Random(str(libraries))
-    null = [] if "kafka-python" in libraries else [None]
+    null = [] if {"kafka-python", "aiokafka"} & {*libraries} else [None]
     started = int(time.time() * 1000) - 60_000
 
     def data() -> bytes | None:
