@@ -202,7 +202,7 @@ class ClusterClient:
         heard = metadata.topic(topic)
         if heard is not None and heard.is_usable:
             return heard
-        raise self._no_topic(topic, timeout, failure)
+        raise self.topic_failure(topic, timeout, failure)
 
     def wait_for_metadata(self, newer_than: int, timeout: float | None = None) -> bool:
         """Ask for an update and wait for one newer than that version; False if none came in time."""
@@ -292,12 +292,13 @@ class ClusterClient:
         reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
         return KafkaTimeoutError(f"{what} got no good answer within {timeout:g} s{reason}")
 
-    def _no_topic(self, topic: str, timeout: float, failure: KafkaError | None) -> KafkaError:
+    def topic_failure(self, topic: str, timeout: float, known_before: KafkaError | None = None) -> KafkaError:
+        """Why nothing usable is known of the topic after `timeout` seconds, in words.  Any thread."""
         error = self.metadata.topic_error(topic)
         if error is not None:
             return type(error)(f"{error} (asked for {timeout:g} s)") if error.retriable else error
         last_error = self.metadata.last_error
-        if last_error is not None and _is_final(last_error, unless=failure):
+        if last_error is not None and _is_final(last_error, unless=known_before):
             return last_error
         if not self.nodes.has_connection:
             return NoBrokersAvailable(f"within {timeout:g} s {self.nodes.why_unreachable()}")

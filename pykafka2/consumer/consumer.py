@@ -1,0 +1,485 @@
+"""`KafkaConsumer`: what applications call.  Everything here runs on the thread of the one who calls.
+
+One thread at a time: a second one gets `ConcurrentUse` at once.  Behind it: reader.py (poll), subscription.py
+(what is read), fetcher.py and positions.py (the IO thread's part), fetch_buffer.py between the two.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
+
+from pykafka2 import lifecycle
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetch_buffer import FetchBuffer
+from pykafka2.consumer.fetcher import Fetcher
+from pykafka2.consumer.group_calls import GroupCalls
+from pykafka2.consumer.inspection import Inspection
+from pykafka2.consumer.offset_queries import OffsetQueries
+from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, ConsumerConfig
+from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetLookups
+from pykafka2.consumer.reader import Reader, Records
+from pykafka2.consumer.subscription import Subscription
+from pykafka2.errors import ClientClosed, ConcurrentUse, ForkedClientError, KafkaError, NotYetAvailable
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.records.columns import Columns
+from pykafka2.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.driver.runtime import Runtime
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _owned(
+    method: Callable[Concatenate[KafkaConsumer, P], T],
+) -> Callable[Concatenate[KafkaConsumer, P], T]:
+    """One thread at a time, and none after close(); calls from within a call of the same thread are fine."""
+
+    @functools.wraps(method)
+    def guarded(self: KafkaConsumer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        lock = self._lock
+        if not lock.acquire(blocking=False):
+            raise ConcurrentUse(
+                f"another thread is inside a call of this KafkaConsumer, so {method.__name__}() is refused; "
+                "give each thread a consumer of its own (wakeup() alone may be called from any thread)"
+            )
+        try:
+            if self._refusal is not None:
+                raise self._refusal
+            return method(self, *args, **kwargs)
+        finally:
+            lock.release()
+
+    return guarded
+
+
+class KafkaConsumer(GroupCalls):
+    """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
+
+    Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
+    mapping with Kafka's dotted names is accepted as first argument.  Nothing is connected to before the first
+    call that needs the cluster.  Without a group, subscribing means reading all partitions of the topics.
+
+        with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
+            for record in consumer:
+                print(record.offset, record.value)
+
+    Args:
+        topics: to subscribe to; a mapping of options may stand before them.
+        runtime: what it runs on; None for threads and sockets of its own.
+
+    Raises:
+        UnknownOption, ConfigurationError: an option is unknown, illegal, or not offered yet.
+    """
+
+    def __init__(
+        self,
+        *topics: str | Mapping[str, object],
+        runtime: Runtime | None = None,
+        **options: Unpack[ConsumerConfig],
+    ) -> None:
+        config, names = _split(topics)
+        self._options = parsed = CONSUMER_OPTIONS.parse(config, options)
+        self._lock = threading.RLock()
+        self._refusal: KafkaError | None = None
+        self._undelivered: deque[ConsumerRecord] = deque()
+        """Records of a poll that iteration hands out one by one; positions are past them already."""
+        self._subscription = Subscription()
+        self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
+        try:
+            self._buffer = FetchBuffer(cluster.driver.wake)
+            self._lookups = OffsetLookups(cluster, parsed.isolation)
+            self._fetcher = Fetcher(parsed, cluster, self._buffer, self._lookups)
+            self._reader = Reader(parsed, cluster, self._subscription, self._buffer, self._fetcher)
+            self._queries = OffsetQueries(cluster, self._lookups)
+            self._inspection = Inspection(cluster, self._subscription, self._buffer, self._fetcher)
+            cluster.add(self._lookups, self._fetcher)
+            if names:
+                self.subscribe(names)
+        except BaseException:
+            cluster.close()
+            raise
+        description = f"a KafkaConsumer ({parsed.client_id})"
+        self._tracked = lifecycle.track(self, description, functools.partial(cluster.close, 0.0))
+
+    # ------------------------------------------------------------------ what to read
+
+    @_owned
+    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
+        """Read all partitions of these topics from now on, those added later included.
+
+        Partitions start where auto_offset_reset says.  Replaces an earlier subscription; partitions that stay
+        keep their positions.  `pattern` and `listener` come with a later version.
+
+        Raises:
+            IllegalState: partitions are assigned by `assign`.
+            NotYetAvailable: a pattern or a listener is given.
+        """
+        if pattern is not None or listener is not None:
+            raise NotYetAvailable("subscribe() takes a list of topics; patterns and listeners come later")
+        if isinstance(topics, str):
+            raise TypeError(f"subscribe() takes a list of topics; write [{topics!r}]")
+        names = list(topics)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"a topic is named by a str, not {name!r}")
+        if not names:
+            self.unsubscribe()
+            return
+        self._subscription.subscribe(names)
+        self._release([p for p in self._subscription.assigned if p.topic not in self._subscription.topics])
+
+    @_owned
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those that stay keep their positions.
+
+        Raises:
+            IllegalState: topics are subscribed to.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        change = self._subscription.assign(wanted)
+        self._forget_undelivered(change.removed)
+        self._reader.let_go(change.removed)
+
+    @_owned
+    def unsubscribe(self) -> None:
+        """Read nothing any more, whether subscribed or assigned; positions are forgotten."""
+        removed = self._subscription.unsubscribe().removed
+        self._forget_undelivered(removed)
+        self._reader.let_go(removed)
+
+    @_owned
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions being read; after `subscribe` they are known once `poll` has met the brokers."""
+        return set(self._subscription.assigned)
+
+    @_owned
+    def subscription(self) -> set[str]:
+        """The topics subscribed to; empty after `assign`."""
+        return set(self._subscription.topics)
+
+    # ------------------------------------------------------------------ reading
+
+    @_owned
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+    ) -> Records:
+        """Records by partition, as soon as there are any; an empty dict after `timeout_ms`.
+
+        With 0 it only hands over what has been fetched already; fetching goes on in the background anyway.
+        Within a partition records come in order.  The position moves past what is handed over, and only then;
+        with `update_offsets=False` it stays.
+
+        Args:
+            timeout_ms: milliseconds; inf waits for ever.
+            max_records: max_poll_records by default.
+
+        Raises:
+            CorruptMessage, CorruptData, SerializationError: a record cannot be read; the message names topic,
+                partition and offset.  Records before it were handed over; the position stays at it.
+            OffsetOutOfRange, NoOffsetForPartition: the position is not in the log, or there is none, and
+                auto_offset_reset is 'none'.
+            UnknownTopicOrPartition, NoBrokersAvailable: a topic is missing, or no broker has been reached,
+                for default_api_timeout_ms.
+            TopicAuthorizationFailed, InvalidTopicException, TlsError: at once, as no waiting will help.
+            ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
+        """
+        limit = self._options.max_poll_records if max_records is None else max_records
+        if not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"max_records={max_records!r}: it must be an integer of at least 1")
+        if timeout_ms < 0:
+            raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
+        if self._undelivered:
+            return self._poll_undelivered(limit, update_offsets)
+        return self._reader.poll(timeout_ms / 1000, limit, keep_position=not update_offsets)
+
+    @_owned
+    def poll_columns(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, Columns]:
+        """As `poll`, column by column: keys, values, offsets, timestamps and headers as lists.
+
+        No deserializer is run.  Batches are handed over whole, so the last one may exceed `max_records`.
+        Raises as `poll`.
+        """
+        limit = self._options.max_poll_records if max_records is None else max_records
+        if self._undelivered:
+            self._rewind_undelivered(set(self._subscription.assigned))
+        return self._reader.poll_columns(timeout_ms / 1000, limit)
+
+    def __iter__(self) -> Self:
+        return self
+
+    @_owned
+    def __next__(self) -> ConsumerRecord:
+        """The next record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`."""
+        if not self._undelivered:
+            timeout, limit = self._options.consumer_timeout, self._options.max_poll_records
+            for records in self._reader.poll(timeout, limit).values():
+                self._undelivered.extend(records)
+            if not self._undelivered:
+                raise StopIteration
+        return self._undelivered.popleft()
+
+    def wakeup(self) -> None:
+        """End the current `poll` or iteration, or the next one, early.  Any thread, or a signal handler."""
+        self._reader.is_woken = True
+        self._cluster.driver.notify()
+
+    # ------------------------------------------------------------------ positions
+
+    @_owned
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """The offset of the next record of this partition to be handed over.
+
+        Waits, `timeout_ms` at most (default_api_timeout_ms by default), where it has to be asked for first.
+
+        Raises:
+            IllegalState: the partition is not assigned.
+            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: it was not to be had in time.
+            and what `poll` raises.
+        """
+        for record in self._undelivered:
+            if (record.topic, record.partition) == partition:
+                return record.offset
+        return self._reader.position(partition, self._seconds(timeout_ms))
+
+    @_owned
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading at this offset.
+
+        It is not checked here: one outside the log is met with auto_offset_reset by `poll`.
+
+        Raises:
+            IllegalState: the partition is not assigned.
+        """
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+            raise ValueError(f"offset={offset!r}: it must be an integer of at least 0")
+        self._subscription.find(partition)
+        self._forget_undelivered([partition])
+        self._reader.seek(partition, offset)
+
+    @_owned
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first record of these partitions (of all assigned, where none is named)."""
+        self._seek_to(EARLIEST, partitions)
+
+    @_owned
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go behind the last record of these partitions (of all assigned, where none is named)."""
+        self._seek_to(LATEST, partitions)
+
+    @_owned
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition, assigned or not.
+
+        Raises:
+            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: not all were to be had within
+                `timeout_ms` (default_api_timeout_ms by default).
+        """
+        return self._queries.ends(partitions, EARLIEST_TIMESTAMP, self._seconds(timeout_ms))
+
+    @_owned
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that may be read: the high watermark, or with read_committed the
+        last stable offset.  Raises as `beginning_offsets`."""
+        return self._queries.ends(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms))
+
+    @_owned
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition the first record at or after a time (milliseconds since the epoch), or None.
+
+        Raises as `beginning_offsets`.
+        """
+        for partition, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise ValueError(f"{partition}: the time {timestamp} is negative")
+        return self._queries.at_times(timestamps, self._seconds(timeout_ms))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of the partition as of its last fetch, without asking the broker; None before the first."""
+        return self._fetcher.high_watermarks.get(partition)
+
+    # ------------------------------------------------------------------ flow
+
+    @_owned
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand over nothing of these partitions until `resume`; what is fetched stays fetched."""
+        self._rewind_undelivered(set(partitions))
+        self._reader.pause(partitions, True)
+
+    @_owned
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand over records of these partitions again."""
+        self._reader.pause(partitions, False)
+
+    @_owned
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._subscription.paused()
+
+    # ------------------------------------------------------------------ the cluster
+
+    @_owned
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The topic's partition numbers; None if there is no such topic.
+
+        Raises:
+            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
+            TopicAuthorizationFailed, InvalidTopicException: the brokers refuse.
+        """
+        return self._queries.partition_numbers(topic, self._options.default_api_timeout)
+
+    @_owned
+    def topics(self) -> set[str]:
+        """The names of all topics that may be seen; Kafka's own ones only with exclude_internal_topics=False.
+
+        Raises:
+            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
+        """
+        answer = self._cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        is_hidden = self._options.exclude_internal_topics
+        return {
+            topic.name
+            for topic in answer.topics
+            if topic.name is not None and not topic.error_code and not (topic.is_internal and is_hidden)
+        }
+
+    def bootstrap_connected(self) -> bool:
+        """True while any broker is connected."""
+        return self._cluster.nodes.has_connection
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the start and current values, as plain numbers."""
+        return self._inspection.metrics()
+
+    def health(self) -> dict[str, Any]:
+        """What the consumer is doing, as data: state, position and end of each partition, metadata."""
+        return self._inspection.health()
+
+    def explain(self) -> str:
+        """What the consumer is waiting for, in words."""
+        return self._inspection.explain()
+
+    # ------------------------------------------------------------------ the end
+
+    def close(
+        self,
+        timeout: float | None = None,
+        leave_group: bool = True,
+        *,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """End the connections and the thread.  Safe to repeat, and after a Ctrl-C.
+
+        `timeout` is in seconds.  `leave_group` and `autocommit` have no meaning without a group.
+
+        Raises:
+            ConcurrentUse: another thread is inside a call; `wakeup` it first.
+        """
+        if isinstance(self._refusal, ForkedClientError):
+            return  # everything is the parent's
+        if not self._lock.acquire(blocking=False):
+            raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; wakeup() it first")
+        try:
+            if timeout is None:
+                timeout = 5.0 if timeout_ms is None else timeout_ms / 1000
+            self._refusal = ClientClosed("the consumer is closed; make a new one")
+            self._undelivered.clear()
+            self._cluster.close(timeout)
+            self._tracked.end()
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        lifecycle.refuse_pickling(self)
+
+    # ------------------------------------------------------------------ for lifecycle.py
+
+    def _on_fork_in_child(self, error: ForkedClientError) -> None:
+        self._refusal = error
+        self._lock = threading.RLock()  # its holder may be a thread that exists in the parent only
+        self._cluster.driver.abandon(error)
+
+    def _on_exit(self, timeout: float) -> int:
+        self._refusal = ClientClosed("the interpreter is ending")
+        self._cluster.close(timeout)
+        return 0
+
+    # ------------------------------------------------------------------ inside
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return self._options.default_api_timeout if timeout_ms is None else timeout_ms / 1000
+
+    def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...]) -> None:
+        chosen = partitions or tuple(self._subscription.assigned)
+        for partition in chosen:
+            self._subscription.find(partition)
+        self._forget_undelivered(chosen)
+        self._reader.reset(chosen, policy)
+
+    def _release(self, partitions: list[TopicPartition]) -> None:
+        """A new subscription leaves these out."""
+        stay = [partition for partition in self._subscription.assigned if partition not in partitions]
+        self._subscription.replace(stay)
+        self._forget_undelivered(partitions)
+        self._reader.let_go(partitions)
+
+    def _poll_undelivered(self, limit: int, update_offsets: bool) -> Records:
+        """What iteration has not handed out yet comes first."""
+        found: Records = {}
+        for record in [*self._undelivered][:limit]:
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        if update_offsets:
+            for _ in range(min(limit, len(self._undelivered))):
+                self._undelivered.popleft()
+        return found
+
+    def _forget_undelivered(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._undelivered:
+            gone = set(partitions)
+            kept = [record for record in self._undelivered if (record.topic, record.partition) not in gone]
+            self._undelivered = deque(kept)
+
+    def _rewind_undelivered(self, partitions: set[TopicPartition]) -> None:
+        """Let these partitions be read again from the first record that was not handed out."""
+        first: dict[TopicPartition, int] = {}
+        for record in self._undelivered:
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in partitions:
+                first.setdefault(partition, record.offset)
+        self._forget_undelivered(first)
+        for partition, offset in first.items():
+            self._reader.seek(partition, offset)
+
+
+def _split(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:
+    """A mapping of options may come first; the rest are topics."""
+    config = None
+    if topics and isinstance(topics[0], Mapping):
+        config, topics = topics[0], topics[1:]
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is named by a str, not {topic!r}")
+    return config, list(topics)

@@ -1,0 +1,334 @@
+"""Fetches ahead of the application: one fetch in flight per broker, within a budget of bytes.
+
+Owned by the driver's thread, which polls it; the consumer speaks to it by commands, it answers through the
+fetch buffer.  Each partition has its own place in the log here, ahead of the application's position; a
+generation, drawn anew at each seek or assignment, tells what belongs to which.  Neighbours: fetch_buffer.py,
+positions.py (resets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetch_buffer import FetchBuffer
+from pykafka2.consumer.fetched import FetchedData, Problem
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.positions import OffsetLookups, Question
+from pykafka2.driver.pollable import PollResult, Send, ToNode
+from pykafka2.errors import (
+    CorruptMessage,
+    KafkaError,
+    NoOffsetForPartition,
+    UnknownServerError,
+    error_of,
+)
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.types import Node, OffsetAndTimestamp, PartitionInfo, TopicPartition
+
+# Topic ids instead of names (KIP-516); a cluster too old to name ids in its metadata is spoken to in names.
+FIRST_VERSION_WITH_IDS = 13
+# A broker that could send more than there is room for is asked again soon, not after fetch_max_wait_ms.
+WAIT_WHILE_OTHERS_ARE_FULL = 0.05
+
+_Key = tuple[bytes | str, int]
+"""A partition as a fetch's answer names it: topic id or name, and number."""
+
+
+@attrs.define(eq=False)
+class FetchState:
+    """Where fetching of one partition stands."""
+
+    partition: TopicPartition
+    generation: int
+    offset: int
+    backoff: Backoff
+    is_stopped: bool = False
+    """A problem is in the buffer: nothing is fetched until the application has dealt with it."""
+    not_before: float = -FOREVER
+
+
+@attrs.define(eq=False)
+class _Flight:
+    """A fetch under way: the partitions it names, with the places and generations at that moment."""
+
+    node_id: int
+    asked: dict[_Key, tuple[FetchState, int]] = attrs.Factory(dict)
+
+
+class Fetcher:
+    """Keeps the fetch buffer filled (a `Pollable`)."""
+
+    def __init__(
+        self, options: ConsumerOptions, cluster: ClusterClient, buffer: FetchBuffer, lookups: OffsetLookups
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._metadata = cluster.metadata
+        self._buffer = buffer
+        self._lookups = lookups
+        self._states: dict[TopicPartition, FetchState] = {}
+        self._generations: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._in_flight: dict[int, _Flight] = {}
+        self._first: dict[int, int] = {}
+        self._node_backoffs: dict[int, Backoff] = {}
+        self._node_not_before: dict[int, float] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """The end of each partition as of its last fetch; single entries may be read from any thread."""
+        self.fetches = 0
+
+    # ------------------------------------------------------------------ commands
+
+    def begin(self, partition: TopicPartition, generation: int, offset: int) -> None:
+        """Fetch from this offset on; what was fetched for an earlier generation no longer counts."""
+        self._generations[partition] = generation
+        self._states[partition] = FetchState(partition, generation, offset, self._new_backoff())
+
+    def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
+        """Find the offset at this time, tell the buffer, and begin there."""
+        self._states.pop(partition, None)
+        self._generations[partition] = generation
+        self._lookups.ask(
+            Question(
+                partition,
+                timestamp,
+                on_found=partial(self._on_reset, partition, generation),
+                on_failed=partial(self._on_reset_failed, partition, generation),
+            )
+        )
+
+    def end(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching these partitions."""
+        for partition in partitions:
+            self._states.pop(partition, None)
+            self._generations.pop(partition, None)
+            self._paused.discard(partition)
+            self.high_watermarks.pop(partition, None)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._paused.difference_update(partitions)
+
+    # ------------------------------------------------------------------ the driver's turn
+
+    def poll(self, now: float) -> PollResult:
+        result = PollResult.idle()
+        if not self._states:
+            return result
+        by_node = self._idle_by_leader(now, result)
+        if not by_node:
+            return result
+        room = self._options.queued_max_bytes - self._buffer.size_bytes
+        if room < self._options.queued_max_bytes // 2:
+            self._buffer.ask_for_room()
+            # The application may have made room between the two: then nobody would wake us.
+            room = self._options.queued_max_bytes - self._buffer.size_bytes
+            if room < self._options.queued_max_bytes // 2:
+                return result
+        share = max(room // max(len(by_node) + len(self._in_flight), 1), 1)
+        for node_id, states in by_node.items():
+            send = self._fetch(node_id, states, share, now)
+            if send is not None:
+                result.sends.append(send)
+        return result
+
+    def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
+        """What could be fetched now, by leaders that have no fetch in flight and can be reached."""
+        by_node: dict[int, list[FetchState]] = {}
+        leader_of = self._metadata.leader_of
+        for state in self._states.values():
+            if state.is_stopped or state.partition in self._paused:
+                continue
+            if now < state.not_before:
+                result.wake_at = min(result.wake_at, state.not_before)
+                continue
+            info = leader_of(*state.partition)
+            if info is None:
+                self._seek_leader(state, now, result)
+            elif info.leader not in self._in_flight:
+                by_node.setdefault(info.leader, []).append(state)
+        return {node_id: states for node_id, states in by_node.items() if self._is_free(node_id, now, result)}
+
+    def _seek_leader(self, state: FetchState, now: float, result: PollResult) -> None:
+        if self._metadata.topic(state.partition.topic) is not None:
+            self._metadata.request_update()
+            state.not_before = now + state.backoff.next()
+            result.wake_at = min(result.wake_at, state.not_before)
+
+    def _is_free(self, node_id: int, now: float, result: PollResult) -> bool:
+        not_before = self._node_not_before.get(node_id, -FOREVER)
+        if now < not_before:
+            result.wake_at = min(result.wake_at, not_before)
+            return False
+        return self._cluster.router.is_ready(node_id, now)
+
+    # ------------------------------------------------------------------ one fetch
+
+    def _fetch(
+        self, node_id: int, states: list[FetchState], share: int, now: float
+    ) -> Send[FetchResponse] | None:
+        options = self._options
+        limit = max(options.max_partition_fetch_bytes, options.queued_max_bytes // len(self._states))
+        wanted = [state for state in states if self._buffer.bytes_of(state.partition) < limit]
+        if not wanted:
+            self._buffer.ask_for_room()
+            return None
+        max_wait = options.fetch_max_wait
+        if len(wanted) < len(states):
+            max_wait = min(max_wait, WAIT_WHILE_OTHERS_ARE_FULL)
+        flight = _Flight(node_id)
+        # The one who came first last time comes last now: a broker fills its answer in the order asked.
+        turn = self._first.get(node_id, 0) % len(wanted)
+        self._first[node_id] = turn + 1
+        topics: dict[str, FetchTopic] = {}
+        ids_are_known = True
+        for state in wanted[turn:] + wanted[:turn]:
+            topic, number = state.partition
+            topic_id = self._metadata.topic_id(topic)
+            ids_are_known = ids_are_known and topic_id != ZERO_UUID
+            info = self._metadata.partition(topic, number)
+            told = topics.setdefault(topic, FetchTopic(topic=topic, topic_id=topic_id, partitions=[]))
+            told.partitions.append(self._ask(state, info))
+            flight.asked[topic, number] = flight.asked[topic_id, number] = (state, state.offset)
+        self._in_flight[node_id] = flight
+        self.fetches += 1
+        request = FetchRequest(
+            max_wait_ms=int(max_wait * 1000),
+            min_bytes=options.fetch_min_bytes,
+            max_bytes=min(options.fetch_max_bytes, share),
+            isolation_level=options.isolation,
+            topics=list(topics.values()),
+        )
+        return Send(
+            request,
+            ToNode(node_id),
+            partial(self._on_response, flight),
+            partial(self._on_failure, flight),
+            timeout=options.request_timeout + max_wait,
+            max_version=None if ids_are_known else FIRST_VERSION_WITH_IDS - 1,
+        )
+
+    def _ask(self, state: FetchState, info: PartitionInfo | None) -> FetchPartition:
+        return FetchPartition(
+            partition=state.partition.partition,
+            current_leader_epoch=info.leader_epoch if info is not None else -1,
+            fetch_offset=state.offset,
+            partition_max_bytes=self._options.max_partition_fetch_bytes,
+        )
+
+    def _on_response(self, flight: _Flight, response: FetchResponse, now: float) -> None:
+        del self._in_flight[flight.node_id]
+        if response.error_code:
+            self._on_node_error(flight, error_of(response.error_code), now)
+            return
+        self._node_backoffs.pop(flight.node_id, None)
+        endpoints = [Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+        for topic in response.responses:
+            named: bytes | str = topic.topic or topic.topic_id
+            for told in topic.partitions:
+                state, offset = flight.asked.get((named, told.partition_index), (None, 0))
+                if state is not None and self._states.get(state.partition) is state:
+                    self._on_partition(state, offset, told, endpoints, now)
+
+    def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
+        del self._in_flight[flight.node_id]
+        self._on_node_error(flight, error, now)
+
+    def _on_node_error(self, flight: _Flight, error: KafkaError, now: float) -> None:
+        if error.retriable:
+            if error.refresh_metadata:
+                self._metadata.request_update(error)
+            backoff = self._node_backoffs.setdefault(flight.node_id, self._new_backoff())
+            self._node_not_before[flight.node_id] = now + backoff.next()
+            return
+        for state in {id(state): state for state, _ in flight.asked.values()}.values():
+            if self._states.get(state.partition) is state:
+                self._stop(state, error)
+
+    # ------------------------------------------------------------------ one partition of an answer
+
+    def _on_partition(
+        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[Node], now: float
+    ) -> None:
+        if told.error_code:
+            self._on_partition_error(state, offset, told, endpoints, now)
+            return
+        state.backoff.reset()
+        self.high_watermarks[state.partition] = told.high_watermark
+        if not told.records:
+            return
+        aborted = told.aborted_transactions if self._options.isolation else None
+        data = FetchedData(state.partition, state.generation, offset, memoryview(told.records), aborted)
+        state.offset = data.next_offset
+        # Nothing can be fetched behind what cannot be read: the application must decide.
+        state.is_stopped = data.error is not None
+        self._buffer.put(data)
+
+    def _on_partition_error(
+        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[Node], now: float
+    ) -> None:
+        error = error_of(
+            told.error_code, f"{state.partition} at offset {offset}: {error_of(told.error_code)}"
+        )
+        if isinstance(error, CorruptMessage):
+            # The broker's own copy is damaged; asking again gives the same.
+            self._stop(state, error)
+            return
+        if not error.retriable and not isinstance(error, UnknownServerError):
+            self._stop(state, error)
+            return
+        hint = told.current_leader
+        is_news = hint.leader_id >= 0 and self._metadata.update_leader(
+            *state.partition, hint.leader_id, hint.leader_epoch, endpoints
+        )
+        if not is_news:
+            if error.refresh_metadata:
+                self._metadata.request_update(error)
+            state.not_before = now + state.backoff.next()
+
+    def _stop(self, state: FetchState, error: KafkaError) -> None:
+        state.is_stopped = True
+        self._buffer.put(Problem(state.partition, state.generation, state.offset, error))
+
+    # ------------------------------------------------------------------ resets
+
+    def _on_reset(
+        self,
+        partition: TopicPartition,
+        generation: int,
+        found: OffsetAndTimestamp | None,
+        now: float,
+    ) -> None:
+        if self._generations.get(partition) != generation:
+            return  # the application has moved on
+        if found is None:
+            error = NoOffsetForPartition(f"{partition}: the broker names no offset to begin at")
+            self._on_reset_failed(partition, generation, error, now)
+            return
+        self.begin(partition, generation, found.offset)
+        self._buffer.put_reset(partition, generation, found.offset)
+
+    def _on_reset_failed(
+        self, partition: TopicPartition, generation: int, error: KafkaError, now: float
+    ) -> None:
+        if self._generations.get(partition) == generation:
+            self._buffer.put(Problem(partition, generation, -1, error))
+
+    def _new_backoff(self) -> Backoff:
+        options = self._options
+        return Backoff(options.retry_backoff, options.retry_backoff_max, self._cluster.driver.entropy.random)

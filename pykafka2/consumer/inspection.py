@@ -1,0 +1,92 @@
+"""What a consumer shows of itself: metrics, health as data, and in words what it waits for.
+
+Any thread; reads what the two threads write, without locks, so the numbers are not taken at one instant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetch_buffer import FetchBuffer
+from pykafka2.consumer.fetcher import Fetcher
+from pykafka2.consumer.subscription import Subscription
+
+
+class Inspection:
+    """Looks at the parts of one consumer."""
+
+    def __init__(
+        self, cluster: ClusterClient, subscription: Subscription, buffer: FetchBuffer, fetcher: Fetcher
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._buffer = buffer
+        self._fetcher = fetcher
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "assigned-partitions": len(self._subscription.assigned),
+            "fetch-total": self._fetcher.fetches,
+            "bytes-consumed-total": self._buffer.taken_bytes,
+            "buffered-bytes": self._buffer.size_bytes,
+            "metadata-version": self._cluster.metadata.version,
+        }
+
+    def health(self) -> dict[str, Any]:
+        cluster, metadata = self._cluster, self._cluster.metadata
+        now = cluster.driver.clock.monotonic()
+        state = "closed" if cluster.is_closed else "open"
+        return {
+            "state": "failed" if cluster.driver.failure is not None else state,
+            "connected": cluster.nodes.has_connection,
+            "partitions": {
+                str(partition): {
+                    "position": self._subscription.positions.get(partition),
+                    "high_watermark": self._fetcher.high_watermarks.get(partition),
+                    "buffered_bytes": self._buffer.bytes_of(partition),
+                    "paused": assigned.is_paused,
+                    "resetting": assigned.is_resetting,
+                }
+                for partition, assigned in list(self._subscription.assigned.items())
+            },
+            "buffered_bytes": self._buffer.size_bytes,
+            "metadata_version": metadata.version,
+            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
+            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,
+            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
+        }
+
+    def explain(self) -> str:
+        health = self.health()
+        if health["state"] != "open":
+            return f"The consumer is {health['state']}."
+        lines = []
+        if not health["connected"]:
+            lines.append(f"No broker is connected: {self._cluster.nodes.why_unreachable()}")
+        if health["metadata_error"]:
+            lines.append(f"The last request for metadata failed: {health['metadata_error']}")
+        for topic in sorted(self._subscription.wanted_topics):
+            error = self._cluster.metadata.topic_error(topic)
+            if error is not None:
+                lines.append(f"{error}.")
+        if not health["partitions"]:
+            lines.append("No partition is assigned; subscribe() or assign(), then poll().")
+        for name, one in health["partitions"].items():
+            lines.append(f"{name} {_words(one)}.")
+        return "\n".join(lines)
+
+
+def _words(partition: dict[str, Any]) -> str:
+    if partition["paused"]:
+        return "is paused"
+    position, end = partition["position"], partition["high_watermark"]
+    if position is None:
+        return "waits for its first position"
+    if partition["buffered_bytes"]:
+        return f"has {partition['buffered_bytes']} bytes waiting for poll() from offset {position} on"
+    if end is None:
+        return f"waits for its first fetch at offset {position}"
+    if position >= end:
+        return f"is read to its end, offset {end}"
+    return f"is being fetched at offset {position}; it ends at {end}"

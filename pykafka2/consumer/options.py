@@ -1,0 +1,219 @@
+"""The consumer's options: Kafka's names and defaults, and a few of our own.
+
+Pure data; read on the caller's thread when a consumer is made.  The table machinery is `pykafka2.options`.
+"""
+
+# ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypedDict
+
+import attrs
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.options import (
+    ClientOptions,
+    OptionTable,
+    Refused,
+    callback,
+    choice,
+    custom,
+    duration,
+    flag,
+    integer,
+    text,
+)
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
+
+EARLIEST = "earliest"
+LATEST = "latest"
+NONE = "none"
+
+_GROUPS = "consumer groups are not implemented yet"
+
+
+def _read_offset_reset(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    if value.lower().startswith("by_duration"):
+        raise ValueError("by_duration is not implemented yet; seek to what offsets_for_times() says")
+    # kafka-python's old names for the two ends of a log
+    policy = {"smallest": EARLIEST, "largest": LATEST}.get(value.lower(), value.lower())
+    if policy not in (EARLIEST, LATEST, NONE):
+        raise ValueError
+    return policy
+
+
+@attrs.define(kw_only=True, frozen=True)
+class ConsumerOptions(ClientOptions):
+    """What a consumer was told.  Durations are seconds; the public names and units stand in the table."""
+
+    client_id: str = text(
+        "client_id", "pykafka2-consumer", "The name that the brokers log and count quotas by."
+    )
+    default_api_timeout: float = duration(
+        "default_api_timeout_ms", 60_000, "How long blocking calls without a timeout of their own may take."
+    )
+    key_deserializer: Any = callback(
+        "key_deserializer",
+        "Makes keys of bytes: f(data), or an object with deserialize(topic, headers, data).",
+    )
+    value_deserializer: Any = callback(
+        "value_deserializer",
+        "Makes values of bytes: f(data), or an object with deserialize(topic, headers, data).",
+    )
+    auto_offset_reset: str = custom(
+        "auto_offset_reset",
+        LATEST,
+        _read_offset_reset,
+        "'earliest', 'latest' or 'none'",
+        "Where to read a partition whose position is not known, or is no longer in the log.",
+    )
+    isolation_level: str = choice(
+        "isolation_level",
+        "read_uncommitted",
+        ("read_uncommitted", "read_committed"),
+        "Whether records of open and aborted transactions are shown.",
+    )
+    fetch_min_bytes: int = integer(
+        "fetch_min_bytes",
+        1,
+        "A broker answers a fetch when it has so many bytes, or after fetch_max_wait_ms.",
+    )
+    fetch_max_wait: float = duration(
+        "fetch_max_wait_ms", 500, "How long a broker may hold a fetch that has less than fetch_min_bytes."
+    )
+    fetch_max_bytes: int = integer(
+        "fetch_max_bytes", 52_428_800, "The most one fetch brings, but for a first batch that is larger."
+    )
+    max_partition_fetch_bytes: int = integer(
+        "max_partition_fetch_bytes",
+        1_048_576,
+        "The most one fetch brings of one partition, but for a first batch that is larger.",
+    )
+    queued_max_bytes: int = integer(
+        "queued_max_bytes",
+        52_428_800,
+        "Bytes fetched ahead of the application, over all partitions; ours, not Kafka's.",
+        minimum=1,
+    )
+    max_poll_records: int = integer("max_poll_records", 500, "The most records of one poll().", minimum=1)
+    check_crcs: bool = flag("check_crcs", True, "Whether the checksum of every batch is compared.")
+    consumer_timeout: float = duration(
+        "consumer_timeout_ms",
+        float("inf"),
+        "Iteration ends when no record came for so long; kafka-python's.",
+        allow_infinite=True,
+    )
+    group_id: str | None = text("group_id", None, "The consumer group to be a member of.")
+    enable_auto_commit: bool = flag(
+        "enable_auto_commit", True, "Whether a member of a group commits what poll() has returned."
+    )
+    auto_commit_interval: float = duration(
+        "auto_commit_interval_ms", 5_000, "The least time between two automatic commits."
+    )
+    session_timeout: float = duration(
+        "session_timeout_ms", 45_000, "Without a heartbeat for so long a member is out of its group."
+    )
+    heartbeat_interval: float = duration(
+        "heartbeat_interval_ms", 3_000, "The time between two heartbeats of a member."
+    )
+    max_poll_interval: float = duration(
+        "max_poll_interval_ms",
+        300_000,
+        "A member that does not poll for so long leaves its group.",
+        minimum_ms=1,
+    )
+    exclude_internal_topics: bool = flag(
+        "exclude_internal_topics", True, "Whether patterns leave out Kafka's own topics."
+    )
+
+    @property
+    def isolation(self) -> int:
+        """The isolation level as the wire has it."""
+        return READ_COMMITTED if self.isolation_level == "read_committed" else READ_UNCOMMITTED
+
+    @classmethod
+    def from_given(cls, given: Mapping[str, Any]) -> Self:
+        options = super().from_given(given)
+        if options.group_id is not None:
+            raise ConfigurationError(
+                f"group_id={options.group_id!r}: {_GROUPS}; leave it out, and the consumer reads all "
+                "partitions of its topics, or those it is given with assign()"
+            )
+        return options
+
+
+CONSUMER_OPTIONS = OptionTable(
+    ConsumerOptions,
+    refused={
+        "client_rack": Refused("fetching from the nearest replica is not implemented yet", harmless=("",)),
+        "group_instance_id": Refused(_GROUPS),
+        "group_remote_assignor": Refused(_GROUPS),
+        "group_protocol": Refused(_GROUPS, harmless=("classic", "CLASSIC")),
+        "interceptor_classes": Refused("consumer interceptors are not implemented yet", harmless=([], ())),
+        "share_acknowledgement_mode": Refused("share groups are not implemented", harmless=("implicit",)),
+        "share_acquire_mode": Refused("share groups are not implemented", harmless=("batch_optimized",)),
+    },
+    ignored={
+        "partition_assignment_strategy": "there are no members to share partitions with",
+        "default_offset_commit_callback": "there are no commits without a group",
+        "enable_incremental_fetch_sessions": "every fetch names all its partitions",
+        "max_in_flight_requests_per_connection": "a consumer has one fetch in flight per broker",
+    },
+)
+
+
+class ConsumerConfig(TypedDict, total=False):
+    """The keyword options of `KafkaConsumer`, for type checkers; a test keeps it in line with the table."""
+
+    bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
+    client_id: str | None
+    client_dns_lookup: str
+    request_timeout_ms: float
+    default_api_timeout_ms: float
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    reconnect_backoff_ms: float
+    reconnect_backoff_max_ms: float
+    connections_max_idle_ms: float
+    socket_connection_setup_timeout_ms: float
+    socket_connection_setup_timeout_max_ms: float
+    metadata_max_age_ms: float
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: float
+    allow_auto_create_topics: bool
+    send_buffer_bytes: int | None
+    receive_buffer_bytes: int | None
+    receive_message_max_bytes: int
+    security_protocol: str
+    ssl_context: Any
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_key_password: str | None
+    ssl_crlfile: str | None
+    ssl_ciphers: str | None
+    ssl_check_hostname: bool
+    ssl_enabled_protocols: str | Sequence[str]
+    key_deserializer: Callable[[Any], Any] | Any | None
+    value_deserializer: Callable[[Any], Any] | Any | None
+    auto_offset_reset: str
+    isolation_level: str
+    fetch_min_bytes: int
+    fetch_max_wait_ms: float
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    queued_max_bytes: int
+    max_poll_records: int
+    check_crcs: bool
+    consumer_timeout_ms: float
+    group_id: str | None
+    enable_auto_commit: bool
+    auto_commit_interval_ms: float
+    session_timeout_ms: float
+    heartbeat_interval_ms: float
+    max_poll_interval_ms: float
+    exclude_internal_topics: bool

@@ -1,0 +1,379 @@
+"""The heart of poll(): from what is fetched to what is handed over.
+
+Caller's thread only.  Decodes out of the fetch buffer, runs the deserializers, and moves the positions in one
+step when everything of a poll is ready, so that an error or a Ctrl-C before that loses nothing.  Neighbours:
+subscription.py (state), fetch_buffer.py (data), fetcher.py (to which it speaks by commands).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
+from pykafka2.consumer.fetched import FetchedData, Problem
+from pykafka2.consumer.fetcher import Fetcher
+from pykafka2.consumer.options import EARLIEST, NONE, ConsumerOptions
+from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pykafka2.consumer.subscription import Assigned, Mode, Subscription
+from pykafka2.consumer.topic_watch import TopicWatch
+from pykafka2.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NoOffsetForPartition,
+    OffsetOutOfRange,
+    SerializationError,
+)
+from pykafka2.records.columns import Columns
+from pykafka2.serializers import deserialize_function
+from pykafka2.types import ConsumerRecord, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Records = dict[TopicPartition, list[ConsumerRecord]]
+Take = Callable[[FetchedData, int, int, Any], int]
+
+
+@attrs.define
+class _Pass:
+    """One look through the buffer: nothing of it counts before `Reader._finish`."""
+
+    positions: dict[TopicPartition, int] = attrs.Factory(dict)
+    done: list[Item] = attrs.Factory(list)
+    served: list[TopicPartition] = attrs.Factory(list)
+    failed: tuple[TopicPartition, int, KafkaError] | None = None
+
+
+class Reader:
+    """Hands over records, column by column or as objects."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        fetcher: Fetcher,
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._metadata = cluster.metadata
+        self._driver = cluster.driver
+        self._subscription = subscription
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._watch = TopicWatch(cluster, subscription)
+        self._key_deserializer = deserialize_function(options.key_deserializer, "key_deserializer")
+        self._value_deserializer = deserialize_function(options.value_deserializer, "value_deserializer")
+        self._failed: tuple[TopicPartition, int, KafkaError] | None = None
+        self._pinned: frozenset[str] = frozenset()
+        self._assigned_as_of = -1
+        self.is_woken = False
+
+    # ------------------------------------------------------------------ polling
+
+    def poll(self, timeout: float, limit: int, *, keep_position: bool = False) -> Records:
+        """Records as soon as there are any; an empty dict after `timeout` seconds, or after a wake-up."""
+        records: Records = self._poll(timeout, lambda: self._collect(limit, keep_position))
+        return records
+
+    def poll_columns(self, timeout: float, limit: int) -> dict[TopicPartition, Columns]:
+        """As `poll`, in columns; `limit` may be exceeded by the last batch."""
+        columns: dict[TopicPartition, Columns] = self._poll(timeout, lambda: self._collect_columns(limit))
+        return columns
+
+    def _poll(self, timeout: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
+        deadline = self._driver.clock.monotonic() + timeout
+        while True:
+            arrivals, version = self._buffer.arrivals, self._metadata.version
+            self._prepare()
+            found = collect()
+            if found:
+                return found
+            remaining = deadline - self._driver.clock.monotonic()
+            if self.is_woken or remaining <= 0:
+                self.is_woken = False
+                return {}
+            self._wait_for_news(arrivals, version, remaining)
+
+    def _wait_for_news(self, arrivals: int, version: int, timeout: float) -> None:
+        buffer, metadata, watch = self._buffer, self._metadata, self._watch
+        self._driver.wait_until(
+            lambda: (
+                buffer.arrivals != arrivals
+                or metadata.version != version
+                or self.is_woken
+                or watch.is_hopeless()
+            ),
+            min(timeout, watch.patience()),
+        )
+
+    def position(self, partition: TopicPartition, timeout: float) -> int:
+        """The next offset to be handed over; waits while a reset is under way."""
+        deadline = self._driver.clock.monotonic() + timeout
+        while True:
+            self._subscription.find(partition)
+            arrivals, version = self._buffer.arrivals, self._metadata.version
+            self._prepare()
+            position = self._subscription.positions.get(partition)
+            if position is not None:
+                return position
+            self._raise_problem_of(partition)
+            remaining = deadline - self._driver.clock.monotonic()
+            if remaining <= 0:
+                error = self._cluster.topic_failure(partition.topic, timeout)
+                raise error or KafkaTimeoutError(f"no position of {partition} within {timeout:g} s")
+            self._wait_for_news(arrivals, version, remaining)
+
+    # ------------------------------------------------------------------ moving positions
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        generation = self._subscription.seek(partition, offset).generation
+        self._buffer.discard(partition)
+        self._command(lambda now: self._fetcher.begin(partition, generation, offset))
+
+    def reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
+        """Go to the beginning or the end of these partitions, as soon as it is known where that is."""
+        timestamp = EARLIEST_TIMESTAMP if policy == EARLIEST else LATEST_TIMESTAMP
+        generations = {}
+        for partition in partitions:
+            generations[partition] = self._subscription.begin_reset(partition).generation
+            self._buffer.discard(partition)
+
+        def begin(now: float) -> None:
+            for partition, generation in generations.items():
+                self._fetcher.reset(partition, generation, timestamp)
+
+        self._command(begin)
+
+    def pause(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
+        partitions = list(partitions)
+        for partition in partitions:
+            self._subscription.find(partition).is_paused = is_paused
+        act = self._fetcher.pause if is_paused else self._fetcher.resume
+        self._command(lambda now: act(partitions))
+
+    def let_go(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are assigned no longer."""
+        partitions = list(partitions)
+        for partition in partitions:
+            self._buffer.discard(partition)
+        if partitions:
+            self._command(lambda now: self._fetcher.end(partitions))
+
+    # ------------------------------------------------------------------ before each look
+
+    def _prepare(self) -> None:
+        """Bring subscription and positions up to date; raises what stands in the way for good."""
+        subscription = self._subscription
+        if subscription.wanted_topics != self._pinned:
+            self._pinned = subscription.wanted_topics
+            self._metadata.pin_topics(self._pinned)
+            self._assigned_as_of = -1
+        if subscription.mode is Mode.TOPICS and self._metadata.version != self._assigned_as_of:
+            self._assigned_as_of = self._metadata.version
+            self._assign_all_partitions()
+        self._watch.check()
+        resets = self._buffer.take_resets()
+        if resets:
+            subscription.end_resets(resets)
+        missing = subscription.without_position()
+        if missing:
+            self._find_first_positions(missing)
+
+    def _assign_all_partitions(self) -> None:
+        """Without a group, a subscription means every partition of its topics."""
+        subscription = self._subscription
+        partitions = [partition for partition in subscription.assigned if self._is_in_doubt(partition.topic)]
+        for topic in sorted(subscription.topics):
+            known = self._metadata.topic(topic)
+            if known is not None and known.is_usable:
+                partitions += [TopicPartition(topic, number) for number in sorted(known.partitions)]
+        self.let_go(subscription.replace(partitions).removed)
+
+    def _is_in_doubt(self, topic: str) -> bool:
+        known = self._metadata.topic(topic)
+        return topic in self._subscription.topics and (known is None or not known.is_usable)
+
+    def _find_first_positions(self, partitions: list[TopicPartition]) -> None:
+        if self._options.auto_offset_reset == NONE:
+            raise NoOffsetForPartition(
+                f"{', '.join(map(str, partitions))}: no position is known, and auto_offset_reset is 'none'; "
+                "call seek()"
+            )
+        self.reset(partitions, self._options.auto_offset_reset)
+
+    # ------------------------------------------------------------------ one look through the buffer
+
+    def _collect(self, limit: int, keep_position: bool = False) -> Records:
+        found: Records = {}
+        count = 0
+        this = self._begin_pass()
+        check_crcs = self._options.check_crcs
+
+        def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord]) -> int:
+            before = len(into)
+            try:
+                return item.take(position, wanted, into, check_crcs)
+            finally:
+                self._deserialize(into, before)
+
+        for partition, assigned in self._readable(this):
+            records: list[ConsumerRecord] = []
+            self._read(this, partition, assigned, limit - count, records, take)
+            if this.failed is not None and records:
+                this.positions[partition] = records[-1].offset + 1
+            if records:
+                found[partition] = records
+                count += len(records)
+            if this.failed is not None or count >= limit:
+                break
+        if keep_position:
+            this.positions.clear()
+            this.done.clear()
+        self._finish(this, bool(found))
+        return found
+
+    def _collect_columns(self, limit: int) -> dict[TopicPartition, Columns]:
+        found: dict[TopicPartition, Columns] = {}
+        count = 0
+        this = self._begin_pass()
+        check_crcs = self._options.check_crcs
+
+        def take(item: FetchedData, position: int, wanted: int, into: Columns) -> int:
+            return item.take_columns(position, wanted, into, check_crcs)
+
+        for partition, assigned in self._readable(this):
+            columns = Columns()
+            self._read(this, partition, assigned, limit - count, columns, take)
+            if this.failed is not None and columns:
+                this.positions[partition] = columns.offsets[-1] + 1
+            if columns:
+                found[partition] = columns
+                count += len(columns)
+            if this.failed is not None or count >= limit:
+                break
+        self._finish(this, bool(found))
+        return found
+
+    def _begin_pass(self) -> _Pass:
+        """Raises what the pass before could not say because it had records to hand over."""
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            partition, generation, error = failed
+            assigned = self._subscription.assigned.get(partition)
+            if assigned is not None and assigned.generation == generation:
+                raise error
+        return _Pass()
+
+    def _readable(self, this: _Pass) -> Iterable[tuple[TopicPartition, Assigned]]:
+        """Partitions with data that are neither paused nor let go, the one served longest ago first."""
+        for partition in self._buffer.partitions():
+            assigned = self._subscription.assigned.get(partition)
+            if assigned is None:
+                self._buffer.discard(partition)
+            elif not assigned.is_paused:
+                this.served.append(partition)
+                yield partition, assigned
+
+    def _read(
+        self,
+        this: _Pass,
+        partition: TopicPartition,
+        assigned: Assigned,
+        limit: int,
+        into: Any,
+        take: Take,
+    ) -> None:
+        """Take up to `limit` records of one partition; what goes wrong is noted in the pass."""
+        position = self._subscription.positions.get(partition)
+        try:
+            for item in self._buffer.items(partition):
+                if item.generation != assigned.generation:
+                    this.done.append(item)
+                    continue
+                if isinstance(item, Problem):
+                    if not into:
+                        self._on_problem(item)
+                        this.positions.pop(partition, None)  # it is being reset
+                    break
+                if position is None:
+                    break  # its reset has just been put into the buffer: the next look takes it
+                if item.next_offset > position or item.error is not None:
+                    position = this.positions[partition] = take(item, position, limit, into)
+                if position < item.next_offset:
+                    break
+                this.done.append(item)
+                if len(into) >= limit:
+                    break
+        except KafkaError as error:
+            this.failed = (partition, assigned.generation, error)
+
+    def _finish(self, this: _Pass, has_records: bool) -> None:
+        """From here on it counts: one update moves all positions."""
+        self._subscription.positions.update(this.positions)
+        if this.done:
+            self._buffer.drop(this.done)
+        for partition in this.served:
+            self._buffer.serve_last(partition)
+        if this.failed is not None:
+            if not has_records:
+                raise this.failed[2]
+            self._failed = this.failed
+
+    # ------------------------------------------------------------------ what can go wrong
+
+    def _deserialize(self, records: list[ConsumerRecord], start: int) -> None:
+        """Run the deserializers from `start` on; at one that fails the records before it stay."""
+        key_of, value_of = self._key_deserializer, self._value_deserializer
+        if key_of is None and value_of is None:
+            return
+        what = "key"
+        for index in range(start, len(records)):
+            record = records[index]
+            try:
+                if key_of is not None and record.key is not None:
+                    what = "key"
+                    record.key = key_of(record.topic, record.headers, record.key)
+                if value_of is not None and record.value is not None:
+                    what = "value"
+                    record.value = value_of(record.topic, record.headers, record.value)
+            except Exception as error:
+                del records[index:]
+                where = f"{record.topic}-{record.partition} at offset {record.offset}"
+                raise SerializationError(
+                    f"{where}: the {what}_deserializer failed: {error!r}; to skip the record, seek past it"
+                ) from error
+
+    def _raise_problem_of(self, partition: TopicPartition) -> None:
+        assigned = self._subscription.find(partition)
+        for item in self._buffer.items(partition):
+            if isinstance(item, Problem) and item.generation == assigned.generation:
+                self._on_problem(item)
+
+    def _on_problem(self, problem: Problem) -> None:
+        """Reset the position, if that is the policy; else raise, and go on trying."""
+        partition, policy = problem.partition, self._options.auto_offset_reset
+        if isinstance(problem.error, OffsetOutOfRange):
+            if policy == NONE:
+                raise OffsetOutOfRange(
+                    f"{partition}: offset {problem.offset} is not in the log (any more), and "
+                    "auto_offset_reset is 'none'; seek, for example to beginning_offsets()"
+                )
+            logger.info("%s: offset %d is out of range, going to %s", partition, problem.offset, policy)
+            self.reset([partition], policy)
+            return
+        self._buffer.drop([problem])
+        assigned = self._subscription.find(partition)
+        if assigned.is_resetting:
+            assigned.is_resetting = False  # the next look begins another reset
+        else:
+            self._command(lambda now: self._fetcher.begin(partition, problem.generation, problem.offset))
+        raise problem.error
+
+    def _command(self, command: Callable[[float], None]) -> None:
+        self._driver.call_soon(command)

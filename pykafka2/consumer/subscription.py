@@ -1,0 +1,136 @@
+"""What a consumer reads, and how far the application has read it.
+
+Pure state of the caller's thread; consumer.py acts on what changes here.  A partition's generation is drawn
+anew whenever it is to be read from elsewhere, so that what was fetched before can be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+import attrs
+
+from pykafka2.errors import IllegalState
+from pykafka2.types import TopicPartition
+
+
+class Mode(Enum):
+    """Who decides on the partitions: nobody yet, the topics subscribed to, or the application."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PARTITIONS = "partitions"
+
+
+@attrs.define(eq=False)
+class Assigned:
+    """One partition that is being read."""
+
+    generation: int
+    is_paused: bool = False
+    is_resetting: bool = False
+
+
+@attrs.define
+class Change:
+    """What an assignment took away and what it brought."""
+
+    removed: list[TopicPartition] = attrs.Factory(list)
+    added: list[TopicPartition] = attrs.Factory(list)
+
+
+class Subscription:
+    """Topics, partitions and positions."""
+
+    def __init__(self) -> None:
+        self.mode = Mode.NONE
+        self.topics: frozenset[str] = frozenset()
+        self.assigned: dict[TopicPartition, Assigned] = {}
+        self.positions: dict[TopicPartition, int] = {}
+        """The next offset of each partition whose place is known; written by one `update` a poll."""
+        self.wanted_topics: frozenset[str] = frozenset()
+        """The topics whose metadata is needed; kept here because every poll() looks at it."""
+        self._generation = 0
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read all partitions of these topics.  Raises `IllegalState` after `assign`."""
+        if self.mode is Mode.PARTITIONS:
+            raise IllegalState("partitions are assigned already; call unsubscribe() before subscribe()")
+        self.mode = Mode.TOPICS
+        self.topics = self.wanted_topics = frozenset(topics)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> Change:
+        """Read exactly these.  Raises `IllegalState` after `subscribe`."""
+        if self.mode is Mode.TOPICS:
+            raise IllegalState("topics are subscribed to already; call unsubscribe() before assign()")
+        self.mode = Mode.PARTITIONS
+        return self.replace(partitions)
+
+    def unsubscribe(self) -> Change:
+        self.mode = Mode.NONE
+        self.topics = frozenset()
+        return self.replace(())
+
+    def replace(self, partitions: Iterable[TopicPartition]) -> Change:
+        """Make this the assignment; partitions that stay keep their positions."""
+        wanted = dict.fromkeys(partitions)
+        change = Change(
+            removed=[partition for partition in self.assigned if partition not in wanted],
+            added=[partition for partition in wanted if partition not in self.assigned],
+        )
+        for partition in change.removed:
+            del self.assigned[partition]
+            self.positions.pop(partition, None)
+        for partition in change.added:
+            self.assigned[partition] = Assigned(self._next_generation())
+        if self.mode is not Mode.TOPICS:
+            self.wanted_topics = frozenset(partition.topic for partition in self.assigned)
+        return change
+
+    def find(self, partition: TopicPartition) -> Assigned:
+        """The state of an assigned partition.  Raises `IllegalState` for any other."""
+        assigned = self.assigned.get(partition)
+        if assigned is None:
+            raise IllegalState(f"{partition} is not assigned to this consumer; see assignment()")
+        return assigned
+
+    def seek(self, partition: TopicPartition, offset: int) -> Assigned:
+        assigned = self.find(partition)
+        assigned.generation = self._next_generation()
+        assigned.is_resetting = False
+        self.positions[partition] = offset
+        return assigned
+
+    def begin_reset(self, partition: TopicPartition) -> Assigned:
+        """Its position is unknown until the reset is over."""
+        assigned = self.find(partition)
+        assigned.generation = self._next_generation()
+        assigned.is_resetting = True
+        self.positions.pop(partition, None)
+        return assigned
+
+    def end_resets(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Take over the positions found, where nothing else was decided meanwhile."""
+        for partition, (generation, offset) in found.items():
+            assigned = self.assigned.get(partition)
+            if assigned is not None and assigned.generation == generation:
+                assigned.is_resetting = False
+                self.positions[partition] = offset
+
+    def without_position(self) -> list[TopicPartition]:
+        """Partitions whose place nobody knows or is finding out."""
+        if len(self.positions) == len(self.assigned):
+            return []
+        return [
+            partition
+            for partition, assigned in self.assigned.items()
+            if partition not in self.positions and not assigned.is_resetting
+        ]
+
+    def paused(self) -> set[TopicPartition]:
+        return {partition for partition, assigned in self.assigned.items() if assigned.is_paused}
+
+    def _next_generation(self) -> int:
+        self._generation += 1
+        return self._generation

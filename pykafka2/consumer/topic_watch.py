@@ -1,0 +1,83 @@
+"""Sees to it that a consumer whose topics cannot be read says so instead of waiting for ever.
+
+Caller's thread, inside poll().  A topic that does not exist (yet), or brokers that nobody has reached, are
+waited for as long as `default_api_timeout`; what no waiting will cure is raised at once.
+"""
+
+from __future__ import annotations
+
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.subscription import Subscription
+from pykafka2.errors import KafkaError, UnknownTopicOrPartition
+from pykafka2.types import TopicPartition
+
+
+class TopicWatch:
+    """Since when which topic or partition has been missing."""
+
+    def __init__(self, cluster: ClusterClient, subscription: Subscription) -> None:
+        self._cluster = cluster
+        self._metadata = cluster.metadata
+        self._subscription = subscription
+        self._checked_version = -1
+        self._checked_topics: frozenset[str] = frozenset()
+        self._missing: dict[str | TopicPartition, float] = {}
+
+    def is_hopeless(self) -> bool:
+        """True if `check` would raise because of what the last attempt to ask the brokers met."""
+        error = self._metadata.last_error
+        return error is not None and not error.retriable
+
+    def patience(self) -> float:
+        """Seconds until the first missing topic has been missing for too long."""
+        if not self._missing:
+            return FOREVER
+        limit = self._cluster.options.default_api_timeout
+        return max(min(self._missing.values()) + limit - self._cluster.driver.clock.monotonic(), 0.001)
+
+    def check(self) -> None:
+        """Raise why a topic cannot be read, if waiting does not help or has lasted long enough."""
+        error = self._metadata.last_error
+        if error is not None and not error.retriable:
+            raise error
+        version, topics = self._metadata.version, self._subscription.wanted_topics
+        if version != self._checked_version or topics != self._checked_topics:
+            self._checked_version, self._checked_topics = version, topics
+            self._look(topics)
+        if self._missing:
+            self._raise_if_overdue()
+
+    def _look(self, topics: frozenset[str]) -> None:
+        now = self._cluster.driver.clock.monotonic()
+        missing: dict[str | TopicPartition, float] = {}
+        for topic in topics:
+            known = self._metadata.topic(topic)
+            if known is None or not known.is_usable:
+                missing[topic] = self._missing.get(topic, now)
+        for partition in self._subscription.assigned:
+            known = self._metadata.topic(partition.topic)
+            if known is not None and known.is_usable and partition.partition not in known.partitions:
+                missing[partition] = self._missing.get(partition, now)
+        self._missing = missing
+        for topic in topics:
+            error = self._metadata.topic_error(topic)
+            if error is not None and not error.retriable:
+                self._metadata.request_update(error)  # so that the next answer may say something better
+                raise error
+
+    def _raise_if_overdue(self) -> None:
+        now, limit = self._cluster.driver.clock.monotonic(), self._cluster.options.default_api_timeout
+        for what, since in self._missing.items():
+            if now - since >= limit:
+                self._missing[what] = now
+                raise self._failure(what, limit)
+
+    def _failure(self, what: str | TopicPartition, limit: float) -> KafkaError:
+        if isinstance(what, TopicPartition):
+            count = self._metadata.partition_count(what.topic)
+            return UnknownTopicOrPartition(
+                f"topic {what.topic!r} has {count} partitions and no partition {what.partition}; "
+                "assign() another, or add partitions to the topic"
+            )
+        return self._cluster.topic_failure(what, limit)
