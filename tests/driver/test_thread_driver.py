@@ -17,6 +17,7 @@ from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.thread_driver import OFFLOAD_IDLE, Parker, ThreadRuntime
 from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.network.transport import Ready, Selector
+from tests.driver.interleave import at_every_line, at_line
 
 
 class Loop:
@@ -178,6 +179,36 @@ def test_a_signal_handler_may_wake_and_notify_while_the_main_thread_waits(runtim
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         assert task.stop(5.0)
+
+
+def test_a_notify_between_any_two_lines_of_a_wait_ends_it(runtime: ThreadRuntime) -> None:
+    has_come = False
+
+    def come() -> None:
+        nonlocal has_come
+        if not has_come:  # once only: a second notify would make good for a first that was lost
+            has_come = True
+            runtime.notify()
+
+    def attempt(line: int) -> bool:
+        nonlocal has_come
+        has_come = False
+        started = time.monotonic()
+        # Should the line come late or never, it comes as it does in life: from another thread.
+        late = threading.Timer(0.02, come)
+        late.start()
+        has_line = at_line(
+            ThreadRuntime.wait_until.__code__,
+            line,
+            come,
+            lambda: runtime.wait_until(lambda: has_come, 30.0),
+        )
+        late.cancel()
+        late.join()
+        assert time.monotonic() - started < 5.0, f"line {line}"
+        return has_line
+
+    assert len(list(at_every_line(attempt))) > 8
 
 
 @pytest.mark.slow

@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.network.transport import READABLE, WRITABLE, Endpoint, Listener, SocketOptions, Transport
+from tests.driver.interleave import at_every_line, at_line
 
 Pair = tuple[Transport, Transport]
 
@@ -74,15 +76,17 @@ def test_a_wake_before_the_select_ends_it(selector: SocketSelector) -> None:
     selector.wake()
     selector.wake()
     started = time.monotonic()
-    assert selector.select(None) == []
+    assert selector.select(30.0) == []
     assert selector.select(0.02) == []
     assert 0.02 <= time.monotonic() - started < 5.0
 
 
 def test_a_wake_during_the_select_ends_it(selector: SocketSelector) -> None:
     waker = threading.Timer(0.02, selector.wake)
+    started = time.monotonic()
     waker.start()
-    assert selector.select(None) == []
+    assert selector.select(30.0) == []
+    assert time.monotonic() - started < 5.0
     waker.join()
 
 
@@ -90,10 +94,78 @@ def test_a_wake_from_a_signal_handler_ends_the_select(selector: SocketSelector) 
     before = signal.signal(signal.SIGALRM, lambda number, frame: selector.wake())
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.02)
+        started = time.monotonic()
         assert selector.select(30.0) == []
+        assert time.monotonic() - started < 5.0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_wake_between_any_two_lines_of_select_is_not_slept_through(selector: SocketSelector) -> None:
+    """The machine's select is replaced by one that notes whether it would have slept."""
+    underlying = selector._selector
+    really_select = underlying.select
+    asked = False
+    slept_through: list[int] = []
+    number = 0
+
+    def select(timeout: float | None = None) -> list[Any]:
+        events = really_select(0)
+        if asked and not events and timeout != 0:
+            slept_through.append(number)
+        return events
+
+    underlying.select = select  # type: ignore[method-assign]
+
+    def wake() -> None:
+        nonlocal asked
+        asked = True
+        selector.wake()
+
+    def attempt(line: int) -> bool:
+        nonlocal asked, number
+        number, asked = line, False
+        has_line = at_line(SocketSelector.select.__code__, line, wake, lambda: selector.select(30.0))
+        # A wake after the round has begun is for the next select, which must not sleep either.
+        selector.select(0)
+        return has_line
+
+    tried = list(at_every_line(attempt))
+    assert len(tried) > 12
+    assert slept_through == []
+
+
+def test_a_wake_after_the_round_has_begun_ends_the_next_select(selector: SocketSelector) -> None:
+    selector.wake()
+    selector.select(30.0)
+    selector.wake()
+    started = time.monotonic()
+    selector.select(30.0)
+    assert time.monotonic() - started < 5.0
+
+
+def test_a_wake_that_ctrl_c_cuts_off_does_not_deafen_the_selector(selector: SocketSelector) -> None:
+    class CtrlC(Exception):
+        pass
+
+    def interrupt() -> None:
+        raise CtrlC
+
+    def attempt(line: int) -> bool:
+        # The loop sleeps while the wake is cut off.
+        selector._sleeps += 1
+        selector._asleep = selector._sleeps
+        try:
+            has_line = at_line(SocketSelector.wake.__code__, line, interrupt, selector.wake)
+        except CtrlC:
+            has_line = True
+        selector.wake()
+        assert selector._selector.select(0), f"line {line}"
+        selector.select(0)
+        return has_line
+
+    assert len(list(at_every_line(attempt))) >= 5
 
 
 @pytest.mark.slow
