@@ -93,7 +93,7 @@ class TimingWheel:
 
     def next_deadline(self) -> float:
         """When `advance` has something to do, at the earliest; never later than the next timer's tick."""
-        if self._ready:
+        if any(timer.action is not None for timer in self._ready):
             return self._origin + self._current * self._tick
         while self._queue:
             due, level, slot = self._queue[0]

@@ -99,7 +99,8 @@ class PartitionLog:
         for batch in batches(records):
             if batch.next_offset <= self.log_end_offset:
                 continue  # fetched twice, after a lost answer
-            if batch.base_offset < self.log_end_offset:
+            # An empty log may begin within a batch: the leader's start is there (after DeleteRecords).
+            if batch.base_offset < self.log_end_offset and self._store.last() is not None:
                 raise IllegalState(f"{self!r} cannot append a batch at {batch.base_offset}")
             self._add(batch)
             count += 1
@@ -146,14 +147,19 @@ class PartitionLog:
         return True
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Drop what is at or after `end_offset`: replicas parted there.  True if anything was dropped."""
+        """Drop what is at or after `end_offset`: replicas parted there.  True if anything was dropped.
+
+        Whole batches go, so the log may end before `end_offset`, where the last batch that stays ends.
+        """
         if end_offset >= self.log_end_offset:
             # As leader it may have begun an epoch without writing in it; that epoch was another's after all.
             self.epochs.truncate_to(self.log_end_offset)
             return False
+        first_dropped = next(self._store.iterate(max(end_offset, self.log_start_offset)), None)
         self._store.truncate_to(max(end_offset, self.log_start_offset))
-        last = self._store.last()
-        self.log_end_offset = last.next_offset if last is not None else max(end_offset, self.log_start_offset)
+        if first_dropped is not None:
+            end_offset = min(end_offset, first_dropped.base_offset)
+        self.log_end_offset = max(end_offset, self.log_start_offset)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.epochs.truncate_to(self.log_end_offset)
         self.producers.rebuild(self._store.iterate())
