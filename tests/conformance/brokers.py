@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import count
 from typing import Any
 
@@ -33,4 +34,14 @@ class Cluster:
         admin: Any = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         for future in admin.create_topics([topic], request_timeout=TIMEOUT).values():
             future.result(TIMEOUT)
+        # The controller has it; a broker may learn of it a moment later.
+        deadline = time.monotonic() + TIMEOUT
+        while not _has_leaders(admin, name, partitions):
+            assert time.monotonic() < deadline, f"{name} got no leaders"
+            time.sleep(0.01)
         return name
+
+
+def _has_leaders(admin: Any, name: str, partitions: int) -> bool:
+    topic = admin.list_topics(name, TIMEOUT).topics[name]
+    return len(topic.partitions) == partitions and all(one.leader >= 0 for one in topic.partitions.values())
