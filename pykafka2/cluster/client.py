@@ -27,6 +27,7 @@ from pykafka2.errors import (
     KafkaError,
     KafkaTimeoutError,
     NoBrokersAvailable,
+    RequestTimeout,
 )
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request, Response
@@ -88,6 +89,7 @@ class ClusterClient:
             options,
             random,
             self.tap,
+            wake=driver.wake,
             on_found=self.nodes.hint,
             on_refused=lambda to, error, now: self.router.fail_waiting_for(to, error, now),
         )
@@ -287,7 +289,7 @@ class ClusterClient:
     def _timed_out(self, what: str, timeout: float, last_error: KafkaError | None) -> KafkaError:
         if isinstance(last_error, BrokerError):
             return last_error
-        if not self.nodes.has_connection:
+        if not self.nodes.has_connection and not isinstance(last_error, RequestTimeout):
             return NoBrokersAvailable(f"within {timeout:g} s {self.nodes.why_unreachable()}")
         reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
         return KafkaTimeoutError(f"{what} got no good answer within {timeout:g} s{reason}")
@@ -320,13 +322,4 @@ def _tls_context(options: ClientOptions) -> TlsContext | None:
         return None
     from pykafka2.network.tls import TlsContext
 
-    return TlsContext(
-        ca_file=options.ssl_cafile,
-        cert_file=options.ssl_certfile,
-        key_file=options.ssl_keyfile,
-        key_password=options.ssl_password,
-        crl_file=options.ssl_crlfile,
-        ciphers=options.ssl_ciphers,
-        check_hostname=options.ssl_check_hostname,
-        context=options.ssl_context,
-    )
+    return TlsContext.from_options(options)

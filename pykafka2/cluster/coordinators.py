@@ -56,12 +56,14 @@ class Coordinators:
         random: random.Random,
         tap: Tap,
         *,
+        wake: Callable[[], None],
         on_found: Callable[[Node], None],
         on_refused: Callable[[ToCoordinator, KafkaError, float], None],
     ) -> None:
         self._options = options
         self._random = random
         self._tap = tap
+        self._wake = wake
         self._on_found = on_found
         self._on_refused = on_refused
         self._lookups: dict[ToCoordinator, _Lookup] = {}
@@ -78,7 +80,9 @@ class Coordinators:
         if lookup is None:
             backoff = Backoff(self._options.retry_backoff, self._options.retry_backoff_max, self._random)
             lookup = self._lookups[to] = _Lookup(backoff)
-        lookup.is_wanted = lookup.node is None
+        if lookup.node is None and not lookup.is_wanted and not lookup.in_flight:
+            lookup.is_wanted = True
+            self._wake()  # the router, who asks, is polled after us
 
     def forget(self, to: ToCoordinator) -> None:
         """It answered that it is not the coordinator, or could not be reached."""
@@ -138,7 +142,8 @@ class Coordinators:
 
     def _end(self, to: ToCoordinator, node: Node | None, error: KafkaError | None, now: float) -> None:
         lookup = self._lookups[to]
-        lookup.in_flight = False
+        # Cleared on every path, or the next who asks would wait for an answer that came long ago.
+        lookup.in_flight = lookup.is_wanted = False
         lookup.node = node
         self._tap.emit(
             LookupEnded(now, self._kind(to), to.key, node.id if node else None, str(error) if error else None)

@@ -62,6 +62,7 @@ class Metadata:
         self._update_requested = False
         self._topic_requested = False
         self._in_flight = False
+        self._asked_for_all = False
         self._asked_by_name: frozenset[str] = frozenset()
         self._next_forget_at = FOREVER
 
@@ -201,6 +202,7 @@ class Metadata:
         wanted = self.wanted_topics()
         self._asked_by_name = wanted - self.snapshot.topics.keys() if is_partial else wanted
         self._in_flight = True
+        self._asked_for_all = self._wants_all_topics
         self.last_refresh = now
         self._gap = self._options.retry_backoff
         if self._next_forget_at == FOREVER and self._wanted:
@@ -222,7 +224,8 @@ class Metadata:
             self._fail(NoBrokersAvailable("a broker answered with an empty list of brokers"))
             return
         before = self.snapshot
-        keep = None if self._wants_all_topics else self.wanted_topics()
+        # An answer about all topics leaves out only those that do not exist.
+        keep = frozenset[str]() if self._asked_for_all else self.wanted_topics()
         self.snapshot = merge_answer(before, response, keep)
         self.last_successful_refresh = now
         self.last_error = None

@@ -7,6 +7,7 @@ test's handlers say.  One thread, no sockets, no sleeping: `wait_until` turns th
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -72,6 +73,7 @@ class Transport:
     broker: ScriptedBroker | None
     peer: str
     received: bytearray = attrs.Factory(bytearray)
+    replies: deque[list[bytes]] = attrs.Factory(deque)
     reader: FrameReader = attrs.Factory(lambda: FrameReader("client"))
     is_open: bool = False
     is_broken: bool = False
@@ -300,9 +302,14 @@ class ScriptedBroker:
         self.seen.append(Seen(self.cluster.runtime.clock.now, version, request))
         answer = self.answer(request)
 
+        # As a real broker, it answers one connection in order, so what is held holds up what comes after.
+        reply: list[bytes] = []
+        transport.replies.append(reply)
+
         def send(response: Response) -> None:
-            for part in encode_response(response, version, header.correlation_id):
-                transport.received += part
+            reply.append(b"".join(encode_response(response, version, header.correlation_id)))
+            while transport.replies and transport.replies[0]:
+                transport.received += transport.replies.popleft()[0]
 
         if isinstance(answer, Hold):
             answer.release = send

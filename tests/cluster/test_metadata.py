@@ -1,0 +1,221 @@
+"""When the brokers are asked for metadata, in virtual time; brokers are scripted, the client is real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
+from pykafka2.events import LeaderChanged, MetadataUpdated
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from tests.cluster.scripted import Hold, ScriptedBroker, ScriptedCluster
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    return ScriptedCluster(brokers=3, topics={"orders": [0, 1, 2], "bills": [1]})
+
+
+@pytest.fixture
+def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
+    client = cluster.client()
+    yield client
+    client.close()
+
+
+def asked(cluster: ScriptedCluster) -> list[list[str | None] | None]:
+    """The topics of each Metadata request so far."""
+    return [
+        None if request.topics is None else [topic.name for topic in request.topics]
+        for request in cluster.requests(MetadataRequest)
+    ]
+
+
+def times(cluster: ScriptedCluster) -> list[float]:
+    seen = [
+        one for broker in cluster.brokers for one in broker.seen if isinstance(one.request, MetadataRequest)
+    ]
+    return sorted(one.at for one in seen)
+
+
+def test_nothing_is_sent_before_somebody_wants_something(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.runtime.run_for(3600)
+    assert cluster.network.connects == []
+    assert client.metadata.version == 0
+
+
+def test_many_wishes_while_the_answer_is_awaited_make_one_request(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    for _ in range(5):
+        client.metadata.want_topic("orders", cluster.now)
+    client.wait_for_topic("orders", 10)
+    client.metadata.want_topic("orders", cluster.now)
+    cluster.runtime.run_for(60)
+    assert asked(cluster) == [["orders"]]
+
+
+def test_a_new_topic_is_asked_for_alone_and_the_known_one_stays(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    client.wait_for_topic("orders", 10)
+    client.wait_for_topic("bills", 10)
+    assert asked(cluster) == [["orders"], ["bills"]]
+    assert client.metadata.partition_count("orders") == 3
+    assert client.metadata.version == 2
+
+
+def test_refreshes_are_at_least_retry_backoff_apart(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    client.wait_for_topic("orders", 10)
+    for _ in range(20):
+        client.metadata.request_update()
+        cluster.runtime.run_for(0.03)
+    moments = times(cluster)
+    assert len(moments) > 3
+    assert all(later - sooner >= 0.1 - 1e-9 for sooner, later in pairwise(moments))
+
+
+def test_an_unresolved_topic_is_asked_for_at_growing_distances(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="'nowhere' does not exist"):
+        client.wait_for_topic("nowhere", 30)
+    gaps = [later - sooner for sooner, later in pairwise(times(cluster))]
+    assert gaps[0] < 0.2
+    assert all(0.8 <= gap <= 1.2 for gap in gaps[6:])
+
+
+def test_a_topic_made_in_time_is_found(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    with pytest.raises(UnknownTopicOrPartition):
+        client.wait_for_topic("late", 1)
+    cluster.add_topic("late", [2])
+    assert list(client.wait_for_topic("late", 5).partitions) == [0]
+
+
+def test_what_waiting_does_not_cure_is_raised_at_once(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.topics["bills"].error_code = TopicAuthorizationFailed.code
+    before = cluster.now
+    with pytest.raises(TopicAuthorizationFailed, match="bills"):
+        client.wait_for_topic("bills", 30)
+    assert cluster.now - before < 1
+    cluster.topics["bills"].error_code = 0
+    assert client.wait_for_topic("bills", 30).is_usable, "an ACL granted later helps the next call"
+
+
+def test_metadata_is_refreshed_at_its_age(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    client.metadata.pin_topics({"orders"})
+    client.wait_for_metadata(0, 10)
+    first = client.metadata.last_successful_refresh
+    cluster.runtime.run_for(299)
+    assert len(asked(cluster)) == 1
+    cluster.runtime.run_for(2)
+    assert len(asked(cluster)) == 2
+    assert client.metadata.version == 2
+    assert client.metadata.last_successful_refresh == pytest.approx(first + 300)
+
+
+def test_a_topic_that_nobody_uses_is_forgotten(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    client.wait_for_topic("orders", 10)
+    cluster.runtime.run_for(200)
+    client.wait_for_topic("bills", 10)
+    cluster.runtime.run_for(150)
+    assert client.metadata.topic("orders") is None
+    assert client.metadata.partition_count("bills") == 1
+    assert asked(cluster)[-1] == ["bills"], "nor is it asked for"
+
+
+def test_a_pinned_topic_is_never_forgotten(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    client.metadata.pin_topics({"orders"})
+    client.wait_for_metadata(0, 10)
+    cluster.runtime.run_for(1000)
+    assert client.metadata.partition_count("orders") == 3
+    client.metadata.pin_topics(())
+    cluster.runtime.run_for(301)
+    assert client.metadata.topic("orders") is None
+
+
+def test_a_partition_without_a_leader_is_asked_for_until_it_has_one(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.topics["bills"].leaders[0] = -1
+    client.wait_for_topic("bills", 10)
+    assert client.metadata.leader_of("bills", 0) is None
+    cluster.runtime.run_for(2)
+    cluster.move_leader("bills", 0, 2)
+    cluster.runtime.run_for(2)
+    info = client.metadata.leader_of("bills", 0)
+    assert info is not None
+    assert info.leader == 2
+
+
+def test_a_request_for_an_update_during_one_is_not_lost(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    client.wait_for_topic("bills", 10)
+    cluster.runtime.run_for(1)
+    hold = Hold()
+    cluster.on(MetadataRequest, lambda request, broker: hold)
+    client.metadata.request_update()
+    cluster.runtime.run_for(1)
+    stale = cluster.metadata(cluster.requests(MetadataRequest)[-1])
+    cluster.move_leader("bills", 0, 2)
+    client.metadata.request_update("it moved while the answer was on its way")
+    del cluster.handlers[MetadataRequest]
+    hold.release(stale)
+    cluster.runtime.run_for(1)
+    info = client.metadata.leader_of("bills", 0)
+    assert info is not None
+    assert info.leader == 2
+
+
+def test_an_answer_without_brokers_is_a_failure(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    def empty(request: MetadataRequest, broker: ScriptedBroker) -> object:
+        answer = cluster.metadata(request)
+        answer.brokers = []
+        return answer
+
+    cluster.on(MetadataRequest, empty)  # type: ignore[arg-type]
+    client.metadata.want_topic("orders", cluster.now)
+    cluster.runtime.run_for(1)
+    assert client.metadata.version == 0
+    assert client.metadata.last_error is not None
+    del cluster.handlers[MetadataRequest]
+    cluster.runtime.run_for(2)
+    assert client.metadata.version == 1
+    assert client.metadata.last_error is None
+
+
+def test_changes_are_told_to_the_tap(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    events: list[object] = []
+    client.tap.subscribe(events.append)
+    client.wait_for_topic("bills", 10)
+    cluster.move_leader("bills", 0, 0)
+    client.wait_for_metadata(client.metadata.version, 10)
+    assert [event for event in events if isinstance(event, MetadataUpdated)][-1].version == 2
+    (moved,) = [event for event in events if isinstance(event, LeaderChanged)]
+    assert (moved.topic, moved.leader, moved.leader_epoch) == ("bills", 0, 1)
+
+
+def test_all_topics_are_known_when_all_are_wanted(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    client.metadata.want_all_topics(True)
+    client.wait_for_metadata(0, 10)
+    assert asked(cluster) == [None]
+    assert set(client.metadata.snapshot.topics) == {"orders", "bills"}
+    del cluster.topics["bills"]
+    client.wait_for_metadata(client.metadata.version, 10)
+    assert set(client.metadata.snapshot.topics) == {"orders"}
+
+
+def test_auto_creation_is_asked_for_as_the_option_says(cluster: ScriptedCluster) -> None:
+    for allowed in (True, False):
+        client = cluster.client(allow_auto_create_topics=allowed)
+        client.wait_for_topic("orders", 10)
+        client.close()
+        assert cluster.requests(MetadataRequest)[-1].allow_auto_topic_creation is allowed

@@ -1,0 +1,445 @@
+"""The way of requests to nodes: connections, back-off, failures; in virtual time with scripted brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.link import LEGAL_MOVES, LinkState, NodeLink, Purpose
+from pykafka2.driver.pollable import (
+    GROUP,
+    AnyNode,
+    Destination,
+    Send,
+    ToController,
+    ToCoordinator,
+    ToLeader,
+    ToNode,
+)
+from pykafka2.errors import (
+    ClientClosed,
+    Disconnected,
+    GroupAuthorizationFailed,
+    IllegalTransition,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    RequestTimeout,
+)
+from pykafka2.events import LookupEnded, LookupStarted
+from pykafka2.protocol.messages.coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.types import Node
+from tests.cluster.scripted import Answer, Drop, Hold, ScriptedBroker, ScriptedCluster
+
+GROUP_G = ToCoordinator(GROUP, "g")
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    cluster = ScriptedCluster(brokers=3, topics={"orders": [0, 1, 2]})
+    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
+    return cluster
+
+
+@pytest.fixture
+def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
+    client = cluster.client()
+    client.wait_for_topic("orders", 10)
+    yield client
+    client.close()
+
+
+class Sent:
+    """One request given to the router, and what came of it."""
+
+    def __init__(self, client: ClusterClient, to: Destination, timeout: float | None = None) -> None:
+        self.response: Any = None
+        self.error: KafkaError | None = None
+        self.outcomes = 0
+        send = Send(BEAT, to, self.on_response, self.on_failure, timeout=timeout)
+        client.driver.call_soon(lambda now: client.router.carry(send, now))
+
+    def on_response(self, response: Any, now: float) -> None:
+        self.response = response
+        self.outcomes += 1
+
+    def on_failure(self, error: KafkaError, now: float) -> None:
+        self.error = error
+        self.outcomes += 1
+
+
+def beats(cluster: ScriptedCluster) -> list[int]:
+    return [len(broker.requests(HeartbeatRequest)) for broker in cluster.brokers]
+
+
+@pytest.mark.parametrize(("to", "node_id"), [(ToNode(2), 2), (ToLeader("orders", 1), 1), (ToController(), 0)])
+def test_a_request_reaches_the_node_it_is_for(
+    cluster: ScriptedCluster, client: ClusterClient, to: Destination, node_id: int
+) -> None:
+    sent = Sent(client, to)
+    cluster.runtime.run_for(1)
+    assert isinstance(sent.response, HeartbeatResponse)
+    assert [index for index, count in enumerate(beats(cluster)) if count] == [node_id]
+
+
+def test_any_request_goes_to_the_connected_node_with_the_least_in_flight(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    for node_id in range(3):
+        Sent(client, ToNode(node_id))
+    cluster.runtime.run_for(1)
+    for broker in cluster.brokers:
+        broker.on(HeartbeatRequest, lambda request, broker: Hold())
+    for _ in range(6):
+        Sent(client, AnyNode(), timeout=5)
+        cluster.runtime.run_for(0.01)
+    assert beats(cluster) == [3, 3, 3]
+
+
+def test_a_request_waits_while_its_connection_is_opened_and_in_flight_counts(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Hold())
+    assert not client.router.is_ready(1, cluster.now)
+    cluster.runtime.run_for(0.1)
+    assert client.router.is_ready(1, cluster.now)
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(0.1)
+    assert client.router.in_flight(1) == 1
+
+
+def test_a_lost_connection_fails_what_is_in_flight_and_refreshes_the_metadata(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Drop())
+    before = client.metadata.version
+    sent = Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    assert isinstance(sent.error, Disconnected)
+    assert sent.outcomes == 1
+    assert client.metadata.version > before
+
+
+def test_a_request_that_is_not_answered_ends_its_connection(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Hold())
+    sent = Sent(client, ToNode(1), timeout=2)
+    cluster.runtime.run_for(1.9)
+    assert sent.outcomes == 0
+    cluster.runtime.run_for(0.2)
+    assert isinstance(sent.error, RequestTimeout)
+
+
+def test_a_request_to_a_dead_node_fails_with_the_attempt_to_connect_and_says_why(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[2].stop()
+    sent = Sent(client, ToNode(2))
+    cluster.runtime.run_for(1)
+    assert isinstance(sent.error, Disconnected)
+    assert "broker-2:9092" in str(sent.error)
+    assert "refused" in str(sent.error)
+    assert client.router.connection_failed_recently(2)
+
+
+def test_attempts_to_connect_are_further_and_further_apart(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[2].is_up = False
+    attempts: list[float] = []
+    for _ in range(3000):
+        count = len(cluster.network.connects)
+        client.router.is_ready(2, cluster.now)
+        cluster.runtime.run_for(0.01)
+        attempts += [cluster.now] * (len(cluster.network.connects) - count)
+    gaps = [later - sooner for sooner, later in pairwise(attempts)]
+    assert gaps[0] < 0.1
+    assert all(0.75 < gap < 1.25 for gap in gaps[8:])
+    cluster.brokers[2].is_up = True
+    for _ in range(300):
+        client.router.is_ready(2, cluster.now)
+        cluster.runtime.run_for(0.01)
+    assert client.router.is_ready(2, cluster.now), "it is found again when it is back"
+    assert not client.router.connection_failed_recently(2)
+
+
+def test_a_node_nobody_knows_is_waited_for_no_longer_than_the_timeout(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    sent = Sent(client, ToNode(77), timeout=3)
+    cluster.runtime.run_for(2.9)
+    assert sent.outcomes == 0
+    cluster.runtime.run_for(0.2)
+    assert isinstance(sent.error, KafkaTimeoutError)
+    assert "node 77" in str(sent.error)
+
+
+def test_a_request_to_a_leader_waits_for_the_election(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.topics["orders"].leaders[1] = -1
+    client.wait_for_metadata(client.metadata.version, 10)
+    sent = Sent(client, ToLeader("orders", 1), timeout=20)
+    cluster.runtime.run_for(3)
+    assert sent.outcomes == 0
+    cluster.move_leader("orders", 1, 2)
+    cluster.runtime.run_for(3)
+    assert sent.response is not None
+    assert beats(cluster) == [0, 0, 1]
+
+
+def test_idle_connections_are_closed_and_opened_again_when_needed(cluster: ScriptedCluster) -> None:
+    client = cluster.client(metadata_max_age_ms=10_000_000)  # a refresh would use the connection
+    client.wait_for_topic("orders", 10)
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(539)
+    assert any(not transport.is_closed for transport in cluster.brokers[1].transports)
+    cluster.runtime.run_for(300)
+    assert all(transport.is_closed for transport in cluster.brokers[1].transports)
+    sent = Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    assert sent.response is not None
+    client.close()
+
+
+def test_bootstrap_connections_end_when_the_brokers_have_names(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.runtime.run_for(1)
+    link = client.nodes.known_link(-1)
+    assert link is not None
+    assert link.state is LinkState.IDLE
+
+
+def test_when_every_known_node_is_gone_the_bootstrap_addresses_serve_again(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    for broker in cluster.brokers:
+        broker.stop()
+    cluster.runtime.run_for(5)
+    # The cluster has moved to other machines; only the bootstrap name still leads there.
+    moved = ScriptedBroker(cluster, 9)
+    cluster.brokers = [moved]
+    cluster.network.brokers = {("broker-0", 9092): moved, ("broker-9", 9092): moved}
+    client.metadata.request_update()
+    cluster.runtime.run_for(10)
+    assert set(client.metadata.snapshot.nodes) == {9}
+
+
+def test_a_broker_that_moved_is_found_at_its_new_address(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    broker = cluster.brokers[1]
+    broker.host = "elsewhere"
+    cluster.network.brokers["elsewhere", 9092] = broker
+    client.wait_for_metadata(client.metadata.version, 10)
+    sent = Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    assert sent.response is not None
+    assert cluster.network.connects[-1].host == "elsewhere"
+
+
+def test_a_throttled_node_is_left_alone_for_as_long_as_it_asked(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: HeartbeatResponse(throttle_time_ms=2000))
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(0.5)
+    sent = Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    assert not client.router.is_ready(1, cluster.now)
+    assert sent.outcomes == 0
+    cluster.runtime.run_for(1)
+    assert sent.response is not None
+
+
+def test_no_broker_is_named_with_each_address_and_its_reason() -> None:
+    cluster = ScriptedCluster(brokers=1)
+    cluster.brokers[0].stop()
+    cluster.network.unresolvable.add("nowhere")
+    client = cluster.client(bootstrap_servers="broker-0:9092,nowhere:1234")
+    with pytest.raises(NoBrokersAvailable) as caught:
+        client.request(MetadataRequest(topics=[]), timeout=5)
+    assert cluster.now <= 1005.001
+    for words in ("broker-0:9092", "refused", "nowhere", "cannot be resolved"):
+        assert words in str(caught.value)
+    client.close()
+
+
+def test_requests_are_retried_by_their_traits_until_the_timeout(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    codes = iter([14, 14, 0])  # COORDINATOR_LOAD_IN_PROGRESS is retriable
+    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse(error_code=next(codes)))
+    response = client.request(BEAT, ToNode(1), timeout=10, check=lambda r: _error(r))
+    assert response.error_code == 0
+    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse(error_code=30))
+    with pytest.raises(GroupAuthorizationFailed):
+        client.request(BEAT, ToNode(1), timeout=10, check=lambda r: _error(r))
+    cluster.on(HeartbeatRequest, lambda request, broker: Hold())
+    with pytest.raises(KafkaTimeoutError, match="Heartbeat"):
+        client.request(BEAT, ToNode(1), timeout=3)
+
+
+def _error(response: HeartbeatResponse) -> KafkaError | None:
+    from pykafka2.errors import error_of
+
+    return error_of(response.error_code) if response.error_code else None
+
+
+def test_closing_fails_what_waits_and_what_is_in_flight(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Hold())
+    in_flight, waiting = Sent(client, ToNode(1)), Sent(client, ToNode(77))
+    cluster.runtime.run_for(1)
+    assert client.close()
+    assert isinstance(in_flight.error, ClientClosed)
+    assert isinstance(waiting.error, ClientClosed)
+    with pytest.raises(ClientClosed):
+        client.request(BEAT, timeout=1)
+    with pytest.raises(ClientClosed):
+        client.wait_for_topic("orders", 1)
+    assert client.close(), "closing again is fine"
+    assert all(transport.is_closed for broker in cluster.brokers for transport in broker.transports)
+
+
+# ---------------------------------------------------------------------------------------- coordinators
+
+
+def found(node_id: int, error_code: int = 0) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key="g", node_id=node_id, host=f"broker-{node_id}", port=9092, error_code=error_code)
+        ]
+    )
+
+
+def test_many_who_wait_for_one_coordinator_cause_one_lookup(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.on(FindCoordinatorRequest, lambda request, broker: found(1))
+    events: list[object] = []
+    client.tap.subscribe(events.append)
+    sent = [Sent(client, GROUP_G) for _ in range(50)]
+    cluster.runtime.run_for(1)
+    assert all(one.response is not None for one in sent)
+    assert len(cluster.requests(FindCoordinatorRequest)) == 1
+    assert beats(cluster) == [0, 50, 0]
+    assert [type(event) for event in events if isinstance(event, LookupStarted | LookupEnded)] == [
+        LookupStarted,
+        LookupEnded,
+    ]
+
+
+def test_a_coordinator_has_a_connection_of_its_own(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    cluster.on(FindCoordinatorRequest, lambda request, broker: found(1))
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Hold())
+    Sent(client, ToNode(0))  # an idle connection for the lookup itself
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(0.1)
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
+    sent = Sent(client, GROUP_G)
+    cluster.runtime.run_for(0.1)
+    assert sent.response is not None
+    link = client.nodes.known_link(1, Purpose.COORDINATOR)
+    assert link is not None
+    assert link is not client.nodes.known_link(1)
+
+
+@pytest.mark.parametrize("ending", ["error", "disconnect", "timeout", "refused"])
+def test_a_lookup_is_cleared_however_it_ends(
+    cluster: ScriptedCluster, client: ClusterClient, ending: str
+) -> None:
+    answers: dict[str, Answer] = {
+        "error": found(-1, 15),
+        "disconnect": Drop(),
+        "timeout": Hold(),
+        "refused": found(-1, 30),
+    }
+    cluster.on(FindCoordinatorRequest, lambda request, broker: answers[ending])
+    first = Sent(client, GROUP_G, timeout=32)
+    cluster.runtime.run_for(33)
+    assert first.outcomes == 1
+    if ending == "refused":
+        assert isinstance(first.error, GroupAuthorizationFailed)
+    cluster.on(FindCoordinatorRequest, lambda request, broker: found(2))
+    cluster.runtime.run_for(31)
+    second = Sent(client, GROUP_G)
+    cluster.runtime.run_for(3)
+    assert second.response is not None
+
+
+def test_a_lost_coordinator_is_looked_up_again(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    cluster.on(FindCoordinatorRequest, lambda request, broker: found(1))
+    Sent(client, GROUP_G)
+    cluster.runtime.run_for(1)
+    cluster.brokers[1].stop()
+    cluster.on(FindCoordinatorRequest, lambda request, broker: found(2))
+    cluster.runtime.run_for(1)
+    sent = Sent(client, GROUP_G)
+    cluster.runtime.run_for(3)
+    assert sent.response is not None
+    assert beats(cluster) == [0, 1, 1]
+
+
+def test_a_coordinator_on_a_broker_that_the_metadata_does_not_list_is_reached(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    late = ScriptedBroker(cluster, 5)
+    cluster.network.brokers[late.host, late.port] = late
+    cluster.on(FindCoordinatorRequest, lambda request, broker: found(5))
+    sent = Sent(client, GROUP_G)
+    cluster.runtime.run_for(1)
+    assert sent.response is not None
+    assert len(late.requests(HeartbeatRequest)) == 1
+
+
+def test_brokers_before_3_0_are_asked_for_one_key_a_request(cluster: ScriptedCluster) -> None:
+    for broker in cluster.brokers:
+        broker.versions[10] = (0, 3)
+    client = cluster.client()
+    cluster.on(
+        FindCoordinatorRequest,
+        lambda request, broker: FindCoordinatorResponse(node_id=2, host="broker-2", port=9092),
+    )
+    sent = Sent(client, GROUP_G)
+    cluster.runtime.run_for(1)
+    assert sent.response is not None
+    assert [request.key for request in cluster.requests(FindCoordinatorRequest)] == ["g"]
+    client.close()
+
+
+# ---------------------------------------------------------------------------------------- the link's table
+
+
+@pytest.mark.parametrize("state", LinkState)
+@pytest.mark.parametrize("target", LinkState)
+def test_a_link_makes_only_the_moves_of_its_table(
+    cluster: ScriptedCluster, client: ClusterClient, state: LinkState, target: LinkState
+) -> None:
+    link = NodeLink(
+        Node(1, "h", 1), Purpose.MAIN, client.options, client.driver, None, on_lost=lambda link, error: None
+    )
+    link.state = state
+    if target in LEGAL_MOVES[state]:
+        link._move_to(target)
+        assert link.state is target
+    else:
+        with pytest.raises(IllegalTransition):
+            link._move_to(target)
+        assert link.state is state

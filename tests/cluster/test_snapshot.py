@@ -1,0 +1,151 @@
+"""How a metadata answer changes the picture of the cluster."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.cluster.snapshot import (
+    BELIEVED_AFTER,
+    ClusterSnapshot,
+    merge_answer,
+    with_leader,
+    without_topics,
+)
+from pykafka2.errors import LeaderNotAvailable, TopicAuthorizationFailed, UnknownTopicOrPartition
+from pykafka2.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykafka2.types import Node
+
+ID_A, ID_B = bytes([1] * 16), bytes([2] * 16)
+
+
+def partition(number: int, leader: int, epoch: int) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        partition_index=number, leader_id=leader, leader_epoch=epoch, replica_nodes=[0, 1], isr_nodes=[leader]
+    )
+
+
+def topic(
+    name: str, *partitions: MetadataResponsePartition, topic_id: bytes = ID_A, error_code: int = 0
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=name, topic_id=topic_id, partitions=list(partitions), error_code=error_code
+    )
+
+
+def answer(*topics: MetadataResponseTopic, brokers: int = 2) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=f"h{node_id}", port=9092)
+            for node_id in range(brokers)
+        ],
+        cluster_id="c",
+        controller_id=1,
+        topics=list(topics),
+    )
+
+
+def known(*topics: MetadataResponseTopic) -> ClusterSnapshot:
+    return merge_answer(ClusterSnapshot(), answer(*topics), ())
+
+
+def test_an_answer_is_taken_over_whole() -> None:
+    snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 3)))
+    assert snapshot.version == 1
+    assert snapshot.controller_id == 1
+    assert snapshot.nodes[0] == Node(0, "h0", 9092)
+    info = snapshot.partition("orders", 0)
+    assert info is not None
+    assert (info.leader, info.leader_epoch, info.replicas, info.isr) == (1, 5, (0, 1), (1,))
+    assert snapshot.names_by_id == {ID_A: "orders"}
+
+
+def test_topics_that_an_answer_does_not_name_stay_known() -> None:
+    before = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
+    after = merge_answer(before, answer(topic("bills", partition(0, 1, 1), topic_id=ID_B)), {"orders"})
+    assert after.partition("orders", 0) == before.partition("orders", 0)
+    assert after.version == 2
+
+
+def test_topics_that_nobody_keeps_are_dropped_when_they_are_not_named() -> None:
+    before = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
+    after = merge_answer(before, answer(), {"bills"})
+    assert set(after.topics) == {"bills"}
+    assert after.names_by_id == {ID_B: "bills"}
+
+
+def test_a_broker_that_is_behind_does_not_bring_back_an_old_leader() -> None:
+    before = known(topic("orders", partition(0, 1, 5)))
+    after = merge_answer(before, answer(topic("orders", partition(0, 0, 4))), ())
+    info = after.partition("orders", 0)
+    assert info is not None
+    assert (info.leader, info.leader_epoch) == (1, 5)
+
+
+def test_a_topic_made_anew_begins_with_new_epochs() -> None:
+    before = known(topic("orders", partition(0, 1, 5)))
+    after = merge_answer(before, answer(topic("orders", partition(0, 0, 0), topic_id=ID_B)), ())
+    info = after.partition("orders", 0)
+    assert info is not None
+    assert (info.leader, info.leader_epoch) == (0, 0)
+    assert after.topics["orders"].topic_id == ID_B
+
+
+def test_an_election_under_way_does_not_erase_what_is_known() -> None:
+    before = known(topic("orders", partition(0, 1, 5)))
+    after = merge_answer(before, answer(topic("orders", error_code=LeaderNotAvailable.code)), ())
+    assert after.partition("orders", 0) == before.partition("orders", 0)
+    assert isinstance(after.topics["orders"].error, LeaderNotAvailable)
+
+
+def test_that_a_known_topic_is_unknown_is_doubted_at_first_and_then_believed() -> None:
+    snapshot = known(topic("orders", partition(0, 1, 5)))
+    gone = answer(topic("orders", error_code=UnknownTopicOrPartition.code))
+    for _ in range(BELIEVED_AFTER - 1):
+        snapshot = merge_answer(snapshot, gone, ())
+        assert snapshot.topics["orders"].is_usable
+    snapshot = merge_answer(snapshot, gone, ())
+    assert not snapshot.topics["orders"].is_usable
+
+
+def test_a_topics_error_names_it() -> None:
+    snapshot = known(topic("orders", error_code=TopicAuthorizationFailed.code))
+    error = snapshot.topics["orders"].error
+    assert isinstance(error, TopicAuthorizationFailed)
+    assert "'orders'" in str(error)
+
+
+def test_a_hint_at_a_newer_leader_is_taken_and_an_older_one_is_not() -> None:
+    before = known(topic("orders", partition(0, 1, 5)))
+    after = with_leader(before, "orders", 0, 7, 6, [Node(7, "h7", 9092)])
+    info = after.partition("orders", 0)
+    assert info is not None
+    assert (info.leader, info.leader_epoch) == (7, 6)
+    assert after.nodes[7].host == "h7"
+    assert with_leader(after, "orders", 0, 1, 6) is after
+    assert with_leader(after, "orders", 0, 99, 7) is after, "an address nobody named"
+    assert with_leader(after, "bills", 0, 1, 7) is after
+
+
+def test_forgotten_topics_are_gone() -> None:
+    assert not without_topics(known(topic("orders", partition(0, 1, 5))), {"orders"}).topics
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 6)), max_size=12))
+def test_an_epoch_never_runs_back_while_the_topic_is_the_same(told: list[tuple[int, int]]) -> None:
+    snapshot = ClusterSnapshot()
+    highest = -1
+    for leader, epoch in told:
+        snapshot = merge_answer(snapshot, answer(topic("orders", partition(0, leader, epoch))), ())
+        info = snapshot.partition("orders", 0)
+        assert info is not None
+        if epoch >= 0:
+            assert info.leader_epoch >= highest
+            highest = max(highest, epoch)
+        else:
+            highest = info.leader_epoch  # a broker that does not say epochs is believed
