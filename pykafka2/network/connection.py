@@ -278,11 +278,14 @@ class Connection:
 
     def on_close(self, error: KafkaError, now: float) -> None:
         """The channel has ended."""
-        if self.state is ConnectionState.HANDSHAKING and type(error) is Disconnected:
-            error = Disconnected(
-                f"{error} during the handshake; check that security_protocol fits the port, "
-                "and the broker's log"
-            )
+        if type(error) is Disconnected:
+            if self.state is ConnectionState.HANDSHAKING:
+                error = Disconnected(
+                    f"{error} during the handshake; check that security_protocol fits the port, "
+                    "and the broker's log"
+                )
+            elif not self._reader.is_between_frames:
+                error = Disconnected(f"{error} in the middle of a response")
         self.fail(error, now)
 
     # ------------------------------------------------------------------ inside

@@ -328,6 +328,42 @@ def test_the_end_of_the_channel_fails_all_that_waits_once_then_tells_the_owner(w
     assert len(ask(wire, 4.0).failures) == 1
 
 
+def test_an_end_in_the_middle_of_a_response_says_so(wire: Wire) -> None:
+    wire.shake_hands()
+    asker = ask(wire, 2.0)
+    wire.receive(b"\0\0\0\x20half", 2.5)
+    wire.connection.on_close(Disconnected("node 1 closed the connection"), 3.0)
+    assert str(asker.failures[0]) == "node 1 closed the connection in the middle of a response"
+
+
+@given(data=st.binary(max_size=200), cut=st.integers(1, 200))
+def test_any_bytes_are_an_answer_or_the_end_of_the_connection(data: bytes, cut: int) -> None:
+    wire = Wire()
+    wire.shake_hands()
+    askers = [ask(wire, 2.0), ask(wire, 2.0)]
+    wire.receive(data[:cut], 3.0)
+    wire.receive(data[cut:], 3.0)
+    ended = [len(asker.responses) + len(asker.failures) for asker in askers]
+    if wire.owner.closed:
+        assert ended == [1, 1]
+        assert isinstance(wire.owner.closed[0], CorruptData)
+    else:
+        assert wire.connection.in_flight == 2 - sum(ended)
+
+
+@given(position=st.integers(0, 12), value=st.integers(0, 255))
+def test_a_changed_byte_in_an_answer_never_reaches_the_wrong_asker(position: int, value: int) -> None:
+    wire = Wire()
+    wire.shake_hands()
+    first, second = ask(wire, 2.0), ask(wire, 2.0)
+    (header, _), _ = wire.requests()
+    data = bytearray(b"".join(encode_response(HeartbeatResponse(), 4, header.correlation_id)))
+    data[min(position, len(data) - 1)] = value
+    wire.receive(bytes(data), 3.0)
+    assert len(first.responses) + len(first.failures) <= 1
+    assert not second.responses
+
+
 def test_close_fails_what_waits_and_tells_the_owner_nothing(wire: Wire) -> None:
     wire.shake_hands()
     asker = ask(wire, 2.0)

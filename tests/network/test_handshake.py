@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import pykafka2
 from pykafka2.errors import SaslAuthenticationFailed, UnsupportedSaslMechanism, UnsupportedVersion
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.handshake import authenticate, handshake
@@ -51,6 +52,14 @@ def finish(script: Script[Any], response: Any) -> Any:
     with pytest.raises(StopIteration) as done:
         script.send(response)
     return done.value.value
+
+
+def test_brokers_are_told_our_name_and_version() -> None:
+    step = advance(handshake("node 1"), None)
+    expected = ApiVersionsRequest(
+        client_software_name="pykafka2", client_software_version=pykafka2.__version__
+    )
+    assert step.request == expected
 
 
 def test_without_sasl_api_versions_is_all() -> None:

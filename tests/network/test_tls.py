@@ -16,6 +16,7 @@ from pykafka2.errors import ConfigurationError, CorruptData, KafkaError, TlsErro
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.tls import TlsContext
 from pykafka2.network.transport import READABLE, WRITABLE
+from pykafka2.options import ClientOptions, OptionTable
 from tests.network.sockets import End, Link, until
 from tests.network.wire import Owner
 
@@ -313,7 +314,7 @@ def test_tls_1_2_and_1_3_are_spoken(
     near, far = link.establish(client=client, server_name="localhost")
     near.transport.write([b"x"])
     assert far.read(1) == b"x"
-    assert near.transport._tls.version() == version.replace("TLSv1.", "TLSv1.")  # type: ignore[attr-defined]
+    assert near.transport._tls.version() == version  # type: ignore[attr-defined]
 
 
 def test_a_client_certificate_that_is_asked_for(
@@ -361,6 +362,28 @@ def test_a_handshake_waits_for_what_it_needs(
 def test_options_that_cannot_be_used_are_named(options: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         TlsContext(**options)  # type: ignore[arg-type]
+
+
+def test_a_context_is_made_from_a_clients_options(
+    certificates: Certificates, make_link: Callable[..., Link]
+) -> None:
+    options = OptionTable(ClientOptions).parse(
+        {
+            "bootstrap.servers": "localhost:9093",
+            "security.protocol": "SSL",
+            "ssl_cafile": certificates.ca_file,
+            "ssl_certfile": certificates.client_file,
+            "ssl_enabled_protocols": ["TLSv1.2"],
+        },
+        {},
+    )
+    link = make_link(server=certificates.server(ca_file=certificates.ca_file, verify=True))
+    near, far = link.establish(client=TlsContext.from_options(options), server_name="localhost")
+    near.transport.write([b"x"])
+    assert far.read(1) == b"x"
+    assert near.transport._tls.version() == "TLSv1.2"  # type: ignore[attr-defined]
+    error = near_fails(link, client=TlsContext.from_options(options), server_name="other.example.org")
+    assert "another name" in str(error)
 
 
 def test_an_encrypted_key_needs_its_password(certificates: Certificates, tmp_path: Path) -> None:
