@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_WITH_LEADERS = 12
+FIRST_VERSION_WITH_ENDPOINTS = 16
 FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
 
 
@@ -43,7 +45,7 @@ def handle(
 
     def on_done(results: list[FetchResult]) -> None:
         if not context.is_answered:
-            context.reply(_answer(broker, results))
+            context.reply(_answer(broker, context.version, results))
 
     operation = broker.replicas.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
     if operation is not None:
@@ -93,7 +95,7 @@ def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[F
     ]
 
 
-def _answer(broker: Broker, results: list[FetchResult]) -> FetchResponse:
+def _answer(broker: Broker, version: int, results: list[FetchResult]) -> FetchResponse:
     leaders: list[int] = []
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     for result in results:
@@ -103,7 +105,9 @@ def _answer(broker: Broker, results: list[FetchResult]) -> FetchResponse:
             topic = topics[item.topic, item.topic_id] = FetchableTopicResponse(
                 topic=item.topic, topic_id=item.topic_id, partitions=[]
             )
-        topic.partitions.append(_partition(broker, result, leaders))
+        topic.partitions.append(_partition(broker, version, result, leaders))
+    if version < FIRST_VERSION_WITH_ENDPOINTS:
+        return FetchResponse(responses=list(topics.values()))
     nodes = [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         for node in endpoints(broker, leaders)
@@ -111,7 +115,7 @@ def _answer(broker: Broker, results: list[FetchResult]) -> FetchResponse:
     return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
 
 
-def _partition(broker: Broker, result: FetchResult, leaders: list[int]) -> PartitionData:
+def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[int]) -> PartitionData:
     item = result.item
     data = PartitionData(
         partition_index=item.partition,
@@ -127,7 +131,7 @@ def _partition(broker: Broker, result: FetchResult, leaders: list[int]) -> Parti
     if result.error is not None:
         data.error_code = result.error.code or 0
         leader = hint(broker, item.key, result.error)
-        if leader is not None:
+        if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
             leaders.append(leader.leader)
     return data

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_WITH_LEADERS = 10
 NO_ACKS, ALL_REPLICAS = 0, -1
 LEGAL_ACKS = frozenset({-1, 0, 1})
 
@@ -47,11 +48,11 @@ def handle(
             context.no_reply()
         return None
     if request.acks != ALL_REPLICAS or all(result.error is not None for result in results.values()):
-        return _answer(broker, request, results)
+        return _answer(broker, context, request, results)
 
     def on_done(done: dict[Key, ProduceResult]) -> None:
         if not context.is_answered:
-            context.reply(_answer(broker, request, done))
+            context.reply(_answer(broker, context, request, done))
 
     operation = broker.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
     if operation is not None:
@@ -99,7 +100,9 @@ def _name_of(
     return known.name, None
 
 
-def _answer(broker: Broker, request: ProduceRequest, results: dict[Key, ProduceResult]) -> ProduceResponse:
+def _answer(
+    broker: Broker, context: RequestContext, request: ProduceRequest, results: dict[Key, ProduceResult]
+) -> ProduceResponse:
     leaders: list[int] = []
     topics = [
         TopicProduceResponse(
@@ -108,6 +111,7 @@ def _answer(broker: Broker, request: ProduceRequest, results: dict[Key, ProduceR
             partition_responses=[
                 _partition(
                     broker,
+                    context.version,
                     (topic.name or topic.topic_id.hex(), data.index),
                     results[topic.name or topic.topic_id.hex(), data.index],
                     leaders,
@@ -117,6 +121,8 @@ def _answer(broker: Broker, request: ProduceRequest, results: dict[Key, ProduceR
         )
         for topic in request.topic_data
     ]
+    if context.version < FIRST_VERSION_WITH_LEADERS:
+        return ProduceResponse(responses=topics)
     nodes = [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         for node in endpoints(broker, leaders)
@@ -125,7 +131,7 @@ def _answer(broker: Broker, request: ProduceRequest, results: dict[Key, ProduceR
 
 
 def _partition(
-    broker: Broker, key: Key, result: ProduceResult, leaders: list[int]
+    broker: Broker, version: int, key: Key, result: ProduceResult, leaders: list[int]
 ) -> PartitionProduceResponse:
     if result.error is None:
         return PartitionProduceResponse(
@@ -147,7 +153,7 @@ def _partition(
             for one in result.error.record_errors
         ]
     leader = hint(broker, key, result.error)
-    if leader is not None:
+    if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
         leaders.append(leader.leader)
     return answer

@@ -1,0 +1,339 @@
+"""What a leader accepts, refuses and answers (rules 14 to 36), over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import for_code
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from tests.testing.wire import NOW_MS, Wire, batch, partition_of, produce, produce_request
+
+Leader = Callable[[str, int], Wire]
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
+
+
+def error_of(wire: Wire, records: bytes | None, **options: int) -> str:
+    answer = produce(wire, "t", 0, records, **options)
+    if not answer.error_code:
+        return "none"
+    # Rule 24: an error carries no offset.
+    assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
+    assert answer.error_message
+    return for_code(answer.error_code).__name__
+
+
+@one_broker
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_rule_14_acks_are_minus_1_0_or_1(leader: Leader, acks: int) -> None:
+    assert error_of(leader("t", 0), batch(), acks=acks) == "InvalidRequiredAcks"
+
+
+@one_broker
+@pytest.mark.parametrize(
+    "records",
+    [None, b"", batch() + batch(), batch(magic=1)],
+    ids=["null", "empty", "two batches", "magic 1"],
+)
+def test_rule_15_exactly_one_batch_of_format_2(leader: Leader, records: bytes | None) -> None:
+    assert error_of(leader("t", 0), records) == "InvalidRecord"
+
+
+@one_broker
+def test_rule_15_zstd_needs_version_7(leader: Leader) -> None:
+    wire = leader("t", 0)
+    request = produce_request("t", 0, batch(codec=ZSTD))
+    assert partition_of(wire.call(request, 6)).error_code == 76
+    assert partition_of(wire.call(request, 7)).error_code == 0
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"max.message.bytes": 200})})
+def test_rule_16_a_batch_above_max_message_bytes_is_too_large(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch([b"x" * 200])) == "MessageTooLarge"
+    assert error_of(leader("t", 0), batch([b"x" * 20])) == "none"
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"segment.bytes": 200})})
+def test_rule_16_a_batch_above_segment_bytes_is_too_large(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch([b"x" * 200])) == "RecordListTooLarge"
+
+
+@pytest.mark.kafka(
+    brokers=1, topics={"t": Topic(configs={"max.message.bytes": 300, "compression.type": "uncompressed"})}
+)
+def test_rule_16_the_size_is_checked_again_after_recompression(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch([b"x" * 1000], codec=GZIP)) == "MessageTooLarge"
+
+
+@one_broker
+def test_rule_17_a_wrong_checksum_is_corrupt(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch(corrupt=True)) == "CorruptMessage"
+
+
+@one_broker
+def test_rule_17_a_torn_batch_is_corrupt(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch()[:-3]) == "CorruptMessage"
+    assert error_of(leader("t", 0), batch()[:30]) == "CorruptMessage"
+
+
+@one_broker
+@pytest.mark.parametrize(
+    "records",
+    [
+        batch([b"a", b"b"], count=3),
+        batch([b"a", b"b"], last_offset_delta=0),
+        batch([b"a"], count=0, last_offset_delta=-1),
+        batch(attributes=0x20),
+        batch(producer_id=5, producer_epoch=0, base_sequence=-1),
+    ],
+    ids=["count", "last delta", "no records", "control batch", "sequence below 0"],
+)
+def test_rule_18_inconsistent_headers_are_invalid(leader: Leader, records: bytes) -> None:
+    assert error_of(leader("t", 0), records) == "InvalidRecord"
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"cleanup.policy": "compact"})})
+def test_rule_19_a_compacted_topic_wants_keys_and_names_the_records_without(leader: Leader) -> None:
+    wire = leader("t", 0)
+    answer = produce(wire, "t", 0, batch([b"a", b"b", b"c"], keys=[b"k", None, None]))
+    assert for_code(answer.error_code).__name__ == "InvalidRecord"
+    assert [error.batch_index for error in answer.record_errors] == [1, 2]
+    assert all(error.batch_index_error_message for error in answer.record_errors)
+    assert error_of(wire, batch([b"a", None], keys=[b"k", b"l"])) == "none"
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"log.validate": "strict"})
+def test_strict_validation_reads_every_record(leader: Leader) -> None:
+    whole = bytearray(batch([b"aaaa", b"bbbb"]))
+    whole[-2] ^= 0x55  # inside the last record
+    from pykafka2.records.batch import crc32c
+
+    whole[17:21] = crc32c(bytes(whole[21:])).to_bytes(4, "big")
+    whole[61] = 0x7F  # the first record's length
+    whole[17:21] = crc32c(bytes(whole[21:])).to_bytes(4, "big")
+    assert error_of(leader("t", 0), bytes(whole)) == "InvalidRecord"
+    assert error_of(leader("t", 0), batch([b"aaaa", b"bbbb"])) == "none"
+
+
+@one_broker
+def test_rule_20_a_timestamp_more_than_an_hour_ahead_is_invalid(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    """The default of message.timestamp.after.max.ms since Kafka 4.0."""
+    now_ms = kafka_cluster.runtime.clock.wall_ms()
+    assert error_of(leader("t", 0), batch(timestamp=now_ms + 3_700_000)) == "InvalidTimestamp"
+    assert error_of(leader("t", 0), batch(timestamp=now_ms + 3_500_000)) == "none"
+    assert error_of(leader("t", 0), batch(timestamp=0)) == "none"
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.before.max.ms": 1000})})
+def test_rule_20_a_timestamp_too_old_is_invalid(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch(timestamp=NOW_MS)) == "InvalidTimestamp"
+
+
+@one_broker
+def test_rule_20_a_client_may_not_mark_its_batch_as_log_append_time(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch(attributes=0x08)) == "InvalidTimestamp"
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
+def test_rule_21_log_append_time_is_stamped_and_told(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    before = kafka_cluster.runtime.clock.wall_ms()
+    answer = produce(leader("t", 0), "t", 0, batch([b"a", b"b"]))
+    after = kafka_cluster.runtime.clock.wall_ms()
+    assert before <= answer.log_append_time_ms <= after
+    (stored,) = kafka_cluster.log("t", 0).batches()
+    stored.verify_crc()
+    assert stored.timestamp_type == 1
+    assert {record.timestamp for record in kafka_cluster.log("t", 0).records()} == {answer.log_append_time_ms}
+
+
+@one_broker
+def test_rule_21_create_time_answers_minus_1(leader: Leader) -> None:
+    assert produce(leader("t", 0), "t", 0, batch()).log_append_time_ms == -1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "codec"),
+    [("gzip", GZIP), ("snappy", SNAPPY), ("lz4", LZ4), ("zstd", ZSTD), ("uncompressed", 0)],
+)
+def test_rule_22_a_topic_with_its_own_compression_recompresses(wanted: str, codec: int) -> None:
+    topic = Topic(configs={"compression.type": wanted})
+    with (
+        KafkaCluster(brokers=1, topics={"t": topic}) as cluster,
+        Wire(cluster.brokers[0].address) as wire,
+    ):
+        for sent in (0, GZIP):
+            assert produce(wire, "t", 0, batch([b"value" * 20], codec=sent)).error_code == 0
+        assert {stored.codec_id for stored in cluster.log("t", 0).batches()} == {codec}
+        for stored in cluster.log("t", 0).batches():
+            stored.verify_crc()
+        assert cluster.log("t", 0).values() == [b"value" * 20] * 2
+
+
+@one_broker
+def test_rule_22_compression_type_producer_keeps_the_bytes(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    sent = batch([b"value" * 20], codec=LZ4)
+    produce(leader("t", 0), "t", 0, sent)
+    (stored,) = kafka_cluster.log("t", 0).batches()
+    assert bytes(stored.buffer[16:]) == sent[16:]
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_rule_25_the_wrong_broker_says_who_leads(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+) -> None:
+    leading = kafka_cluster.partition("t", 0).leader
+    wire = connect((leading + 1) % 3)
+    response = wire.call(produce_request("t", 0, batch()), 12)
+    answer = partition_of(response)
+    assert for_code(answer.error_code).__name__ == "NotLeaderOrFollower"
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (leading, 0)
+    assert [(node.node_id, node.port) for node in response.node_endpoints] == [
+        (leading, kafka_cluster.brokers[leading].port)
+    ]
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+@pytest.mark.parametrize("version", range(3, 13))
+def test_every_version_by_name_is_answered_with_success_and_with_errors(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], version: int
+) -> None:
+    leading = kafka_cluster.partition("t", 0).leader
+    assert partition_of(connect(leading).call(produce_request("t", 0, batch()), version)).base_offset == 0
+    answer = partition_of(connect(1 - leading).call(produce_request("t", 0, batch()), version))
+    assert for_code(answer.error_code).__name__ == "NotLeaderOrFollower"
+    assert answer.current_leader.leader_id == (leading if version >= 10 else -1)
+
+
+@pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
+def test_rule_26_clients_may_not_write_to_internal_topics(connect: Callable[[], Wire]) -> None:
+    answer = produce(connect(), "__consumer_offsets", 0, batch())
+    assert for_code(answer.error_code).__name__ == "InvalidTopicException"
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 3})})
+def test_rule_27_too_few_in_sync_refuses_and_appends_nothing(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    leading = kafka_cluster.partition("t", 0).leader
+    kafka_cluster.controls.crash_broker((leading + 1) % 3)
+    wire = leader("t", 0)
+    assert error_of(wire, batch()) == "NotEnoughReplicas"
+    assert kafka_cluster.log("t", 0).values() == []
+    assert error_of(wire, batch([b"one is enough"]), acks=1) == "none"
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(replication_factor=1, configs={"min.insync.replicas": 2})})
+def test_rule_27_min_isr_cannot_ask_for_more_replicas_than_there_are(leader: Leader) -> None:
+    assert error_of(leader("t", 0), batch()) == "none"
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 2})})
+def test_rule_52_below_min_isr_the_high_watermark_does_not_move(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
+) -> None:
+    """Both followers die while an acks=all waits: it is not answered as if one replica were enough (4.x)."""
+    leading = kafka_cluster.partition("t", 0).leader
+    kafka_cluster.controls.pause_followers()
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"kept"]), timeout_ms=300), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).values() == [b"kept"])
+    for follower in {0, 1, 2} - {leading}:
+        kafka_cluster.controls.crash_broker(follower)
+    answer = partition_of(wire.receive(ProduceRequest, 12)[1])
+    assert for_code(answer.error_code).__name__ == "RequestTimedOut"
+    assert kafka_cluster.log("t", 0).values() == [b"kept"]
+    assert kafka_cluster.partition("t", 0).isr == (leading,)
+    assert kafka_cluster.partition("t", 0).high_watermark == 0
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_rule_29_replicas_that_do_not_come_time_out_and_the_data_stays(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    kafka_cluster.controls.pause_followers()
+    assert error_of(leader("t", 0), batch([b"kept"]), timeout_ms=50) == "RequestTimedOut"
+    assert kafka_cluster.log("t", 0).values() == [b"kept"]
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_rule_29_a_new_leader_ends_the_wait_at_once(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
+) -> None:
+    kafka_cluster.controls.pause_followers()
+    leading = kafka_cluster.partition("t", 0).leader
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
+    answer = partition_of(wire.receive(ProduceRequest, 12)[1])
+    assert for_code(answer.error_code).__name__ == "NotLeaderOrFollower"
+    assert answer.current_leader.leader_id == 1 - leading
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_rule_30_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    """Append, lose the reply, try again on another connection: the first offset, one record in the log."""
+    kafka_cluster.controls.lose_reply(ProduceRequest)
+    records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
+    first = leader("t", 0)
+    first.send(produce_request("t", 0, records), 12)
+    assert first.is_closed_by_broker()
+    again = produce(leader("t", 0), "t", 0, records)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert kafka_cluster.log("t", 0).values() == [b"once"]
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_rule_35_the_new_leader_knows_the_producers(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
+    assert produce(leader("t", 0), "t", 0, records).base_offset == 0
+    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
+    assert produce(leader("t", 0), "t", 0, records).base_offset == 0
+    assert kafka_cluster.log("t", 0).values() == [b"once"]
+
+
+@pytest.mark.kafka(brokers=2)
+def test_rule_36_producer_ids_never_repeat(connect: Callable[[int], Wire]) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    wires = [connect(0), connect(1)]
+    given = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]
+    assert given == [0, 1, 2, 1000, 1001, 1002]
+
+
+@one_broker
+def test_a_produce_by_topic_id_names_an_unknown_one(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    wire = leader("t", 0)
+    metadata = wire.call(MetadataRequest(topics=None), 12)
+    known = metadata.topics[0].topic_id
+
+    def request(topic_id: bytes) -> ProduceRequest:
+        data = PartitionProduceData(index=0, records=batch([b"by id"]))
+        topic = TopicProduceData(topic_id=topic_id, partition_data=[data])
+        return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+
+    assert partition_of(wire.call(request(b"\x01" * 16), 13)).error_code == 100
+    answer = wire.call(request(known), 13)
+    assert partition_of(answer).error_code == 0
+    assert answer.responses[0].topic_id == known
+    assert kafka_cluster.log("t", 0).values() == [b"by id"]
+
+
+@one_broker
+def test_a_partition_that_is_not_there_is_unknown(leader: Leader) -> None:
+    wire = leader("t", 0)
+    for topic, partition in (("t", 7), ("t", -1), ("other", 0)):
+        assert produce(wire, topic, partition, batch()).error_code == 3

@@ -1,0 +1,316 @@
+"""Metadata, topics, configs, coordinators (rules 69 to 72), over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from pykafka2.errors import for_code
+from pykafka2.protocol.messages.cluster import DescribeClusterRequest
+from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from pykafka2.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.handlers.find_coordinator import java_hash
+from tests.testing.wire import Wire
+
+Connect = Callable[..., Wire]
+
+
+def metadata(wire: Wire, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return wire.call(MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
+
+
+def code_name(code: int) -> str:
+    return for_code(code).__name__ if code else "none"
+
+
+@pytest.mark.kafka(brokers=3, topics={"orders": 6, "audit": Topic(partitions=1, replication_factor=1)})
+def test_metadata_lists_brokers_topics_and_leaders(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    everything = connect(1).call(MetadataRequest(topics=None), 12)
+    ports = {node.node_id: node.port for node in everything.brokers}
+    assert ports == {broker.id: broker.port for broker in kafka_cluster.brokers}
+    assert everything.cluster_id == kafka_cluster.cluster_id
+    topics = {topic.name: topic for topic in everything.topics}
+    assert set(topics) == {"orders", "audit"}
+    leaders = [partition.leader_id for partition in topics["orders"].partitions]
+    assert sorted(leaders) == [0, 0, 1, 1, 2, 2], "leaders are not balanced"
+    for partition in topics["orders"].partitions:
+        assert sorted(partition.replica_nodes) == sorted(partition.isr_nodes) == [0, 1, 2]
+        assert partition.replica_nodes[0] == partition.leader_id
+    assert len(topics["audit"].partitions[0].replica_nodes) == 1
+
+
+@pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1})
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_of_metadata_is_answered(connect: Connect, version: int) -> None:
+    wire = connect()
+    found = metadata(wire, "a", version=version, create=version < 4)
+    assert {topic.name for topic in found.topics} == {"a"}
+    none = wire.call(MetadataRequest(topics=[]), version)
+    # In version 0 an empty list asks for all topics, later for none.
+    assert len(none.topics) == (2 if version == 0 else 0)
+    if version:
+        assert len(wire.call(MetadataRequest(topics=None), version).topics) == 2
+
+
+@pytest.mark.kafka(brokers=1, topics={"a": 1})
+def test_metadata_by_topic_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    topic_id = kafka_cluster.controller.image.topics["a"].id
+    asked = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"\x09" * 16)]
+    known, unknown = connect().call(MetadataRequest(topics=asked), 12).topics
+    assert (known.name, known.topic_id, known.error_code) == ("a", topic_id, 0)
+    assert (unknown.name, code_name(unknown.error_code)) == (None, "UnknownTopicId")
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=1)})
+def test_a_partition_without_leader_says_so(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    leading = kafka_cluster.partition("t", 0).leader
+    kafka_cluster.controls.crash_broker(leading)
+    response = metadata(connect(1 - leading), "t")
+    (partition,) = response.topics[0].partitions
+    assert (code_name(partition.error_code), partition.leader_id) == ("LeaderNotAvailable", -1)
+    assert partition.offline_replicas == [leading]
+    assert [node.node_id for node in response.brokers] == [1 - leading]
+
+
+@pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
+def test_rule_70_a_topic_asked_for_is_unknown_once_and_there_the_next_time(connect: Connect) -> None:
+    wire = connect()
+    assert code_name(metadata(wire, "new", create=True).topics[0].error_code) == "UnknownTopicOrPartition"
+    found = metadata(wire, "new").topics[0]
+    assert (found.error_code, len(found.partitions)) == (0, 4)
+
+
+@pytest.mark.parametrize("by", ["request", "broker"])
+def test_rule_70_creation_needs_the_request_and_the_broker(by: str) -> None:
+    config = {"auto.create.topics.enable": by == "request"}
+    with (
+        KafkaCluster(brokers=1, config=config) as cluster,
+        Wire(cluster.brokers[0].address) as wire,
+    ):
+        metadata(wire, "new", create=by == "broker")
+        assert code_name(metadata(wire, "new").topics[0].error_code) == "UnknownTopicOrPartition"
+        assert cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=1)
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250, "a/b"])
+def test_rule_71_illegal_names(connect: Connect, name: str) -> None:
+    wire = connect()
+    assert code_name(metadata(wire, name, create=True).topics[0].error_code) == "InvalidTopicException"
+    assert create(wire, name)[1] == "InvalidTopicException"
+
+
+@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
+def test_rule_71_a_dot_and_an_underscore_collide(connect: Connect) -> None:
+    wire = connect()
+    assert create(wire, "a_b")[1] == "InvalidTopicException"
+    assert create(wire, "a.b")[1] == "TopicAlreadyExists"
+    assert create(wire, "a.c")[1] == "none"
+
+
+def create(
+    wire: Wire,
+    name: str,
+    partitions: int = 1,
+    factor: int = 1,
+    configs: Mapping[str, str] | None = None,
+    assignment: Sequence[Sequence[int]] = (),
+    *,
+    validate_only: bool = False,
+) -> tuple[CreatableTopicResult, str]:
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+            for number, brokers in enumerate(assignment)
+        ],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+    (result,) = wire.call(request, 7).topics
+    return result, code_name(result.error_code)
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_72_what_was_created_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    """Any broker takes the request (rule 69)."""
+    result, error = create(connect(2), "t", 2, 3, {"retention.ms": "1000"})
+    assert error == "none"
+    assert (result.num_partitions, result.replication_factor) == (2, 3)
+    assert result.topic_id == kafka_cluster.controller.image.topics["t"].id != ZERO_UUID
+    configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
+    assert configs["retention.ms"] == ("1000", 1)
+    assert configs["min.insync.replicas"] == ("1", 5)
+
+
+@pytest.mark.kafka(brokers=3)
+@pytest.mark.parametrize(
+    ("partitions", "factor", "configs", "assignment", "expected"),
+    [
+        (0, 1, {}, (), "InvalidPartitions"),
+        (-2, 1, {}, (), "InvalidPartitions"),
+        (1, 0, {}, (), "InvalidReplicationFactor"),
+        (1, 4, {}, (), "InvalidReplicationFactor"),
+        (1, 1, {"nosuch": "1"}, (), "InvalidConfig"),
+        (1, 1, {"retention.ms": "soon"}, (), "InvalidConfig"),
+        (1, 1, {"cleanup.policy": "burn"}, (), "InvalidConfig"),
+        (1, 1, {}, ((0,),), "InvalidReplicaAssignment"),
+        (-1, -1, {}, ((0, 0),), "InvalidReplicaAssignment"),
+        (-1, -1, {}, ((7,),), "InvalidReplicaAssignment"),
+        (-1, -1, {}, ((0,), (1, 2)), "InvalidReplicaAssignment"),
+        (-1, -1, {}, ((2, 0), (1, 2)), "none"),
+        (-1, -1, {}, (), "none"),
+    ],
+)
+def test_rule_72_create_topics_validates(
+    connect: Connect,
+    partitions: int,
+    factor: int,
+    configs: dict[str, str],
+    assignment: tuple[tuple[int, ...], ...],
+    expected: str,
+) -> None:
+    result, error = create(connect(), "t", partitions, factor, configs, assignment)
+    assert error == expected
+    assert bool(result.error_message) == (expected != "none")
+
+
+@pytest.mark.kafka(brokers=1)
+def test_validate_only_creates_nothing(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    assert create(connect(), "t", validate_only=True)[1] == "none"
+    assert kafka_cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=1)
+def test_a_topic_named_twice_in_one_request_is_refused_once(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    results = connect().call(CreateTopicsRequest(topics=[topic, topic]), 7).topics
+    assert [code_name(result.error_code) for result in results] == ["InvalidRequest"]
+    assert kafka_cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=2, topics={"a": 1, "b": 1})
+def test_delete_by_name_and_by_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    topic_id = kafka_cluster.controller.image.topics["b"].id
+    asked = [
+        DeleteTopicState(name="a", topic_id=ZERO_UUID),
+        DeleteTopicState(name=None, topic_id=topic_id),
+        DeleteTopicState(name="nosuch", topic_id=ZERO_UUID),
+        DeleteTopicState(name=None, topic_id=b"\x07" * 16),
+        DeleteTopicState(name="a", topic_id=topic_id),
+        DeleteTopicState(name=None, topic_id=ZERO_UUID),
+    ]
+    results = wire.call(DeleteTopicsRequest(topics=asked, timeout_ms=1000), 6).responses
+    assert [code_name(result.error_code) for result in results] == [
+        "none",
+        "none",
+        "UnknownTopicOrPartition",
+        "UnknownTopicId",
+        "InvalidRequest",
+        "InvalidRequest",
+    ]
+    assert [result.name for result in results[:2]] == ["a", "b"]
+    assert kafka_cluster.topics() == []
+    assert code_name(metadata(wire, "a").topics[0].error_code) == "UnknownTopicOrPartition"
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"delete.topic.enable": False})
+def test_deletion_may_be_switched_off(connect: Connect) -> None:
+    response = connect().call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    assert code_name(response.responses[0].error_code) == "TopicDeletionDisabled"
+
+
+@pytest.mark.kafka(
+    brokers=1, topics={"t": Topic(configs={"retention.ms": 5})}, config={"log.segment.bytes": 999}
+)
+def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> None:
+    resources = [
+        DescribeConfigsResource(
+            resource_type=2, resource_name="t", configuration_keys=["retention.ms", "segment.bytes"]
+        ),
+        DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions"]),
+        DescribeConfigsResource(resource_type=2, resource_name="nosuch", configuration_keys=None),
+        DescribeConfigsResource(resource_type=4, resource_name="9", configuration_keys=None),
+    ]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
+    topic, broker, unknown, other = connect().call(request, 4).results
+    values = {config.name: config for config in topic.configs}
+    assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
+    assert (values["segment.bytes"].value, values["segment.bytes"].config_source) == ("999", 4)
+    assert [synonym.name for synonym in values["segment.bytes"].synonyms] == ["log.segment.bytes"] * 2
+    assert [config.value for config in broker.configs] == ["1"]
+    assert code_name(unknown.error_code) == "UnknownTopicOrPartition"
+    assert code_name(other.error_code) == "InvalidRequest"
+
+
+@pytest.mark.kafka(brokers=3)
+def test_describe_cluster(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    kafka_cluster.controls.crash_broker(2)
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    alive = wire.call(request, 2)
+    assert [node.broker_id for node in alive.brokers] == [0, 1]
+    request.include_fenced_brokers = True
+    everyone = wire.call(request, 2)
+    assert [(node.broker_id, node.is_fenced) for node in everyone.brokers] == [
+        (0, False),
+        (1, False),
+        (2, True),
+    ]
+
+
+@pytest.mark.kafka(brokers=3)
+def test_find_coordinator_names_the_same_live_broker_everywhere(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g1", "g2"])
+    answers = [
+        [(one.key, one.node_id, one.port) for one in connect(broker).call(request, 4).coordinators]
+        for broker in range(3)
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    old = connect().call(FindCoordinatorRequest(key="g1", key_type=0), 3)
+    assert (old.error_code, old.node_id) == (0, answers[0][0][1])
+    transaction = connect().call(FindCoordinatorRequest(key="x", key_type=1), 3)
+    assert code_name(transaction.error_code) == "CoordinatorNotAvailable"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("a", 97), ("hello", 99162322), ("my-group-42", -577478868), ("ü€", 18392)],
+)
+def test_keys_are_hashed_as_java_does(text: str, expected: int) -> None:
+    value = 0
+    for unit in text:
+        value = (31 * value + ord(unit)) % 2**32
+    assert java_hash(text) == (value - 2**32 if value >= 2**31 else value)
+    if text in ("", "a", "hello"):
+        assert java_hash(text) == expected
+
+
+@pytest.mark.kafka(brokers=1)
+def test_transactional_ids_are_refused_until_there_are_transactions(connect: Connect) -> None:
+    wire = connect()
+    for transactional_id, error in (("", "InvalidRequest"), ("tx", "UnsupportedVersion")):
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
+        assert code_name(wire.call(request, 5).error_code) == error
