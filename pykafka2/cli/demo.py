@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from pykafka2.cli.demo_crash import Crash, crash_leader, look_again, wait_until_in_sync
+from pykafka2.cli.demo_crash import Crash, crash_leader, look_again, stop_replication, wait_until_in_sync
 from pykafka2.cli.demo_data import DemoRecord, lines_of, order_events
 from pykafka2.cli.demo_proof import Proof, Verdict
 from pykafka2.cli.demo_sabotage import KINDS, sabotage
@@ -129,20 +129,16 @@ class Demo:
     def _produce(self, proof: Proof) -> None:
         from pykafka2 import KafkaProducer
 
-        latencies = self.figures.latencies
-        half = len(self.records) // 2
         with KafkaProducer(bootstrap_servers=self.servers, acks="all", enable_idempotence=True) as producer:
             with self._progress("produced") as bar:
                 started = time.perf_counter()
                 for first in range(0, len(self.records), CHUNK):
-                    self._send_chunk(producer, proof, first, latencies)
+                    crash_now = self._is_half_way(first)
+                    if self.cluster and crash_now:
+                        stop_replication(self.cluster)
+                    self._send_chunk(producer, proof, first)
                     bar.update(min(CHUNK, len(self.records) - first))
-                    if (
-                        self.cluster
-                        and self.cluster_can_fail_over
-                        and self.crash is None
-                        and first + CHUNK > half
-                    ):
+                    if self.cluster and crash_now:
                         self.crash = crash_leader(self.cluster, self.topic, self.arguments.partitions)
                 producer.flush(timeout=FLUSH_TIMEOUT)
                 self.figures.produce_seconds = time.perf_counter() - started
@@ -150,11 +146,12 @@ class Demo:
         if self.failures:
             raise KafkaError(f"{len(self.failures)} records failed, the first: {self.failures[0]}")
 
-    @property
-    def cluster_can_fail_over(self) -> bool:
-        return self.figures.replication > 1
+    def _is_half_way(self, first: int) -> bool:
+        """True for the one chunk in whose midst the leader is to die."""
+        half = len(self.records) // 2
+        return self.figures.replication > 1 and first <= half < first + CHUNK
 
-    def _send_chunk(self, producer: KafkaProducer, proof: Proof, first: int, latencies: list[float]) -> None:
+    def _send_chunk(self, producer: KafkaProducer, proof: Proof, first: int) -> None:
         for number in range(first, min(first + CHUNK, len(self.records))):
             record = self.records[number]
             producer.send(
@@ -163,7 +160,7 @@ class Demo:
                 key=record.key,
                 headers=record.headers,
                 timestamp_ms=record.timestamp_ms,
-                on_delivery=_Acknowledgement(number, proof, latencies, self.failures),
+                on_delivery=_Acknowledgement(number, proof, self.figures.latencies, self.failures),
             )
 
     # ------------------------------------------------------------------ consume

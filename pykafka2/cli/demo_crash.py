@@ -28,15 +28,18 @@ class Crash:
     epoch_after: int = -1
 
 
-def crash_leader(cluster: KafkaCluster, topic: str, partitions: int) -> Crash:
-    """Stop replication, wait until a produce hangs on the leader, then kill the leader.
+def stop_replication(cluster: KafkaCluster) -> None:
+    """From now on no acks=all produce can be answered: what is sent next will be in flight at the crash."""
+    cluster.controls.pause_followers()
 
-    With followers paused an acks=all produce cannot be answered, so at least one is in flight for certain,
-    and what it appended is the tail that the crash drops.
+
+def crash_leader(cluster: KafkaCluster, topic: str, partitions: int) -> Crash:
+    """With replication stopped: wait until a produce hangs on the leader, then kill the leader.
+
+    What hangs was appended by the leader alone: the tail that the crash drops, and that must be sent again.
     """
     leader = cluster.partition(topic, PARTITION).leader
     epoch = cluster.partition(topic, PARTITION).leader_epoch
-    cluster.controls.pause_followers()
     deadline = time.monotonic() + WAIT
     while not (in_flight := unanswered(cluster, leader)) and time.monotonic() < deadline:
         time.sleep(0.001)
