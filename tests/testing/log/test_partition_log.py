@@ -56,7 +56,8 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
-        """Whole batches go, each that has a record at or after the target."""
+        """Whole batches go, each that has a record at or after the target; another leader writes on."""
+        self.epoch += 1
         target = self.between(share)
         self.log.truncate_to(target)
         while self.batches and self.batches[-1][-1][0] >= target:
