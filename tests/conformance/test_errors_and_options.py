@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from pykafka2 import errors
+from pykafka2.admin.options import ADMIN_OPTIONS
+from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.options import Option, OptionTable
+from pykafka2.producer.options import PRODUCER_OPTIONS
 
 from .bridge import Bridge
 
-TABLES = {
-    "producer": ("pykafka2.producer.options", "PRODUCER_OPTIONS"),
-    "consumer": ("pykafka2.consumer.options", "CONSUMER_OPTIONS"),
-    "admin": ("pykafka2.admin.options", "ADMIN_OPTIONS"),
+TABLES: dict[str, OptionTable[Any]] = {
+    "producer": PRODUCER_OPTIONS,
+    "consumer": CONSUMER_OPTIONS,
+    "admin": ADMIN_OPTIONS,
 }
 
 DEPARTURES: dict[str, str] = {
@@ -54,7 +55,7 @@ def test_there_are_no_codes_but_kafkas(java: Bridge) -> None:
 
 @pytest.mark.parametrize("client", TABLES)
 def test_every_option_of_java_is_offered_refused_or_ignored(java: Bridge, client: str) -> None:
-    table = table_of(client)
+    table = TABLES[client]
     known = {*table.fields, *table.refused, *table.ignored}
     missing = [option["name"] for option in java_options(java, client) if underscored(option) not in known]
     assert not missing
@@ -62,7 +63,7 @@ def test_every_option_of_java_is_offered_refused_or_ignored(java: Bridge, client
 
 @pytest.mark.parametrize("client", TABLES)
 def test_defaults_are_javas(java: Bridge, client: str) -> None:
-    table = table_of(client)
+    table = TABLES[client]
     differences = []
     for option in java_options(java, client):
         name = underscored(option)
@@ -76,7 +77,7 @@ def test_defaults_are_javas(java: Bridge, client: str) -> None:
 
 @pytest.mark.parametrize("client", TABLES)
 def test_what_java_allows_is_allowed(java: Bridge, client: str) -> None:
-    table = table_of(client)
+    table = TABLES[client]
     differences = []
     for option in java_options(java, client):
         name = underscored(option)
@@ -111,14 +112,6 @@ def allows(option: Option, value: object) -> bool:
     except (ValueError, TypeError):
         return False
     return True
-
-
-def table_of(client: str) -> OptionTable[Any]:
-    module, name = TABLES[client]
-    if find_spec(module) is None:
-        pytest.skip(f"{module} is not written yet")
-    table: OptionTable[Any] = getattr(import_module(module), name)
-    return table
 
 
 def java_options(java: Bridge, client: str) -> list[dict[str, Any]]:
