@@ -58,13 +58,13 @@ def available(snapshot: ClusterSnapshot, topic: TopicSnapshot) -> list[int]:
 
 
 def sticky_partition(
-    snapshot: ClusterSnapshot, topic: TopicSnapshot, random: random.Random, avoid: int | None = None
+    snapshot: ClusterSnapshot, topic: TopicSnapshot, seeded: random.Random, avoid: int | None = None
 ) -> int:
     """The next partition to stick to: one with a leader if any has one, another than `avoid` if possible."""
     choices = available(snapshot, topic) or sorted(topic.partitions)
     if avoid is not None and len(choices) > 1:
         choices = [number for number in choices if number != avoid]
-    return choices[int(random.random() * len(choices))]
+    return choices[int(seeded.random() * len(choices))]
 
 
 def chooser_of(partitioner: Any) -> Chooser | None:
