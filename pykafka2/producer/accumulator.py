@@ -46,7 +46,7 @@ class Accumulator:
         # A larger batch could never be sent, or never be granted.
         limit = min(options.batch_size, options.max_request_size, options.buffer_memory)
         self._batch_bytes = max(limit, HEADER_BYTES + 1)
-        self._flushing = 0
+        self._flushing: dict[int, None] = {}
         self._active: dict[PartitionQueue, None] = {}
         self.pool = BufferPool(options.buffer_memory)
         self.incomplete: deque[ProducerBatch] = deque()
@@ -86,33 +86,32 @@ class Accumulator:
             IllegalState: it would have to wait, on the IO thread.
         """
         needed_bytes = self._checked_size(queue, key, value, headers)
-        permit = self.pool.request(max(needed_bytes, self._batch_bytes))
+        permit = Permit(max(needed_bytes, self._batch_bytes))
         batch: ProducerBatch | None = None
         try:
+            self.pool.request(permit)
             if not permit.is_granted:
                 self._wait_for_memory(queue, permit, timeout)
             batch = self._new_batch(queue, permit)
             delivery, is_new = self._append_with(queue, batch, timestamp, key, value, headers, on_delivery)
+            if is_new:
+                # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
+                self._wake()
+            else:
+                self._return(permit)
         except BaseException:
             self._give_back(queue, batch, permit)
             raise
-        if is_new:
-            # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
-            self._wake()
-        else:
-            self._return(permit)
         return delivery
 
-    def begin_flush(self) -> list[ProducerBatch]:
-        """Make every batch ready, until `end_flush`; those to wait for."""
-        with self._lock:
-            self._flushing += 1
+    def begin_flush(self, who: object) -> list[ProducerBatch]:
+        """Make every batch ready, until `end_flush` of the same; those to wait for."""
+        self._flushing[id(who)] = None
         self._wake()
         return [batch for batch in self.incomplete.copy() if not batch.is_told]
 
-    def end_flush(self) -> None:
-        with self._lock:
-            self._flushing -= 1
+    def end_flush(self, who: object) -> None:
+        self._flushing.pop(id(who), None)
 
     def close(self) -> None:
         """Take no more records.  What was appended before is in a batch, what comes later raises."""
@@ -145,7 +144,7 @@ class Accumulator:
     @property
     def is_flushing(self) -> bool:
         """Batches are to go out without lingering: somebody flushes or closes, or memory is short."""
-        return self._flushing > 0 or self.is_closed or self.pool.waiting > 0
+        return bool(self._flushing) or self.is_closed or self.pool.waiting > 0
 
     def active_queues(self) -> list[PartitionQueue]:
         """Queues that hold batches."""
@@ -272,8 +271,9 @@ class Accumulator:
         if batch is not None:
             with queue.lock:
                 joined = batch in queue.batches or batch.state is not BatchState.OPEN
-                if joined:
-                    return
+            if joined:
+                self._wake()
+                return
             if batch in self.incomplete:
                 self.incomplete.remove(batch)
             batch.abandon()

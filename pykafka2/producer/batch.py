@@ -187,9 +187,10 @@ class ProducerBatch:
         self.state = state
 
     def close(self) -> None:
-        """No more records: fixes the count.  Its queue's lock is held."""
-        self.move_to(BatchState.QUEUED)
-        self.count = self.builder.count if self.builder is not None else 0
+        """No more records: fixes the count.  Its queue's lock is held.  Safe to repeat."""
+        self.count = self.builder.count if self.builder is not None else self.count
+        if self.state is BatchState.OPEN:
+            self.move_to(BatchState.QUEUED)
 
     @property
     def size(self) -> int:

@@ -14,7 +14,7 @@ from pykafka2.errors import IllegalState
 
 
 class Permit:
-    """For `size_bytes`: granted, or a place in the queue; `is_granted` says which."""
+    """For `size_bytes`: asked for, in the queue, or granted; `is_granted` says which."""
 
     __slots__ = ("is_granted", "size_bytes")
 
@@ -39,18 +39,20 @@ class BufferPool:
         """How many callers wait; while any does, every batch is ready to be sent."""
         return len(self._waiters)
 
-    def request(self, size_bytes: int) -> Permit:
-        """Take the bytes, or a place in the queue for them."""
-        if size_bytes > self.total_bytes:
-            raise IllegalState(f"{size_bytes} bytes are asked of a pool of {self.total_bytes}")
-        permit = Permit(size_bytes)
+    def request(self, permit: Permit) -> None:
+        """Grant a new permit, or give it a place in the queue.
+
+        The caller makes the permit, and so can give it back wherever a Ctrl-C strikes.
+        """
+        if permit.size_bytes > self.total_bytes:
+            raise IllegalState(f"{permit.size_bytes} bytes are asked of a pool of {self.total_bytes}")
         with self._lock:
-            if not self._waiters and self.available_bytes >= size_bytes:
-                self.available_bytes -= size_bytes
+            if not self._waiters and self.available_bytes >= permit.size_bytes:
+                # Python looks for signals at calls and jumps, so not between these two lines.
+                self.available_bytes -= permit.size_bytes
                 permit.is_granted = True
             else:
                 self._waiters.append(permit)
-        return permit
 
     def give_back(self, permit: Permit) -> bool:
         """Return the bytes, or leave the queue.  Safe to repeat.
@@ -69,8 +71,9 @@ class BufferPool:
         granted = False
         waiters = self._waiters
         while waiters and waiters[0].size_bytes <= self.available_bytes:
-            permit = waiters.popleft()
+            permit = waiters[0]
             self.available_bytes -= permit.size_bytes
             permit.is_granted = True
             granted = True
+            waiters.popleft()
         return granted

@@ -34,13 +34,14 @@ class Ending:
 
     def flush(self, timeout: float | None) -> None:
         """See `KafkaProducer.flush`; also for a producer that takes no more records."""
-        batches = self._accumulator.begin_flush()
+        who = object()
         try:
+            batches = self._accumulator.begin_flush(who)
             is_done = self._client.driver.wait_until(
                 lambda: _all_told(batches), float("inf") if timeout is None else timeout
             )
         finally:
-            self._accumulator.end_flush()
+            self._accumulator.end_flush(who)
         if not is_done:
             left = sum(batch.size for batch in batches if not batch.is_told)
             raise KafkaTimeoutError(

@@ -54,11 +54,11 @@ class PartitionQueue:
             self._closed(self.tail)
 
     def _closed(self, batch: ProducerBatch) -> ProducerBatch:
-        # Asked of the batch, not of `tail`: a Ctrl-C may come between its joining and its becoming tail.
-        if batch.state is BatchState.OPEN:
-            batch.close()
+        # Every step may be the last before a Ctrl-C: a batch may be open and not the tail, or closed and the
+        # tail still.  So nothing is concluded from one about the other.
         if batch is self.tail:
             self.tail = None
+        batch.close()
         return batch
 
     def take(self) -> ProducerBatch:

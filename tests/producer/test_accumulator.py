@@ -11,6 +11,7 @@ import pytest
 from pykafka2.errors import BufferExhausted, ClientClosed, RecordTooLarge
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import BatchState, ProducerBatch
+from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
@@ -111,9 +112,10 @@ def test_a_batch_is_ready_when_it_lingered_or_is_full_or_somebody_flushes() -> N
     accumulator, queue, _ = built = build(linger_ms=5000)
     append(built, b"x" * 800)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 5.0
-    accumulator.begin_flush()
+    flusher = object()
+    accumulator.begin_flush(flusher)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
-    accumulator.end_flush()
+    accumulator.end_flush(flusher)
     append(built, b"x" * 800)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
 
@@ -121,7 +123,8 @@ def test_a_batch_is_ready_when_it_lingered_or_is_full_or_somebody_flushes() -> N
 def test_batches_are_ready_when_memory_is_short() -> None:
     accumulator, queue, _ = built = build(linger_ms=5000)
     append(built)
-    permit = accumulator.pool.request(2500)
+    permit = Permit(2500)
+    accumulator.pool.request(permit)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
     accumulator.pool.give_back(permit)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 5.0

@@ -12,11 +12,17 @@ from pykafka2.errors import IllegalState
 from pykafka2.producer.buffer_pool import BufferPool, Permit
 
 
+def request(pool: BufferPool, size_bytes: int) -> Permit:
+    permit = Permit(size_bytes)
+    pool.request(permit)
+    return permit
+
+
 def test_a_newcomer_never_overtakes_a_waiter() -> None:
     pool = BufferPool(100)
-    first = pool.request(80)
-    large = pool.request(50)
-    small = pool.request(10)
+    first = request(pool, 80)
+    large = request(pool, 50)
+    small = request(pool, 10)
     assert (large.is_granted, small.is_granted, pool.waiting) == (False, False, 2)
     assert pool.give_back(first)
     assert (large.is_granted, small.is_granted, pool.available_bytes) == (True, True, 40)
@@ -24,15 +30,15 @@ def test_a_newcomer_never_overtakes_a_waiter() -> None:
 
 def test_a_waiter_that_gives_up_lets_those_behind_it_go() -> None:
     pool = BufferPool(100)
-    pool.request(60)
-    large, small = pool.request(90), pool.request(40)
+    request(pool, 60)
+    large, small = request(pool, 90), request(pool, 40)
     assert pool.give_back(large)
     assert (small.is_granted, pool.waiting, pool.available_bytes) == (True, 0, 0)
 
 
 def test_giving_back_twice_gives_back_once() -> None:
     pool = BufferPool(100)
-    permit = pool.request(60)
+    permit = request(pool, 60)
     pool.give_back(permit)
     pool.give_back(permit)
     assert pool.available_bytes == 100
@@ -40,7 +46,7 @@ def test_giving_back_twice_gives_back_once() -> None:
 
 def test_more_than_everything_is_refused() -> None:
     with pytest.raises(IllegalState, match="101 bytes are asked of a pool of 100"):
-        BufferPool(100).request(101)
+        request(BufferPool(100), 101)
 
 
 class PoolAgainstAList(RuleBasedStateMachine):
@@ -59,8 +65,8 @@ class PoolAgainstAList(RuleBasedStateMachine):
             self.held.append(self.queue.popleft())
 
     @rule(target=permits, size_bytes=st.integers(0, 100))
-    def request(self, size_bytes: int) -> Permit:
-        permit = self.pool.request(size_bytes)
+    def ask(self, size_bytes: int) -> Permit:
+        permit = request(self.pool, size_bytes)
         self.queue.append(permit)
         self.serve()
         return permit

@@ -1,0 +1,131 @@
+"""The producer on real sockets and threads: what virtual time cannot show."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import NoBrokersAvailable, TlsError
+from pykafka2.network.tls import TlsContext
+from pykafka2.producer.delivery import Delivery
+from pykafka2.testing import KafkaCluster
+from tests.producer.certificates import Certificates, certificates_in
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return certificates_in(tmp_path)
+
+
+@pytest.fixture
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster(brokers=3, topics={"orders": 1, "spread": 6}) as cluster:
+        yield cluster
+
+
+def test_records_arrive_from_several_threads(cluster: KafkaCluster) -> None:
+    deliveries: list[Delivery] = []
+
+    def send_some(thread: int) -> None:
+        key = b"%d" % thread
+        deliveries.extend([producer.send("spread", b"%d" % number, key) for number in range(500)])
+
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1) as producer:
+        threads = [threading.Thread(target=send_some, args=(thread,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert all(delivery.result(0).offset >= 0 for delivery in deliveries)
+    by_key: dict[bytes | None, list[bytes | None]] = {}
+    for partition in range(6):
+        for record in cluster.log("spread", partition).records():
+            by_key.setdefault(record.key, []).append(record.value)
+    assert by_key == {b"%d" % thread: [b"%d" % number for number in range(500)] for thread in range(4)}
+
+
+def test_a_leader_that_crashes_costs_nothing(cluster: KafkaCluster) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, batch_size=500) as producer:
+        deliveries = [producer.send("orders", b"%d" % number) for number in range(1000)]
+        cluster.controls.crash_broker(cluster.partition("orders", 0).leader)
+        deliveries += [producer.send("orders", b"%d" % number) for number in range(1000, 2000)]
+        producer.flush(timeout=30)
+    assert [delivery.result(0).offset for delivery in deliveries] == list(range(2000))
+    assert cluster.log("orders", 0).values() == [b"%d" % number for number in range(2000)]
+
+
+def test_no_broker_listening_is_said_within_max_block_ms() -> None:
+    started = time.monotonic()
+    with (
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", max_block_ms=200) as producer,
+        pytest.raises(NoBrokersAvailable, match=r"127\.0\.0\.1:1.*refused"),
+    ):
+        producer.send("orders", b"v")
+    assert time.monotonic() - started < 2
+
+
+def test_tls_to_a_plaintext_port_is_said(cluster: KafkaCluster) -> None:
+    with (
+        KafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, security_protocol="SSL", max_block_ms=3000
+        ) as producer,
+        pytest.raises((TlsError, NoBrokersAvailable), match="if that port speaks plaintext"),
+    ):
+        producer.send("orders", b"v")
+
+
+def test_tls_delivers_and_plaintext_to_a_tls_port_is_said(certificates: Certificates) -> None:
+    tls = TlsContext(cert_file=certificates.chain, key_file=certificates.key, verify=False, server_side=True)
+    with KafkaCluster(brokers=1, topics={"orders": 1}, tls=tls) as cluster:
+        servers = cluster.bootstrap_servers
+        with KafkaProducer(
+            bootstrap_servers=servers, security_protocol="SSL", ssl_cafile=certificates.authority
+        ) as producer:
+            assert producer.send("orders", b"v").result(10).offset == 0
+        with (
+            KafkaProducer(bootstrap_servers=servers, max_block_ms=3000) as producer,
+            pytest.raises(TlsError, match="security_protocol"),
+        ):
+            producer.send("orders", b"v")
+
+
+@pytest.mark.slow
+def test_a_ctrl_c_at_any_moment_leaves_everything_in_order(cluster: KafkaCluster) -> None:
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    chance = random.Random(7)
+    deliveries: list[Delivery] = []
+    before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # Python swallows what is raised in a collector's callback, and Hypothesis has one
+    try:
+        with KafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, batch_size=300, buffer_memory=200_000
+        ) as producer:
+            producer.partitions_for("orders")
+            for _ in range(150):
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.005), 0.2)
+                try:
+                    while True:
+                        deliveries.append(producer.send("orders", b"x" * chance.randrange(100)))
+                except KeyboardInterrupt:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            producer.flush(timeout=30)
+            assert producer.health()["buffer_available_bytes"] == 200_000
+    finally:
+        gc.enable()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    offsets = [delivery.result(0).offset for delivery in deliveries]
+    assert offsets == sorted(set(offsets))
+    # A record whose send was interrupted may have been appended, but nothing that was returned is missing.
+    assert {record.offset for record in cluster.log("orders", 0).records()} >= set(offsets)
