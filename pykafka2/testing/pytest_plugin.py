@@ -1,5 +1,6 @@
-"""The pytest plugin: fixture `kafka_cluster`, marker `kafka`.  Found by pytest itself when pykafka2 is
-installed.
+"""The pytest plugin: fixtures `kafka_cluster` and `simulation`, marker `kafka`.
+
+Found by pytest itself when pykafka2 is installed.
 
     @pytest.mark.kafka(brokers=1, topics={"orders": 6}, config={"num.partitions": 3})
     def test_something(kafka_cluster): ...
@@ -17,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.simulation import Simulation
 
 MARKER = (
     "kafka(brokers=3, topics=None, config=None, seed=0): "
@@ -25,6 +27,12 @@ MARKER = (
 MARKER_ARGUMENTS = frozenset({"brokers", "topics", "config", "seed", "tls", "host", "ports"})
 # Threads and sockets of clients that were closed just before may need a moment to go.
 LEAK_GRACE = 1.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("pykafka2").addoption(
+        "--simulation-seed", type=int, default=1, help="seed of the fixture `simulation` (default: 1)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,6 +54,14 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     found = leaks.wait_for_none(LEAK_GRACE)
     if found:
         pytest.fail("the test left behind: " + "; ".join(found) + "; close every client", pytrace=False)
+
+
+@pytest.fixture
+def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
+    """Brokers and clients in virtual time, from the seed of --simulation-seed (see `Simulation`)."""
+    from pykafka2.testing.simulation.fixtures import simulated
+
+    yield from simulated(request)
 
 
 def _arguments(request: pytest.FixtureRequest) -> dict[str, Any]:

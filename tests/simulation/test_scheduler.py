@@ -13,6 +13,7 @@ from pykafka2.testing.simulation import (
     ActorFailed,
     ActorStuck,
     Deadlock,
+    HotLoop,
     LoopFailed,
     Simulation,
     SimulationError,
@@ -46,6 +47,15 @@ def test_a_loop_that_never_rests_still_lets_time_pass() -> None:
         simulation.runtime.spawn("restless", Ticker(period=0.0))
         simulation.run_for(0.01)
         assert simulation.now == pytest.approx(0.01)
+
+
+@pytest.mark.slow
+def test_a_loop_that_spins_fails_by_name() -> None:
+    with Simulation(1) as simulation:
+        simulation.runtime.spawn("restless", Ticker(period=0.0))
+        simulation.runtime.spawn("calm", Ticker(period=0.1))
+        with pytest.raises(HotLoop, match=r"(?s)turns in the virtual second.*restless: \d{5} turns"):
+            simulation.run_for(5)
 
 
 def test_a_stopped_loop_is_not_turned_again() -> None:

@@ -157,7 +157,7 @@ class Simulation:
         """End all actors, clients and clusters of this world.  Safe to repeat; raises nothing of theirs."""
         if self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed = self.scheduler.is_closing = True
         try:
             for closer in reversed(self._closers):
                 self._close_one(closer)

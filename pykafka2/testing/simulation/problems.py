@@ -15,6 +15,10 @@ class Deadlock(SimulationError):
     """Actors wait, and nothing that is scheduled could ever wake them; the message lists the waits."""
 
 
+class HotLoop(SimulationError):
+    """Loops were turned far too often in one virtual second: they spin, or ask each other without rest."""
+
+
 class ActorStuck(SimulationError):
     """An actor kept the baton for too many real seconds: it blocks or spins outside the simulation."""
 

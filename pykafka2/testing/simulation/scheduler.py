@@ -22,7 +22,13 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Step
 from pykafka2.network.transport import Ready, Selector
 from pykafka2.testing.simulation.actors import Actor, ActorThreads
-from pykafka2.testing.simulation.problems import Deadlock, LoopFailed, SimulationEnded, SimulationError
+from pykafka2.testing.simulation.problems import (
+    Deadlock,
+    HotLoop,
+    LoopFailed,
+    SimulationEnded,
+    SimulationError,
+)
 from pykafka2.testing.simulation.trace import Trace
 
 logger = logging.getLogger(__name__)
@@ -37,6 +43,9 @@ HOP_SPREAD = 30e-6
 
 # An idle cluster has timers for ever; actors that only wait for this long will wait for ever.
 PATIENCE = 3600.0
+
+# A loop that spins makes 60,000 turns in a virtual second; a busy cluster with its clients a few thousand.
+MOST_TURNS_PER_SECOND = 40_000
 
 
 class Due(Protocol):
@@ -83,6 +92,8 @@ class SimTask:
         self.error: BaseException | None = None
         self.token = 0
         self.turns = 0
+        self.turns_before = 0
+        """Turns up to the current virtual second."""
         self._scheduler = scheduler
         self._step = step
         self._selector = selector
@@ -183,8 +194,13 @@ class Scheduler:
         self.loop_failures: list[LoopFailed] = []
         self.failure: BaseException | None = None
         self.failure_was_raised = False
+        self.is_closing = False
+        self.is_over = False
         self.progress = 0
         """Counts everything that came back to the scheduler; what the watchdog looks at."""
+        self.tasks: list[SimTask] = []
+        self._second_ends = START + 1.0
+        self._turns_before = 0
         self._firing = False
         self._random = Random(f"{seed}/schedule")
         self._heap: list[tuple[float, float, int, int, Due]] = []
@@ -215,6 +231,7 @@ class Scheduler:
 
     def spawn_task(self, name: str, place: str, step: Step, selector: TaskSelector | None) -> SimTask:
         task = SimTask(self, name, place, step, selector)
+        self.tasks.append(task)
         if selector is not None:
             selector.attach(task)
         task.wake()
@@ -249,6 +266,9 @@ class Scheduler:
         self._refuse_in_a_loop()
         actor = self.threads.current()
         self.progress += 1
+        if actor.is_main and (self.is_over or (self.is_closing and self.failure is not None)):
+            # Clients are closed after a failure too: nothing is waited for any more.
+            return bool(predicate())
         self._raise_failure(actor)
         if predicate():
             # Now and then a caller that need not wait lets others run first: a real scheduler would.
@@ -257,7 +277,8 @@ class Scheduler:
             self._resume_later(actor)
         elif timeout <= 0:
             self._resume_later(actor)
-        actor.begin_wait(predicate, self.now + max(timeout, 0.0), why)
+        # At least a hop, or a rest that is lost in rounding would be waited for again and again.
+        actor.begin_wait(predicate, self.now + (max(timeout, SHORTEST_HOP) if timeout > 0 else 0.0), why)
         if actor.deadline < FOREVER and timeout > 0:
             self.push(actor.deadline, actor)
         self._waiting.append(actor)
@@ -323,6 +344,11 @@ class Scheduler:
                 if due is not me:
                     self.threads.hand_over(me, due)
                 return
+            if self.now >= self._second_ends:
+                self._begin_second()
+            elif self.progress - self._turns_before > MOST_TURNS_PER_SECOND:
+                self.fail(HotLoop(self._who_spins()))
+                continue
             self._firing = True
             try:
                 due.fire()
@@ -344,6 +370,22 @@ class Scheduler:
             return due
         self.fail(Deadlock(self._who_waits()))
         return None
+
+    def _begin_second(self) -> None:
+        self._second_ends = self.now + 1.0
+        self._turns_before = self.progress
+        self.tasks = [task for task in self.tasks if not task.is_stopped]
+        for task in self.tasks:
+            task.turns_before = task.turns
+
+    def _who_spins(self) -> str:
+        busiest = sorted(self.tasks, key=lambda task: task.turns_before - task.turns)[:5]
+        lines = [f"  {task.name}: {task.turns - task.turns_before} turns" for task in busiest]
+        until = self.now - START
+        return (
+            f"more than {MOST_TURNS_PER_SECOND} turns in the virtual second before {until:.6f}:\n"
+            + "\n".join(lines)
+        )
 
     def _all_wait_for_ever(self) -> bool:
         return all(actor.deadline == FOREVER for actor in self._waiting)
@@ -375,5 +417,6 @@ class Scheduler:
 
     def close(self) -> None:
         """Unwind every actor that still waits, end the watchdog.  By the main actor; safe to repeat."""
+        self.is_over = True
         self.threads.close()
         self._heap.clear()

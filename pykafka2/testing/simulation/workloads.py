@@ -28,6 +28,7 @@ class Producing:
         self._stop = stop
         self._random = Random(seed)
         self.producer = world.simulation.producer(world.cluster, **options)
+        world.producers.append(self.producer)
         self.name = world.simulation.last_client
         world.clients.append(self.name)
         self.problems: list[str] = []
@@ -92,6 +93,7 @@ class Consuming:
         self._stop = stop
         self._random = Random(seed)
         self.consumer = world.simulation.consumer(world.cluster, **options)
+        world.consumers.append(self.consumer)
         self.name = world.simulation.last_client
         world.clients.append(self.name)
         self.problems: list[str] = []

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pykafka2.testing.simulation.history import History
 
 if TYPE_CHECKING:
+    from pykafka2.consumer.consumer import KafkaConsumer
+    from pykafka2.producer.producer import KafkaProducer
     from pykafka2.testing.cluster import KafkaCluster
     from pykafka2.testing.simulation.facade import Simulation
     from pykafka2.testing.views import PartitionView
@@ -22,6 +24,8 @@ class World:
         self.history = History()
         self.clients: list[str] = []
         """The places of the clients, as the network knows them."""
+        self.producers: list[KafkaProducer] = []
+        self.consumers: list[KafkaConsumer] = []
         self.broker_ids: list[int] = [broker.id for broker in cluster.brokers]
         self.live_brokers: list[int] = list(self.broker_ids)
         self.is_idempotent = True

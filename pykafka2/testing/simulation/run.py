@@ -1,0 +1,157 @@
+"""`python -m pykafka2.testing.simulation.run`: many seeds of the whole-system scenario, or one again.
+
+    --seeds 0-99 --seconds 300     this corpus first, then fresh seeds until the time is up
+    --seed 17                      one seed again, with its timeline
+
+Prints a line for each seed that fails or does not count, and at the end the table fault x fired x outcome.
+Exit status 1 if a seed failed, if most did not count, or if a kind of fault never took effect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+
+from pykafka2.testing.simulation.fault_kinds import KINDS
+from pykafka2.testing.simulation.faults import Tallies, add_tallies, table
+from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
+
+# With fewer seeds than this a kind may be missing by chance: each seed uses half of them.
+SEEDS_FOR_ALL_KINDS = 25
+
+FIRST_FRESH_SEED = 1_000_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the arguments ask for; the exit status."""
+    options = _parser().parse_args(arguments)
+    # Clients and brokers log what faults do to them; the timeline says it better.
+    logging.disable(logging.CRITICAL)
+    shape = Shape(
+        seconds=options.virtual_seconds,
+        brokers=options.brokers,
+        producers=options.producers,
+        consumers=options.consumers,
+    )
+    if options.seed is not None:
+        return _replay(options.seed, shape)
+    return _run_many(options.seeds, options.seconds, options.fresh_from, shape)
+
+
+def _replay(seed: int, shape: Shape) -> int:
+    report = run_seed(seed, shape, keep_timeline=True)
+    print(report.timeline)
+    print(_line(report))
+    print(table(report.tallies))
+    if report.error is not None:
+        traceback.print_exception(report.error)
+        return 1
+    return 0
+
+
+def _run_many(corpus: Sequence[int], seconds: float | None, fresh_from: int, shape: Shape) -> int:
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0
+    began = time.monotonic()
+    reports: list[Report] = []
+    tallies: Tallies = {}
+    with tqdm(unit="seed", disable=None, total=len(corpus) if seconds is None else None) as bar:
+        for seed in _seeds(corpus, seconds, fresh_from, began):
+            report = run_seed(seed, shape)
+            add_tallies(tallies, report.tallies)
+            reports.append(report)
+            bar.update()
+            if report.error is not None:
+                tqdm.write(_failure(report), file=sys.stdout)
+            elif not report.counts:
+                tqdm.write(f"does not count: {_line(report)}", file=sys.stdout)
+    return _conclude(reports, tallies, time.monotonic() - began)
+
+
+def _seeds(corpus: Sequence[int], seconds: float | None, fresh_from: int, began: float) -> Iterator[int]:
+    """The corpus, then fresh ones while there is time; time also ends the corpus."""
+    deadline = None if seconds is None else began + seconds
+    for seed in corpus:
+        if deadline is not None and time.monotonic() >= deadline:
+            return
+        yield seed
+    fresh = fresh_from
+    while deadline is not None and time.monotonic() < deadline:
+        yield fresh
+        fresh += 1
+
+
+def _conclude(reports: Sequence[Report], tallies: Tallies, took: float) -> int:
+    failed = [report.seed for report in reports if report.error is not None]
+    counting = sum(report.counts for report in reports)
+    print(table(tallies))
+    print(
+        f"{len(reports)} seeds in {took:.0f} s, {counting} count "
+        f"({sum(report.seconds for report in reports):.0f} virtual seconds, "
+        f"{sum(report.operations for report in reports)} operations, "
+        f"{sum(report.effective_faults for report in reports)} faults that took effect)"
+    )
+    problems = [f"failed seeds: {', '.join(map(str, failed))}"] if failed else []
+    if counting * 2 < len(reports):
+        problems.append("most seeds did not count: too short, too idle or too calm")
+    if len(reports) >= SEEDS_FOR_ALL_KINDS:
+        idle = [kind.name for kind in KINDS if kind.name not in tallies or not tallies[kind.name].effective]
+        if idle:
+            problems.append(f"faults that never took effect: {', '.join(idle)}")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+def _failure(report: Report) -> str:
+    error = report.error
+    words = "".join(traceback.format_exception(error)) if error is not None else ""
+    recent = "\n".join(report.timeline.splitlines()[-40:])
+    again = f"replay: python -m pykafka2.testing.simulation.run --seed {report.seed}"
+    return f"FAILED: {_line(report)}\n{recent}\n{words}{again}"
+
+
+def _line(report: Report) -> str:
+    return (
+        f"seed {report.seed}: {report.seconds:.1f} virtual s, {report.operations} operations, "
+        f"{report.records} records, {report.effective_faults} faults, trace {report.trace_hash}"
+    )
+
+
+def _range(text: str) -> list[int]:
+    """`0-99` or `5` or `1,2,7-9`."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            seeds.extend(range(int(first), int(last if dash else first) + 1))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r} is no range of seeds; write 0-99") from None
+    return seeds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pykafka2.testing.simulation.run",
+        description="Play the whole-system simulation for many seeds.",
+    )
+    parser.add_argument("--seeds", type=_range, default=_range("0-19"), help="corpus, such as 0-99")
+    parser.add_argument(
+        "--seconds", type=float, default=None, help="real time; after the corpus fresh seeds fill it"
+    )
+    parser.add_argument("--fresh-from", type=int, default=FIRST_FRESH_SEED, help="the first fresh seed")
+    parser.add_argument("--seed", type=int, default=None, help="replay one seed with its timeline")
+    parser.add_argument("--virtual-seconds", type=float, default=60.0, help="how long faults go on")
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--producers", type=int, default=2)
+    parser.add_argument("--consumers", type=int, default=1)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

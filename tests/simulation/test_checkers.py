@@ -1,0 +1,60 @@
+"""The checkers' self-test: every planted bug is caught within 50 seeds, by the checker that is meant to."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pykafka2.testing.simulation.fault_kinds import KINDS
+from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.scenario import Shape, run_seed
+from tests.simulation import mutants
+
+SEEDS = 50
+# Short stories with the faults that these bugs need: what counts here is how soon a bug shows.
+FAULTS = ("break", "lose reply", "crash", "cut brokers", "move leader")
+
+
+def shape() -> Shape:
+    kinds = tuple(kind for kind in KINDS if kind.name in FAULTS)
+    return Shape(seconds=20.0, topics={"orders": 2}, producers=1, consumers=0, kinds=kinds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "caught_by"),
+    [
+        (mutants.producer_reuses_a_sequence, {"AckedIsKept"}),
+        (mutants.broker_acknowledges_before_replication, {"AckedIsKept"}),
+        (mutants.broker_forgets_what_producers_wrote, {"WrittenOnce"}),
+        (mutants.controller_keeps_the_epoch, {"OneLeaderPerEpoch"}),
+        (mutants.replica_loses_a_batch_in_the_middle, {"AckedIsKept", "ReplicasAgree", "HotLoop"}),
+        (mutants.callbacks_are_forgotten, {"EverySendEnds", "liveness"}),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_planted_bug_is_caught(
+    mutant: mutants.Mutant, caught_by: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logging.disable(logging.CRITICAL)
+    try:
+        for seed in range(SEEDS):
+            with monkeypatch.context() as patch:
+                report = run_seed(seed, shape(), sabotage=lambda world, patch=patch: mutant(world, patch))  # type: ignore[misc]
+            if report.error is not None:
+                error = report.error
+                named = (
+                    str(error).split(":")[0] if isinstance(error, InvariantViolated) else type(error).__name__
+                )
+                assert named in caught_by, f"{error!r}\n{report.timeline[-4000:]}"
+                return
+    finally:
+        logging.disable(logging.NOTSET)
+    pytest.fail(f"{mutant.__name__} was not caught within {SEEDS} seeds")
+
+
+def test_without_a_bug_the_same_stories_pass() -> None:
+    for seed in range(2):
+        report = run_seed(seed, shape())
+        assert report.error is None, f"{report.error}\n{report.timeline[-4000:]}"
