@@ -126,7 +126,7 @@ class Metadata:
         # No lock: a single dict operation, and _forget_idle puts back what was wanted meanwhile.
         is_new = topic not in self._wanted
         self._wanted[topic] = now
-        if is_new or topic not in self.snapshot.topics:
+        if (is_new or topic not in self.snapshot.topics) and not self._topic_requested:
             self._topic_requested = True
             self._wake()
 

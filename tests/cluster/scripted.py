@@ -50,7 +50,16 @@ class Drop:
     """A handler's answer: the connection ends instead."""
 
 
-Answer = Response | Hold | Drop
+@attrs.define
+class Later:
+    """A handler's answer: what `make` gives, after so many seconds; sooner if the test calls `now`."""
+
+    seconds: float
+    make: Callable[[], Response]
+    now: Callable[[], None] = lambda: None
+
+
+Answer = Response | Hold | Drop | Later
 Handler = Callable[[Any, "ScriptedBroker"], Answer]
 
 
@@ -217,6 +226,17 @@ class VirtualRuntime:
         self.entropy: Any = SeededEntropy(seed)
         self.network: Any = network
         self.tasks: list[VirtualTask] = []
+        self._timers: dict[Callable[[], None], float] = {}
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        """Run `call` at a later moment, once; the returned function runs it sooner."""
+
+        def fire() -> None:
+            if self._timers.pop(fire, None) is not None:
+                call()
+
+        self._timers[fire] = self.clock.now + seconds
+        return fire
 
     def spawn(self, name: str, step: Step, selector: Any = None) -> VirtualTask:
         task = VirtualTask(name, step, selector)
@@ -228,6 +248,8 @@ class VirtualRuntime:
         for _ in range(100_000):
             if predicate():
                 return True
+            for fire in [fire for fire, at in self._timers.items() if at <= self.clock.now]:
+                fire()
             due = [task for task in self.tasks if task.is_due(self.clock.now)]
             for task in due:
                 task.turn(self.clock.now)
@@ -235,7 +257,8 @@ class VirtualRuntime:
                 continue
             if self.clock.now >= deadline:
                 return predicate()
-            self.clock.now = min([deadline, *(t.wake_at for t in self.tasks if not t.is_stopped)])
+            wake_ups = [task.wake_at for task in self.tasks if not task.is_stopped]
+            self.clock.now = min([deadline, *wake_ups, *self._timers.values()])
         raise AssertionError("the loops turn without end: somebody asks to be called again at once, always")
 
     def run_for(self, seconds: float) -> None:
@@ -313,6 +336,9 @@ class ScriptedBroker:
 
         if isinstance(answer, Hold):
             answer.release = send
+        elif isinstance(answer, Later):
+            make = answer.make
+            answer.now = self.cluster.runtime.call_later(answer.seconds, lambda: send(make()))
         elif isinstance(answer, Drop):
             transport.is_broken = True
         else:

@@ -1,0 +1,651 @@
+"""The consumer as applications use it, in virtual time against scripted logs."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.errors import (
+    ClientClosed,
+    ConcurrentUse,
+    ConfigurationError,
+    IllegalState,
+    NoBrokersAvailable,
+    NoOffsetForPartition,
+    NotYetAvailable,
+    OffsetOutOfRange,
+    TopicAuthorizationFailed,
+    UnknownOption,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.types import OffsetAndTimestamp, TopicPartition
+from tests.consumer.logs import LogCluster
+
+ORDERS_0 = TopicPartition("orders", 0)
+ORDERS_1 = TopicPartition("orders", 1)
+ORDERS_2 = TopicPartition("orders", 2)
+
+
+@pytest.fixture
+def cluster() -> LogCluster:
+    return LogCluster({"orders": [0, 1, 2], "bills": [1]})
+
+
+@pytest.fixture
+def consumer(cluster: LogCluster) -> Iterator[KafkaConsumer]:
+    with cluster.consumer("orders") as consumer:
+        yield consumer
+
+
+def drain(
+    consumer: KafkaConsumer, timeout_ms: float = 2000, **more: Any
+) -> dict[TopicPartition, list[bytes]]:
+    """Everything until a poll brings nothing."""
+    found: dict[TopicPartition, list[bytes]] = {}
+    while records := consumer.poll(timeout_ms, **more):
+        for partition, some in records.items():
+            found.setdefault(partition, []).extend(record.value for record in some)
+    return found
+
+
+def fetch_ahead(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    """Poll without waiting until data is in the buffer, and hand over none of it."""
+    for _ in range(2):  # the first finds the partitions, the second where they begin
+        assert consumer.poll() == {}
+        cluster.runtime.run_for(1)
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def test_every_record_of_every_partition_comes_once_and_in_order(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    expected: dict[TopicPartition, list[bytes]] = {}
+    for number in range(90):
+        partition = TopicPartition("orders", number % 3)
+        values = [b"%d-%d" % (number, index) for index in range(number % 5 + 1)]
+        cluster.append("orders", partition.partition, *values)
+        expected.setdefault(partition, []).extend(values)
+    assert drain(consumer, max_records=7) == expected
+    assert consumer.assignment() == set(expected)
+    for partition, values in expected.items():
+        assert consumer.position(partition) == len(values)
+
+
+def test_nothing_is_asked_of_anybody_before_the_first_poll(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    cluster.runtime.run_for(60)
+    assert cluster.network.connects == []
+    assert consumer.assignment() == set()
+    assert consumer.subscription() == {"orders"}
+
+
+def test_a_record_has_everything_that_was_written(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    cluster.append("orders", 1, b"value", timestamp=1234)
+    ((partition, (record,)),) = consumer.poll(1000).items()
+    assert partition == ORDERS_1
+    assert (record.topic, record.partition, record.offset, record.timestamp) == ("orders", 1, 0, 1234)
+    assert (record.key, record.value, record.headers) == (None, b"value", [])
+    assert (record.serialized_key_size, record.serialized_value_size) == (-1, 5)
+
+
+def test_poll_without_a_timeout_never_waits(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    cluster.append("orders", 0, b"a")
+    before = cluster.now
+    assert consumer.poll() == {}
+    assert cluster.now == before
+    cluster.runtime.run_for(1)
+    assert consumer.poll() == {}
+    cluster.runtime.run_for(1)
+    assert [record.value for record in consumer.poll()[ORDERS_0]] == [b"a"], "fetched in the background"
+
+
+def test_poll_waits_as_long_as_it_was_told_and_no_longer(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    drain(consumer)
+    before = cluster.now
+    assert consumer.poll(1500) == {}
+    assert cluster.now - before == pytest.approx(1.5)
+    cluster.runtime.call_later(0.7, lambda: (cluster.append("orders", 2, b"x"), None)[1])
+    before = cluster.now
+    assert consumer.poll(5000)
+    assert cluster.now - before == pytest.approx(0.7, abs=0.05)
+
+
+def test_max_poll_records_makes_many_polls_of_one_fetch(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, *[b"%d" % number for number in range(1000)])
+    with cluster.consumer("orders", max_poll_records=10) as consumer:
+        first = consumer.poll(1000)
+        asked = len(cluster.requests(FetchRequest))
+        for turn in range(1, 100):
+            records = consumer.poll(1000)[ORDERS_0]
+            assert [record.offset for record in records] == list(range(turn * 10, turn * 10 + 10))
+        assert len(first[ORDERS_0]) == 10
+        fetched_again = [
+            partition.fetch_offset
+            for request in cluster.requests(FetchRequest)[asked:]
+            for topic in request.topics
+            for partition in topic.partitions
+            if partition.partition == 0
+        ]
+        assert all(offset == 1000 for offset in fetched_again), "nothing is fetched twice"
+
+
+def test_the_position_moves_only_when_records_are_handed_over(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    cluster.append("orders", 0, b"a", b"b", b"c")
+    fetch_ahead(cluster, consumer)
+    assert consumer.position(ORDERS_0) == 0
+    consumer.poll(max_records=2)
+    assert consumer.position(ORDERS_0) == 2
+    assert [record.value for record in consumer.poll(update_offsets=False)[ORDERS_0]] == [b"c"]
+    assert consumer.position(ORDERS_0) == 2
+    assert [record.value for record in consumer.poll()[ORDERS_0]] == [b"c"]
+
+
+def test_partitions_take_turns(cluster: LogCluster) -> None:
+    for number in range(3):
+        cluster.append("orders", number, *[b"x"] * 100)
+    with cluster.consumer("orders", max_poll_records=10) as consumer:
+        fetch_ahead(cluster, consumer)
+        served = [next(iter(consumer.poll())).partition for _ in range(6)]
+    assert sorted(served[:3]) == sorted(served[3:]) == [0, 1, 2]
+
+
+def test_one_fetch_is_in_flight_per_broker(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    for turn in range(50):
+        cluster.append("orders", turn % 3, b"x" * 100)
+        consumer.poll(10)
+    assert cluster.in_flight_max == 1
+
+
+def test_fetching_ahead_stays_within_its_budget(cluster: LogCluster) -> None:
+    for _ in range(200):
+        for number in range(3):
+            cluster.log("orders", number).append(b"x" * 1000)
+    with cluster.consumer(
+        "orders", queued_max_bytes=60_000, max_partition_fetch_bytes=8_000, fetch_max_bytes=20_000
+    ) as consumer:
+        most = total = 0
+        consumer.poll()
+        for _ in range(2000):
+            cluster.runtime.run_for(0.02)
+            most = max(most, int(consumer.metrics()["buffered-bytes"]))
+            records = consumer.poll(0, max_records=3)
+            total += sum(map(len, records.values()))
+            if total == 600:
+                break
+        assert total == 600, "and it never stands still"
+        assert 25_000 < most <= 62_000
+
+
+def test_a_subscription_finds_partitions_that_are_added(cluster: LogCluster) -> None:
+    with cluster.consumer("orders", metadata_max_age_ms=5000) as consumer:
+        cluster.append("orders", 0, b"a")
+        assert drain(consumer) == {ORDERS_0: [b"a"]}
+        cluster.topics["orders"].leaders.append(0)
+        cluster.topics["orders"].epochs.append(0)
+        cluster.append("orders", 3, b"b")
+        assert consumer.poll(10_000)[TopicPartition("orders", 3)][0].value == b"b"
+        assert len(consumer.assignment()) == 4
+
+
+def test_an_assignment_is_exactly_what_is_read(cluster: LogCluster) -> None:
+    for number in range(3):
+        cluster.append("orders", number, b"%d" % number)
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0, ORDERS_2])
+        assert drain(consumer) == {ORDERS_0: [b"0"], ORDERS_2: [b"2"]}
+        consumer.assign([ORDERS_2, ORDERS_1])
+        assert drain(consumer) == {ORDERS_1: [b"1"]}, "what stays keeps its position"
+        assert consumer.subscription() == set()
+        consumer.unsubscribe()
+        assert consumer.assignment() == set()
+        assert consumer.poll(1000) == {}
+
+
+def test_subscribe_and_assign_do_not_mix(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    with pytest.raises(IllegalState, match=r"unsubscribe\(\)"):
+        consumer.assign([ORDERS_0])
+    consumer.unsubscribe()
+    consumer.assign([ORDERS_0])
+    with pytest.raises(IllegalState, match=r"unsubscribe\(\)"):
+        consumer.subscribe(["orders"])
+
+
+def test_a_new_subscription_replaces_the_old_one(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    cluster.append("orders", 0, b"a", b"b")
+    cluster.append("bills", 0, b"c")
+    consumer.poll(1000, max_records=1)
+    consumer.subscribe(["orders", "bills"])
+    assert drain(consumer) == {ORDERS_0: [b"b"], TopicPartition("bills", 0): [b"c"]}
+    consumer.subscribe(["bills"])
+    cluster.append("orders", 0, b"unseen")
+    assert drain(consumer) == {}
+
+
+def test_paused_partitions_wait_and_nothing_is_fetched_twice(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    cluster.append("orders", 0, b"a", b"b", b"c")
+    cluster.append("orders", 1, b"d")
+    fetch_ahead(cluster, consumer)
+    consumer.pause(ORDERS_0)
+    assert consumer.paused() == {ORDERS_0}
+    assert drain(consumer) == {ORDERS_1: [b"d"]}
+    asked = len(cluster.brokers[0].requests(FetchRequest))
+    cluster.runtime.run_for(5)
+    assert len(cluster.brokers[0].requests(FetchRequest)) <= asked + 1, "nor fetched"
+    consumer.resume(ORDERS_0)
+    assert drain(consumer) == {ORDERS_0: [b"a", b"b", b"c"]}
+    fetched = [
+        partition.fetch_offset
+        for request in cluster.brokers[0].requests(FetchRequest)
+        for partition in request.topics[0].partitions
+    ]
+    assert fetched.count(0) == 1
+
+
+def test_a_partition_paused_before_its_first_position_stays_paused(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, b"a")
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        consumer.pause(ORDERS_0)
+        assert drain(consumer) == {}
+        consumer.resume(ORDERS_0)
+        assert drain(consumer) == {ORDERS_0: [b"a"]}
+
+
+# ---------------------------------------------------------------------------------------- iteration
+
+
+def test_iteration_hands_out_one_by_one_and_ends_when_nothing_comes(cluster: LogCluster) -> None:
+    for number in range(10):
+        cluster.append("orders", number % 3, b"%d" % number)
+    with cluster.consumer("orders", consumer_timeout_ms=3000) as consumer:
+        before = cluster.now
+        assert sorted(record.value for record in consumer) == sorted(b"%d" % n for n in range(10))
+        assert cluster.now - before == pytest.approx(3, abs=0.5)
+
+
+def test_the_position_follows_iteration_record_by_record(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, b"a", b"b", b"c", b"d")
+    with cluster.consumer("orders", consumer_timeout_ms=1000) as consumer:
+        assert next(consumer).value == b"a"
+        assert consumer.position(ORDERS_0) == 1
+        assert next(consumer).value == b"b"
+        consumer.pause(ORDERS_0)
+        assert next(consumer, None) is None
+        consumer.resume(ORDERS_0)
+        assert consumer.position(ORDERS_0) == 2
+        assert next(consumer).value == b"c"
+        consumer.seek(ORDERS_0, 1)
+        assert [record.value for record in consumer] == [b"b", b"c", b"d"]
+
+
+def test_what_a_broken_off_iteration_left_comes_with_the_next_poll(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
+    with cluster.consumer("orders") as consumer:
+        for record in consumer:
+            if record.offset == 3:
+                break
+        assert [record.offset for record in consumer.poll(max_records=4)[ORDERS_0]] == [4, 5, 6, 7]
+        assert list(consumer.poll_columns(1000)[ORDERS_0].offsets) == [8, 9]
+
+
+def test_columns_are_the_records(cluster: LogCluster) -> None:
+    for number in range(6):
+        cluster.append("orders", number % 3, b"a%d" % number, b"b%d" % number, timestamp=number)
+    with cluster.consumer("orders") as consumer:
+        columns: dict[TopicPartition, list[tuple[int, int, Any]]] = {}
+        while found := consumer.poll_columns(1000, max_records=3):
+            for partition, some in found.items():
+                rows = zip(some.offsets, some.timestamps, some.values, strict=True)
+                columns.setdefault(partition, []).extend(rows)
+        consumer.seek_to_beginning()
+        records: dict[TopicPartition, list[tuple[int, int, Any]]] = {}
+        while polled := consumer.poll(1000):
+            for partition, some_records in polled.items():
+                rows_of = [(record.offset, record.timestamp, record.value) for record in some_records]
+                records.setdefault(partition, []).extend(rows_of)
+        assert columns == records
+        consumer.seek(ORDERS_0, 1)
+        assert consumer.poll_columns(1000)[ORDERS_0].offsets[0] == 1, "also from the middle of a batch"
+
+
+# ---------------------------------------------------------------------------------------- positions
+
+
+def test_seeking(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    cluster.append("orders", 0, *[b"%d" % number for number in range(100)])
+    drain(consumer)
+    consumer.seek(ORDERS_0, 42)
+    assert consumer.position(ORDERS_0) == 42
+    assert consumer.poll(1000, max_records=1)[ORDERS_0][0].offset == 42
+    consumer.seek_to_beginning(ORDERS_0)
+    assert consumer.position(ORDERS_0) == 0
+    consumer.seek_to_end()
+    assert consumer.position(ORDERS_0) == 100
+    assert consumer.poll(600) == {}
+    cluster.append("orders", 0, b"new")
+    assert drain(consumer) == {ORDERS_0: [b"new"]}
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.0005, 0.0015, 0.5])
+def test_a_seek_overtakes_what_was_fetched_before(cluster: LogCluster, delay: float) -> None:
+    cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        for target in (5, 2, 8):
+            consumer.poll()
+            cluster.runtime.run_for(delay)  # a fetch is in flight, or its data in the buffer
+            consumer.seek(ORDERS_0, 9)
+            consumer.seek(ORDERS_0, target)
+            assert consumer.poll(1000, max_records=1)[ORDERS_0][0].offset == target
+
+
+def test_positions_of_others_are_refused(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    elsewhere = TopicPartition("bills", 0)
+    for call in (consumer.position, consumer.seek_to_end, consumer.pause):
+        with pytest.raises(IllegalState, match="bills-0 is not assigned"):
+            call(elsewhere)
+    with pytest.raises(IllegalState, match="bills-0 is not assigned"):
+        consumer.seek(elsewhere, 0)
+    consumer.poll(1000)
+    for wrong in (-1, 1.5, "7", True):
+        with pytest.raises(ValueError, match="offset="):
+            consumer.seek(ORDERS_0, wrong)  # type: ignore[arg-type]
+
+
+def test_the_ends_of_partitions(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    cluster.append("orders", 0, b"a", b"b", b"c", timestamp=100)
+    cluster.append("orders", 0, b"d", timestamp=200)
+    cluster.log("orders", 0).truncate_before(3)
+    cluster.append("orders", 1, b"e")
+    partitions = [ORDERS_0, ORDERS_1, ORDERS_2]
+    assert consumer.beginning_offsets(partitions) == {ORDERS_0: 3, ORDERS_1: 0, ORDERS_2: 0}
+    assert consumer.end_offsets(partitions) == {ORDERS_0: 4, ORDERS_1: 1, ORDERS_2: 0}
+    times = consumer.offsets_for_times({ORDERS_0: 150, ORDERS_2: 0})
+    assert times == {ORDERS_0: OffsetAndTimestamp(3, 200), ORDERS_2: None}
+    assert consumer.end_offsets([]) == {}
+    with pytest.raises(ValueError, match="negative"):
+        consumer.offsets_for_times({ORDERS_0: -5})
+
+
+def test_offsets_are_asked_again_when_the_leader_has_moved(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    cluster.append("orders", 0, b"a")
+    assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 1}
+    cluster.move_leader("orders", 0, 2)
+    assert consumer.end_offsets([ORDERS_0], timeout_ms=3000) == {ORDERS_0: 1}
+
+
+def test_offsets_of_what_does_not_exist_are_refused_in_time(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    before = cluster.now
+    with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
+        consumer.end_offsets([TopicPartition("nowhere", 0)], timeout_ms=3000)
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 9"):
+        consumer.end_offsets([TopicPartition("orders", 9)], timeout_ms=3000)
+    assert cluster.now - before < 7
+
+
+def test_the_topics_and_their_partitions(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    assert consumer.topics() == {"orders", "bills"}
+    assert consumer.partitions_for_topic("orders") == {0, 1, 2}
+    assert consumer.partitions_for_topic("nowhere") is None
+
+
+# ---------------------------------------------------------------------------------------- resets
+
+
+def test_latest_begins_with_what_comes_after(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, b"old")
+    with cluster.consumer("orders", auto_offset_reset="latest") as consumer:
+        assert consumer.poll(1000) == {}
+        cluster.append("orders", 0, b"new")
+        assert drain(consumer) == {ORDERS_0: [b"new"]}
+
+
+def test_none_wants_to_be_told_where_to_begin(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, b"a", b"b")
+    with cluster.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign([ORDERS_0])
+        with pytest.raises(NoOffsetForPartition, match="orders-0"):
+            consumer.poll(1000)
+        with pytest.raises(NoOffsetForPartition, match="orders-0"):
+            consumer.position(ORDERS_0)
+        consumer.seek(ORDERS_0, 1)
+        assert drain(consumer) == {ORDERS_0: [b"b"]}
+
+
+@pytest.mark.parametrize(("policy", "values"), [("earliest", [b"d"]), ("latest", []), ("none", None)])
+def test_an_offset_that_is_not_in_the_log(
+    cluster: LogCluster, policy: str, values: list[bytes] | None
+) -> None:
+    cluster.append("orders", 0, b"a", b"b", b"c")
+    cluster.append("orders", 0, b"d")
+    cluster.log("orders", 0).truncate_before(3)
+    with cluster.consumer(auto_offset_reset=policy) as consumer:
+        consumer.assign([ORDERS_0])
+        consumer.seek(ORDERS_0, 1)
+        if values is None:
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRange, match="orders-0: offset 1"):
+                    consumer.poll(1000)
+            assert consumer.position(ORDERS_0) == 1
+            consumer.seek(ORDERS_0, 3)
+            values = [b"d"]
+        assert drain(consumer).get(ORDERS_0, []) == values
+        assert consumer.position(ORDERS_0) == 4
+
+
+def test_records_fetched_before_the_log_was_cut_are_still_handed_over(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    cluster.append("orders", 0, b"a", b"b")
+    fetch_ahead(cluster, consumer)
+    log = cluster.log("orders", 0)
+    log.start, log.end, log.batches = 10, 10, []
+    cluster.append("orders", 0, b"k")
+    assert drain(consumer) == {ORDERS_0: [b"a", b"b", b"k"]}
+
+
+# ---------------------------------------------------------------------------------------- who may call
+
+
+def test_a_second_thread_is_refused_at_once(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    caught: list[BaseException] = []
+
+    def intrude() -> None:
+        for call in (lambda: consumer.poll(), lambda: consumer.position(ORDERS_0), lambda: consumer.close()):
+            try:
+                call()
+            except BaseException as error:
+                caught.append(error)
+
+    def in_the_middle() -> bool:
+        thread = threading.Thread(target=intrude)
+        thread.start()
+        thread.join()
+        return True
+
+    cluster.runtime.call_later(0.5, lambda: (in_the_middle(), None)[1])
+    consumer.poll(1000)
+    assert [type(error) for error in caught] == [ConcurrentUse] * 3
+    assert consumer.poll(10) == {}, "the owner goes on"
+
+
+def test_wakeup_ends_a_poll_early_and_once(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    drain(consumer)
+    cluster.runtime.call_later(0.5, consumer.wakeup)
+    before = cluster.now
+    assert consumer.poll(60_000) == {}
+    assert cluster.now - before < 2
+    consumer.wakeup()
+    before = cluster.now
+    assert consumer.poll(1000) == {}
+    assert cluster.now == before, "one that comes first is not lost"
+    consumer.poll(1000)
+    assert cluster.now - before == pytest.approx(1)
+
+
+def test_a_closed_consumer_says_so(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    consumer.poll(100)
+    consumer.close()
+    consumer.close()
+    for call in (consumer.poll, consumer.assignment, consumer.topics, lambda: next(consumer)):
+        with pytest.raises(ClientClosed):
+            call()
+    assert consumer.explain() == "The consumer is closed."
+    assert all(t.is_closed for broker in cluster.brokers for t in broker.transports)
+
+
+def test_a_dropped_consumer_warns_and_leaves_no_loop_behind(cluster: LogCluster) -> None:
+    consumer = cluster.consumer("orders")
+    consumer.poll(100)
+    with pytest.warns(ResourceWarning, match="KafkaConsumer"):
+        del consumer
+    cluster.runtime.run_for(1)
+    assert all(task.is_stopped for task in cluster.runtime.tasks)
+    assert all(t.is_closed for broker in cluster.brokers for t in broker.transports)
+
+
+def test_a_consumer_is_not_pickled(consumer: KafkaConsumer) -> None:
+    with pytest.raises(TypeError, match="options"):
+        pickle.dumps(consumer)
+
+
+# ---------------------------------------------------------------------------------------- bad input
+
+
+def test_a_topic_that_does_not_exist_is_waited_for_and_then_named(cluster: LogCluster) -> None:
+    with cluster.consumer("nowhere", default_api_timeout_ms=10_000) as consumer:
+        before = cluster.now
+        assert consumer.poll(5000) == {}, "it may be made any moment"
+        with pytest.raises(UnknownTopicOrPartition, match="'nowhere' does not exist"):
+            consumer.poll(60_000)
+        assert cluster.now - before == pytest.approx(10, abs=0.5)
+        cluster.add_topic("nowhere", [1])
+        cluster.append("nowhere", 0, b"late")
+        assert consumer.poll(5000), "and it is read when it comes after all"
+
+
+def test_a_partition_that_does_not_exist_is_named(cluster: LogCluster) -> None:
+    with cluster.consumer(default_api_timeout_ms=5000) as consumer:
+        consumer.assign([TopicPartition("orders", 7), ORDERS_0])
+        cluster.append("orders", 0, b"a")
+        assert consumer.poll(2000), "the others are read meanwhile"
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 7"):
+            consumer.poll(60_000)
+
+
+def test_a_topic_that_may_not_be_read_is_named_at_once_and_again(cluster: LogCluster) -> None:
+    cluster.topics["bills"].error_code = TopicAuthorizationFailed.code
+    with cluster.consumer("bills") as consumer:
+        before = cluster.now
+        for _ in range(2):
+            with pytest.raises(TopicAuthorizationFailed, match="bills"):
+                consumer.poll(60_000)
+        assert cluster.now - before < 2
+        cluster.topics["bills"].error_code = 0
+        cluster.append("bills", 0, b"a")
+        consumer_sees = drain_despite(consumer)
+        assert consumer_sees == [b"a"]
+
+
+def drain_despite(consumer: KafkaConsumer) -> list[bytes]:
+    for _ in range(10):
+        try:
+            records = consumer.poll(2000)
+        except TopicAuthorizationFailed:
+            continue
+        if records:
+            return [record.value for some in records.values() for record in some]
+    return []
+
+
+def test_brokers_that_nobody_reaches_are_named(cluster: LogCluster) -> None:
+    for broker in cluster.brokers:
+        broker.stop()
+    with cluster.consumer("orders", default_api_timeout_ms=5000) as consumer:
+        before = cluster.now
+        assert consumer.poll(1000) == {}
+        with pytest.raises(NoBrokersAvailable, match=r"broker-0:9092.*refused"):
+            consumer.poll(60_000)
+        assert cluster.now - before == pytest.approx(5, abs=0.5)
+        for call in (consumer.topics, lambda: consumer.end_offsets([ORDERS_0])):
+            with pytest.raises(NoBrokersAvailable, match="broker-0:9092"):
+                call()
+        assert "refused" in consumer.explain()
+
+
+def test_options_that_cannot_be(cluster: LogCluster) -> None:
+    with pytest.raises(UnknownOption, match="auto_offset_reset"):
+        KafkaConsumer(auto_ofset_reset="earliest")  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="auto_offset_reset='soon'"):
+        KafkaConsumer(auto_offset_reset="soon")
+    with pytest.raises(ConfigurationError, match="group"):
+        KafkaConsumer("orders", group_id="g")
+    with pytest.raises(ConfigurationError, match="deserializer"):
+        KafkaConsumer(key_deserializer=7)
+    with pytest.raises(TypeError, match="7"):
+        KafkaConsumer(7)  # type: ignore[arg-type]
+
+
+def test_a_mapping_with_dotted_names_may_come_first(cluster: LogCluster) -> None:
+    config = {"bootstrap.servers": "broker-0:9092", "auto.offset.reset": "earliest", "max.poll.records": 2}
+    cluster.append("orders", 0, b"a", b"b", b"c")
+    runtime: Any = cluster.runtime
+    with KafkaConsumer(config, "orders", runtime=runtime) as consumer:
+        assert [record.value for record in consumer.poll(1000)[ORDERS_0]] == [b"a", b"b"]
+
+
+def test_what_needs_a_group_says_that_it_comes_later(consumer: KafkaConsumer) -> None:
+    calls: list[Callable[[], object]] = [
+        consumer.commit,
+        consumer.commit_async,
+        lambda: consumer.committed(ORDERS_0),
+    ]
+    for call in calls:
+        with pytest.raises(NotYetAvailable, match="group"):
+            call()
+    with pytest.raises(NotYetAvailable):
+        consumer.subscribe(pattern="order.*")
+
+
+def test_wrong_arguments_are_refused_with_words(consumer: KafkaConsumer) -> None:
+    with pytest.raises(TypeError, match=r"\['orders'\]"):
+        consumer.subscribe("orders")
+    with pytest.raises(ValueError, match="max_records"):
+        consumer.poll(max_records=0)
+    with pytest.raises(ValueError, match="timeout_ms"):
+        consumer.poll(-1)
+
+
+def test_health_and_words(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    assert "No broker is connected" in consumer.explain()
+    cluster.append("orders", 0, b"a", b"b")
+    consumer.poll(1000, max_records=1)
+    health = consumer.health()
+    assert health["state"] == "open"
+    assert health["partitions"]["orders-0"]["position"] == 1
+    assert health["partitions"]["orders-0"]["high_watermark"] == 2
+    assert "waiting for poll() from offset 1" in consumer.explain()
+    drain(consumer)
+    assert "orders-0 is read to its end, offset 2." in consumer.explain()
+    assert consumer.highwater(ORDERS_0) == 2
+    assert consumer.bootstrap_connected()
+    assert consumer.metrics()["bytes-consumed-total"] > 0
