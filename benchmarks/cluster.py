@@ -1,0 +1,78 @@
+"""What the bundled cluster costs: `python -m benchmarks.cluster`.
+
+Rows of the issues: three brokers start in 100 ms; 60 virtual seconds of an idle three-broker cluster with two
+clients take less than a second.  Each figure is the median of its rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from statistics import median
+
+from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2.testing import KafkaCluster, Simulation
+
+
+def start_seconds() -> float:
+    started = time.perf_counter()
+    with KafkaCluster(brokers=3):
+        return time.perf_counter() - started
+
+
+def cold_seconds() -> float:
+    """From Python's start to the line that the broker process prints when it is ready."""
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "pykafka2.cli", "broker", "--port", "0", "--brokers", "3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        took = time.perf_counter() - started
+        process.terminate()
+    assert line.startswith("bootstrap.servers="), line
+    return took
+
+
+def create_seconds(partitions: int) -> float:
+    with KafkaCluster(brokers=3) as cluster:
+        started = time.perf_counter()
+        cluster.create_topic("wide", partitions=partitions)
+        return time.perf_counter() - started
+
+
+def idle_seconds(virtual: float) -> float:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=3, topics={"orders": 6})
+        with simulation.producer(cluster) as producer, simulation.consumer(cluster, "orders") as consumer:
+            producer.send("orders", b"one").result(timeout=10)
+            consumer.poll(timeout_ms=1000)
+            started = time.perf_counter()
+            simulation.run_for(virtual)
+            return time.perf_counter() - started
+
+
+def clients() -> tuple[type, type]:
+    """Loaded once, so that no row pays for imports."""
+    return KafkaProducer, KafkaConsumer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each row (default 5)")
+    rounds = parser.parse_args().rounds
+    clients()
+    start_seconds()  # compiles codecs
+    rows = {
+        "three brokers start (target 100 ms)": start_seconds,
+        "pykafka2 broker, Python's start to ready": cold_seconds,
+        "create 1,000 partitions x 3 replicas (target 2 s)": lambda: create_seconds(1000),
+        "60 idle virtual seconds, 3 brokers, 2 clients (target 1 s)": lambda: idle_seconds(60.0),
+    }
+    for name, measure in rows.items():
+        print(f"{name:60s} {1000 * median(measure() for _ in range(rounds)):9.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
