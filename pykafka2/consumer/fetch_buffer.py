@@ -111,8 +111,6 @@ class FetchBuffer:
 
     def _release(self, item: Item) -> None:
         self.size_bytes -= item.size_bytes
-        left = self._bytes[item.partition] - item.size_bytes
-        if left:
+        left = self._bytes.pop(item.partition, 0) - item.size_bytes
+        if left > 0:
             self._bytes[item.partition] = left
-        else:
-            del self._bytes[item.partition]

@@ -25,6 +25,7 @@ from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
 from pykafka2.protocol.messages.offsets import (
@@ -122,6 +123,8 @@ class LogCluster(ScriptedCluster):
         self.on(ListOffsetsRequest, self.list_offsets)
         self.in_flight: dict[int, int] = {}
         self.in_flight_max = 0
+        self.gives_hints = False
+        """Whether a broker that does not lead a partition says who does (KIP-951)."""
         self._held: list[Later] = []
 
     def log(self, topic: str, partition: int = 0) -> Log:
@@ -195,7 +198,12 @@ class LogCluster(ScriptedCluster):
         if topic is None or number >= len(topic.leaders):
             return _failed(number, UnknownTopicOrPartition.code)
         if topic.leaders[number] != broker.id:
-            return _failed(number, NotLeaderOrFollower.code)
+            refusal = _failed(number, NotLeaderOrFollower.code)
+            if self.gives_hints:
+                refusal.current_leader = LeaderIdAndEpoch(
+                    leader_id=topic.leaders[number], leader_epoch=topic.epochs[number]
+                )
+            return refusal
         if -1 < asked.current_leader_epoch < topic.epochs[number]:
             return _failed(number, FencedLeaderEpoch.code)
         log = self.log(name, number)

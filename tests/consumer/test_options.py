@@ -1,0 +1,94 @@
+"""The consumer's options: Kafka's names and defaults, kafka-python's names, and the types for checkers."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+
+import attrs
+import pytest
+
+from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
+from pykafka2.errors import ConfigurationError
+from pykafka2.options import IgnoredOption
+
+
+def test_the_typed_dict_names_what_the_table_has() -> None:
+    names = {name for option in CONSUMER_OPTIONS.options.values() for name in option.names}
+    assert set(typing.get_type_hints(ConsumerConfig)) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("auto_offset_reset", "latest"),
+        ("fetch_min_bytes", 1),
+        ("fetch_max_wait", 0.5),
+        ("fetch_max_bytes", 52_428_800),
+        ("max_partition_fetch_bytes", 1_048_576),
+        ("max_poll_records", 500),
+        ("isolation_level", "read_uncommitted"),
+        ("check_crcs", True),
+        ("default_api_timeout", 60.0),
+        ("session_timeout", 45.0),
+        ("request_timeout", 30.0),
+    ],
+)
+def test_defaults_are_those_of_the_java_client(name: str, value: object) -> None:
+    assert getattr(CONSUMER_OPTIONS.parse(None, {}), name) == value
+
+
+def test_kafka_pythons_documented_options_are_accepted() -> None:
+    kafka = pytest.importorskip("kafka")
+    for name, default in kafka.KafkaConsumer.DEFAULT_CONFIG.items():
+        known = name in CONSUMER_OPTIONS.fields
+        assert known or name in CONSUMER_OPTIONS.ignored or name in CONSUMER_OPTIONS.refused, name
+        if name in CONSUMER_OPTIONS.refused and default is not None:
+            CONSUMER_OPTIONS.parse(None, {name: default})
+
+
+def test_our_poll_takes_what_kafka_pythons_takes() -> None:
+    kafka = pytest.importorskip("kafka")
+    from pykafka2 import KafkaConsumer
+
+    for name in (
+        "poll",
+        "seek",
+        "seek_to_beginning",
+        "seek_to_end",
+        "pause",
+        "resume",
+        "position",
+        "subscribe",
+    ):
+        theirs = set(inspect.signature(getattr(kafka.KafkaConsumer, name)).parameters)
+        ours = set(inspect.signature(getattr(KafkaConsumer, name)).parameters)
+        assert theirs <= ours, name
+
+
+def test_what_has_no_meaning_here_warns() -> None:
+    with pytest.warns(IgnoredOption, match="partition_assignment_strategy"):
+        CONSUMER_OPTIONS.parse(None, {"partition_assignment_strategy": []})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"auto_offset_reset": "by_duration:PT1H"}, "by_duration"),
+        ({"isolation_level": "serializable"}, "read_committed"),
+        ({"max_poll_records": 0}, "from 1"),
+        ({"group_id": "g"}, "assign"),
+        ({"group_instance_id": "i"}, "group"),
+        ({"client_rack": "r1"}, "replica"),
+    ],
+)
+def test_illegal_values_are_refused_with_words(given: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        CONSUMER_OPTIONS.parse(None, given)
+
+
+def test_the_options_are_immutable() -> None:
+    options = CONSUMER_OPTIONS.parse(None, {})
+    assert isinstance(options, ConsumerOptions)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        options.max_poll_records = 7  # type: ignore[misc]
