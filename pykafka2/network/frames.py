@@ -37,9 +37,10 @@ class FrameReader:
     """Cuts a stream into frames.
 
     A read lands in a buffer of 64 KiB, from which small frames are copied out.  The rest of a frame that does
-    not fit is read straight into the frame's own buffer, and from then on reads land in buffers of that
-    frame's size (at most 4 MiB), which a frame that fills half of one simply keeps: a stream of large frames
-    costs one read each and no copy, for while an application computes, a read costs 5 ms (design section 4).
+    not fit is read straight into the frame's own buffer, and from then on reads land in buffers a little
+    larger than that frame (at most 4 MiB), which a frame that fills half of one simply keeps: a stream of
+    large frames costs one read each and no copy, for while an application computes, a read costs 5 ms
+    (design section 4).
     """
 
     __slots__ = ("_buffer", "_end", "_filled", "_idle_reads", "_large", "_start", "max_frame_bytes", "peer")
@@ -142,7 +143,8 @@ class FrameReader:
         self._end = held
 
     def _grow(self, frame_bytes: int) -> None:
-        capacity = min(frame_bytes, MAX_READ_BYTES)
+        # A quarter more, for the next frame is seldom of quite the same size.
+        capacity = min(frame_bytes + frame_bytes // 4, MAX_READ_BYTES)
         self._idle_reads = 0
         if capacity > len(self._buffer):
             self._buffer = memoryview(bytearray(capacity))
