@@ -116,7 +116,10 @@ class History:
         self._entries.append(entry)
         self._open[id(context)] = entry
         self._bytes += entry.size_bytes
-        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+        # The newest stays, however large it is.
+        while len(self._entries) > 1 and (
+            len(self._entries) > self._max_entries or self._bytes > self._max_bytes
+        ):
             self._bytes -= self._entries.popleft().size_bytes
         key = (context.peer, api)
         self._in_flight[key] += 1

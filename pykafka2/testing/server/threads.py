@@ -183,7 +183,10 @@ class Loops:
                 last()
             loop.remove(part)
 
-        loop.call(end)
+        if loop.error is None:
+            loop.call(end)
+        else:
+            end()  # the loop has ended by a bug, so nobody else touches what is its own
         if self._own.pop(part, None) is not None:
             loop.stop(CALL_TIMEOUT)
 

@@ -1,0 +1,112 @@
+"""`pykafka2 broker`, as a process."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from tests.testing.wire import Wire, batch, produce
+
+COMMAND = [sys.executable, "-m", "pykafka2.cli", "broker"]
+
+
+@contextmanager
+def broker(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """The running command and the addresses that it printed."""
+    process = subprocess.Popen(
+        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("bootstrap.servers="), line + (process.stderr.read() if process.stderr else "")
+        yield process, line.strip().removeprefix("bootstrap.servers=").split(",")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_and_ends_cleanly(number: signal.Signals) -> None:
+    with broker("--port", "0", "--topic", "orders:2", "--topic", "audit:1:1") as (process, addresses):
+        assert len(addresses) == 3
+        with Wire(addresses[1]) as wire:
+            topics = {topic.name: topic for topic in wire.call(MetadataRequest(topics=None), 12).topics}
+            assert {name: len(topic.partitions) for name, topic in topics.items()} == {
+                "orders": 2,
+                "audit": 1,
+            }
+            leading = topics["orders"].partitions[0].leader_id
+        with Wire(addresses[leading]) as wire:
+            assert produce(wire, "orders", 0, batch()).error_code == 0
+            # Ends although a connection is open.
+            process.send_signal(number)
+            out, err = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert out == ""
+        assert number.name in err
+        assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_consecutive_ports_options_and_no_auto_creation() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        first = probe.getsockname()[1]
+    first = min(first, 65000)
+    with broker(
+        "--port", str(first), "--brokers", "2", "--no-auto-create", "--serial", "-c", "num.partitions=7"
+    ) as (
+        _,
+        addresses,
+    ):
+        assert addresses == [f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"]
+        with Wire(addresses[0]) as wire:
+            response = wire.call(MetadataRequest(topics=None), 12)
+            assert [node.port for node in response.brokers] == [first, first + 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--port", "99999"], "--port 99999"),
+        (["--port", "0", "--topic", "a:b"], "name:partitions"),
+        (["--port", "0", "-c", "nosuch"], "name=value"),
+        (["--port", "0", "-c", "num.partitons=1"], "did you mean 'num.partitions'"),
+        (["--port", "0", "--brokers", "0"], "from 1"),
+        (["--port", "0", "--topic", "a:1:9"], "Replication factor|Unable to replicate"),
+    ],
+)
+def test_what_cannot_be_ends_with_a_message(options: list[str], words: str) -> None:
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    import re
+
+    assert re.search(words, done.stderr), done.stderr
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*COMMAND, "--port", str(port), "--brokers", "1"], capture_output=True, text=True, timeout=30
+        )
+    assert done.returncode == 1
+    assert str(port) in done.stderr
+
+
+@pytest.mark.slow
+def test_help_teaches() -> None:
+    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True, timeout=30)
+    for words in ("pykafka2 broker --brokers 1 --port 0", "--topic orders:6", "Ctrl-C"):
+        assert words in done.stdout

@@ -1,0 +1,191 @@
+"""Starting and ending a cluster, its configuration, what can be seen of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import (
+    ConfigurationError,
+    IllegalState,
+    InvalidConfig,
+    UnknownOption,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing import KafkaCluster, Topic
+from pykafka2.testing.configs import BrokerConfig, TopicConfig
+from pykafka2.testing.leaks import LeakCheck
+from pykafka2.testing.placement import place
+from tests.testing.wire import Wire, batch, produce
+
+METADATA = MetadataRequest(topics=None)
+
+
+@pytest.mark.parametrize("threads", ["shared", "separate"])
+def test_nothing_is_left_behind(threads: str) -> None:
+    leaks = LeakCheck()
+    with KafkaCluster(brokers=3, topics={"t": 3}, config={"threads": threads}) as cluster:
+        assert leaks.found()
+        wires = [Wire(broker.address) for broker in cluster.brokers]
+        for wire in wires:
+            wire.call(METADATA, 12)
+        cluster.controls.crash_broker(1)
+        cluster.controls.restart_broker(1)
+        for wire in wires:
+            wire.close()
+    assert leaks.found() == []
+
+
+def test_the_default_is_one_thread_for_all_brokers() -> None:
+    before = threading.active_count()
+    with KafkaCluster(brokers=5):
+        assert threading.active_count() == before + 1
+
+
+def test_a_cluster_that_cannot_start_leaves_nothing_behind() -> None:
+    leaks = LeakCheck()
+    with KafkaCluster(brokers=1) as other:
+        taken = other.brokers[0].port
+        with pytest.raises(ConfigurationError, match=f"{taken}"):
+            KafkaCluster(brokers=2, ports=[0, taken]).start()
+    with pytest.raises(InvalidConfig, match="retention"):
+        KafkaCluster(brokers=1, topics={"t": Topic(configs={"retention.mss": 1})}).start()
+    assert leaks.found() == []
+
+
+def test_brokers_are_numbered_from_0_and_listen_where_they_say() -> None:
+    with KafkaCluster(brokers=3) as cluster:
+        assert [broker.id for broker in cluster.brokers] == [0, 1, 2]
+        assert cluster.bootstrap_servers == ",".join(f"127.0.0.1:{b.port}" for b in cluster.brokers)
+        for address in cluster.bootstrap_servers.split(","):
+            with Wire(address) as wire:
+                assert len(wire.call(METADATA, 12).brokers) == 3
+
+
+def test_it_ends_once_and_cannot_be_used_then() -> None:
+    cluster = KafkaCluster(brokers=1)
+    with pytest.raises(IllegalState, match="not running"):
+        _ = cluster.bootstrap_servers
+    with cluster, pytest.raises(IllegalState, match="is running"):
+        cluster.start()
+    cluster.close()
+    with pytest.raises(IllegalState, match="not running"):
+        cluster.create_topic("t")
+    with cluster:
+        assert cluster.topics() == []
+
+
+def test_a_restarted_broker_keeps_its_port() -> None:
+    with KafkaCluster(brokers=2) as cluster:
+        port = cluster.brokers[0].port
+        cluster.controls.crash_broker(0)
+        assert not cluster.brokers[0].is_running
+        with pytest.raises(ConnectionError):
+            Wire(f"127.0.0.1:{port}")
+        cluster.controls.restart_broker(0)
+        with Wire(f"127.0.0.1:{port}") as wire:
+            wire.call(METADATA, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"brokers": 0}, "from 1"),
+        ({"brokers": "three"}, "from 1"),
+        ({"brokers": 2, "ports": [1]}, "2 brokers need 2 ports"),
+        ({"topics": {"t": "six"}}, "'t'"),
+        ({"config": {"num.partition": 3}}, "did you mean 'num.partitions'"),
+        ({"config": {"num.partitions": 0}}, "num.partitions"),
+        ({"config": {"channel.mode": "both"}}, "serial"),
+        ({"config": {"auto.create.topics.enable": "maybe"}}, "true or false"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        KafkaCluster(**arguments)  # type: ignore[arg-type]
+
+
+def test_an_unknown_configuration_is_an_unknown_option() -> None:
+    with pytest.raises(UnknownOption, match="message"):
+        BrokerConfig({"mesage.max.byte": 1})
+
+
+def test_topics_take_what_is_not_said_from_the_broker() -> None:
+    broker = BrokerConfig({"log.retention.ms": 5, "min.insync.replicas": 2})
+    topic = TopicConfig({"cleanup.policy": "compact,delete"}, broker)
+    assert (topic.get("retention.ms"), topic.text("retention.ms")) == (5, "5")
+    assert topic.get("min.insync.replicas") == 2
+    assert topic.is_compacted
+    assert topic.text("cleanup.policy") == "compact,delete"
+    assert topic.get("max.message.bytes") == 1048588
+
+
+def test_the_replication_factor_is_three_or_what_the_brokers_allow() -> None:
+    for brokers, factor in ((1, 1), (2, 2), (3, 3), (5, 3)):
+        with KafkaCluster(brokers=brokers, topics={"t": 1}) as cluster:
+            assert len(cluster.partition("t", 0).replicas) == factor
+
+
+def test_the_seed_decides_the_ids() -> None:
+    ids = []
+    for seed in (1, 1, 2):
+        with KafkaCluster(brokers=1, topics={"t": 1}, seed=seed) as cluster:
+            ids.append((cluster.cluster_id, cluster.controller.image.topics["t"].id))
+    assert ids[0] == ids[1]
+    assert ids[0] != ids[2]
+    assert len(ids[0][0]) == 22
+
+
+@pytest.mark.parametrize(("brokers", "factor"), [(1, 1), (3, 1), (3, 2), (3, 3), (5, 3), (6, 2)])
+def test_placement_balances_leaders_and_followers(brokers: int, factor: int) -> None:
+    count = brokers * max(brokers - 1, 1) * 2
+    placed = place(range(brokers), count, factor, start=1)
+    assert all(len(set(replicas)) == factor for replicas in placed)
+    for position in range(factor):
+        hosts = [replicas[position] for replicas in placed]
+        assert {hosts.count(broker) for broker in range(brokers)} == {count // brokers}
+
+
+def test_a_thousand_partitions_are_created_quickly_and_lead() -> None:
+    with KafkaCluster(brokers=3) as cluster:
+        cluster.create_topic("wide", 1000)
+        leaders = [cluster.partition("wide", number).leader for number in range(0, 1000, 97)]
+        assert set(leaders) == {0, 1, 2}
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_logs_and_partitions_can_be_looked_at(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+) -> None:
+    produce(leader("t", 0), "t", 0, batch([b"a", None], keys=[b"k", None]))
+    log = kafka_cluster.log("t", 0)
+    assert (log.values(), log.keys()) == ([b"a", None], [b"k", None])
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 2, 2)
+    assert [one.count for one in log.batches()] == [2]
+    view = kafka_cluster.partition("t", 0)
+    assert view.replicas[view.leader].is_leader
+    assert (view.high_watermark, view.log_end_offset, view.leader_epoch) == (2, 2, 0)
+    with pytest.raises(UnknownTopicOrPartition):
+        kafka_cluster.partition("t", 1)
+    with pytest.raises(UnknownTopicOrPartition):
+        kafka_cluster.log("nosuch", 0)
+
+
+def test_a_bug_in_a_loop_is_not_silent() -> None:
+    cluster = KafkaCluster(brokers=1).start()
+    try:
+        part = cluster.brokers[0]._chores
+
+        def fail(now: float) -> float:
+            raise ZeroDivisionError("planted")
+
+        part.run = fail  # type: ignore[method-assign]
+        part.signal()
+        cluster.runtime.wait_until(lambda: cluster.loops.has_failed, 5.0)
+        with pytest.raises(IllegalState, match="planted"):
+            cluster.create_topic("t")
+    finally:
+        cluster.close()

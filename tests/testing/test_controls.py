@@ -1,0 +1,198 @@
+"""Planted faults and the history of requests, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from pykafka2.errors import ConfigurationError, NotLeaderOrFollower, RequestTimedOut, for_code
+from pykafka2.protocol.messages.cluster import DescribeClusterRequest
+from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.group import JoinGroupRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.struct import Request
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.handlers.registry import APIS
+from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
+
+Leader = Callable[[str, int], Wire]
+METADATA = MetadataRequest(topics=None)
+
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1, "other": 1})
+
+
+@one_broker
+def test_fail_next_refuses_without_acting(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    rule = kafka_cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower, times=2)
+    wire = leader("t", 0)
+    codes = [produce(wire, "t", 0, batch([b"%d" % n])).error_code for n in range(3)]
+    assert codes == [6, 6, 0]
+    assert rule.fired == 2
+    assert kafka_cluster.log("t", 0).values() == [b"2"]
+
+
+@one_broker
+def test_a_fault_may_name_its_topic_client_and_broker(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    controls = kafka_cluster.controls
+    controls.fail_next(ProduceRequest, RequestTimedOut, topic="other")
+    controls.fail_next(ProduceRequest, RequestTimedOut, client_id="somebody else")
+    controls.fail_next(ProduceRequest, RequestTimedOut, broker=5)
+    wire = leader("t", 0)
+    assert produce(wire, "t", 0, batch()).error_code == 0
+    assert produce(wire, "other", 0, batch()).error_code == 7
+    assert produce(wire, "other", 0, batch()).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (produce_request("t", 0, b""), 12),
+        (fetch_request("t", 0, 0), 12),
+        (MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12),
+        (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5),
+        (FindCoordinatorRequest(coordinator_keys=["g"]), 4),
+        (FindCoordinatorRequest(key="g"), 2),
+        (DescribeClusterRequest(include_cluster_authorized_operations=False), 1),
+        (
+            DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+                ]
+            ),
+            4,
+        ),
+    ],
+    ids=lambda value: getattr(value, "NAME", str(value)),
+)
+@one_broker
+def test_every_api_can_be_failed(
+    kafka_cluster: KafkaCluster,
+    leader: Leader,
+    request_: Request[Any],
+    version: int,
+) -> None:
+    kafka_cluster.controls.fail_next(type(request_), RequestTimedOut)
+    assert "7" in repr(leader("t", 0).call(request_, version))
+
+
+def test_every_served_api_knows_how_to_refuse() -> None:
+    assert [api.name for api in APIS.values() if api.refuse is None] == []
+
+
+@one_broker
+def test_hold_and_release(kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]) -> None:
+    controls = kafka_cluster.controls
+    controls.hold(ProduceRequest)
+    wire, other = leader("t", 0), leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"held"])), 12)
+    behind = wire.send(METADATA, 12)
+    wait_for(lambda: controls.held(ProduceRequest) == 1)
+    # Another connection goes on, the one that waits does not.
+    other.call(METADATA, 12)
+    assert kafka_cluster.log("t", 0).values() == []
+    controls.release(ProduceRequest)
+    assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+    assert wire.receive(MetadataRequest, 12)[0] == behind
+    assert produce(wire, "t", 0, batch([b"free"])).error_code == 0
+    assert controls.held() == 0
+
+
+@one_broker
+def test_delay(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    kafka_cluster.controls.delay(MetadataRequest, 0.05, times=1)
+    wire = leader("t", 0)
+    for _ in range(2):
+        wire.call(METADATA, 12)
+    slow, fast = (entry.latency or 0.0 for entry in kafka_cluster.history.entries("Metadata"))
+    assert slow >= 0.05 > fast
+
+
+@one_broker
+def test_lose_reply_acts_and_disconnect_next_does_not(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    kafka_cluster.controls.lose_reply(ProduceRequest)
+    kafka_cluster.controls.disconnect_next(ProduceRequest)
+    for value in (b"applied", b"not applied"):
+        wire = leader("t", 0)
+        wire.send(produce_request("t", 0, batch([value])), 12)
+        assert wire.is_closed_by_broker()
+    assert kafka_cluster.log("t", 0).values() == [b"applied"]
+
+
+@one_broker
+def test_clear_takes_everything_back(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
+) -> None:
+    controls = kafka_cluster.controls
+    controls.fail_next(FetchRequest, RequestTimedOut)
+    controls.hold(ProduceRequest)
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch()), 12)
+    wait_for(lambda: controls.held() == 1)
+    controls.clear()
+    assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+    assert wire.call(fetch_request("t", 0, 0), 12).responses[0].partitions[0].error_code == 0
+
+
+@one_broker
+def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
+    controls = kafka_cluster.controls
+    with pytest.raises(ConfigurationError, match="JoinGroupRequest is not served"):
+        controls.fail_next(JoinGroupRequest, RequestTimedOut)
+    with pytest.raises(ConfigurationError, match="times"):
+        controls.fail_next(ProduceRequest, RequestTimedOut, times=0)
+    with pytest.raises(ConfigurationError, match="no broker 3"):
+        controls.crash_broker(3)
+    with pytest.raises(ConfigurationError, match="two brokers"):
+        controls.cut_link(0, 0)
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_a_crash_resets_connections(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
+    wire = connect(1)
+    wire.call(METADATA, 12)
+    kafka_cluster.controls.crash_broker(1)
+    with pytest.raises(ConnectionResetError):
+        wire.socket.recv(1)
+
+
+@one_broker
+def test_the_history_has_requests_and_answers(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch())
+    wire.call(METADATA, 12)
+    history = kafka_cluster.history
+    assert [entry.api for entry in history] == ["Produce", "Metadata"]
+    (request,) = history.requests("Produce")
+    assert cast(ProduceRequest, request).topic_data[0].name == "t"
+    (entry,) = history.entries("Metadata", client_id="wire", broker=0)
+    assert entry.response is not None
+    assert entry.correlation_id == 2
+    assert (entry.latency or -1) >= 0
+    assert history.entries(client_id="nobody") == []
+    assert history.in_flight_max("Produce") == 1
+    assert for_code(3).__name__  # the history refuses names that no request has
+    with pytest.raises(ConfigurationError, match="did you mean 'Produce'"):
+        history.requests("Prodduce")
+    history.clear()
+    assert len(history) == 0
+
+
+@one_broker
+def test_the_history_is_bounded(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    history = kafka_cluster.history
+    history._max_entries, history._max_bytes = 10, 5000
+    wire = leader("t", 0)
+    for _ in range(12):
+        wire.call(METADATA, 12)
+    assert len(history) == 10
+    produce(wire, "t", 0, batch([b"x" * 4800]))
+    assert sum(entry.size_bytes for entry in history) <= 5000
+    history.is_on = False
+    wire.call(METADATA, 12)
+    assert history.entries()[-1].api == "Produce"
