@@ -1,0 +1,109 @@
+"""Row 4: the client's metadata is lazy, refreshed at its age, forgets idle topics, and gives up in time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import UnknownTopicOrPartition
+from pykafka2.testing import Simulation
+from pykafka2.testing.cluster import KafkaCluster
+
+MINUTE = 60.0
+
+
+def asked(cluster: KafkaCluster, client: str) -> list[list[str | None]]:
+    """The topics of each Metadata request that this client has sent."""
+    requests: list[Any] = cluster.history.requests("Metadata", client_id=client)
+    return [[topic.name for topic in request.topics or []] for request in requests]
+
+
+def asked_at(cluster: KafkaCluster, client: str) -> list[float]:
+    return [entry.received_at for entry in cluster.history.entries("Metadata", client_id=client)]
+
+
+@pytest.mark.slow
+def test_a_producer_asks_for_nothing_before_the_first_send_and_then_once(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"orders": 6})
+    producer = simulation.producer(cluster, client_id="p")
+    simulation.run_for(10 * MINUTE)
+    assert cluster.history.entries(client_id="p") == [], "not even a connection is opened"
+    for number in range(100):
+        producer.send("orders", b"%d" % number)
+    producer.flush(timeout=30)
+    assert asked(cluster, "p") == [["orders"]]
+
+
+@pytest.mark.slow
+def test_metadata_is_refreshed_after_five_minutes(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"orders": 6})
+    producer = simulation.producer(cluster, client_id="p")
+    for _ in range(5):
+        producer.send("orders", b"x")
+        producer.flush(timeout=30)
+        simulation.run_for(100)
+    moments = asked_at(cluster, "p")
+    assert len(moments) == 2
+    assert moments[1] - moments[0] == pytest.approx(5 * MINUTE, abs=1)
+    assert asked(cluster, "p")[1] == ["orders"]
+
+
+@pytest.mark.slow
+def test_a_topic_idle_for_five_minutes_is_forgotten(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"orders": 6, "bills": 1})
+    producer = simulation.producer(cluster, client_id="p")
+    producer.send("orders", b"x")
+    producer.flush(timeout=30)
+    for _ in range(8):
+        producer.send("bills", b"x")
+        producer.flush(timeout=30)
+        simulation.run_for(50)
+    assert asked(cluster, "p")[0] == ["orders"]
+    assert asked(cluster, "p")[-1] == ["bills"], "the refresh leaves the idle topic out"
+    before = len(asked(cluster, "p"))
+    producer.send("orders", b"y").result(timeout=30)
+    assert asked(cluster, "p")[before:] == [["orders"]], "and it is asked for anew when it is used again"
+
+
+def test_an_unknown_topic_raises_within_max_block(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, config={"auto.create.topics.enable": "false"})
+    producer = simulation.producer(cluster, client_id="p", max_block_ms=7_000)
+    before = simulation.now
+    with pytest.raises(UnknownTopicOrPartition, match="'nowhere' does not exist"):
+        producer.send("nowhere", b"x")
+    assert simulation.now - before == pytest.approx(7, abs=0.1)
+    gaps = [b - a for a, b in zip(asked_at(cluster, "p"), asked_at(cluster, "p")[1:], strict=False)]
+    assert min(gaps) >= 0.099, "at least retry_backoff_ms apart"
+    assert max(gaps) <= 1.3, "and at most retry_backoff_max_ms with its jitter"
+
+
+@pytest.mark.slow
+def test_a_consumer_keeps_its_topics_and_refreshes_them(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"orders": 6})
+    consumer = simulation.consumer(cluster, "orders", client_id="c")
+    simulation.run_for(MINUTE)
+    assert cluster.history.entries(client_id="c") == []
+    consumer.poll(timeout_ms=11 * MINUTE * 1000)
+    moments = asked_at(cluster, "c")
+    assert [b - a for a, b in itertools.pairwise(moments)] == [
+        pytest.approx(5 * MINUTE, abs=2),
+        pytest.approx(5 * MINUTE, abs=2),
+    ]
+    assert set(map(tuple, asked(cluster, "c"))) == {("orders",)}
+
+
+def test_the_age_and_the_version_are_in_health(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+    for client in (simulation.producer(cluster), simulation.consumer(cluster, "orders")):
+        assert client.health()["metadata_age"] is None
+        if hasattr(client, "send"):
+            client.send("orders", b"x").result(timeout=10)
+        else:
+            client.poll(timeout_ms=1000)
+        simulation.run_for(42)
+        health = client.health()
+        assert health["metadata_version"] == 1
+        assert health["metadata_age"] == pytest.approx(42, abs=2)
+        assert health["metadata_asked_age"] >= health["metadata_age"]
