@@ -8,7 +8,8 @@ and restarts; its parts are made anew with each start, its logs are not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykafka2.clock import FOREVER, Clock
@@ -152,13 +153,14 @@ class Broker:
             self._requests.clear()
             if lose_unreplicated:
                 self.logs.lose_unreplicated()
-        loops = self._cluster.loops
+        ends: dict[Part, Callable[[], object] | None] = {}
         if self._acceptor is not None:
-            loops.remove(self._acceptor, self._acceptor.close)
+            ends[self._acceptor] = self._acceptor.close
         for processor in self._processors:
-            loops.remove(processor, lambda one=processor: one.close_all(reset=crash))  # type: ignore[misc]
-        for part in (*self._handlers, self.fetchers, self._chores):
-            loops.remove(part)
+            ends[processor] = partial(processor.close_all, reset=crash)
+        self._cluster.loops.remove_all(
+            {**ends, **dict.fromkeys((*self._handlers, self.fetchers, self._chores))}
+        )
         if crash:
             with self.lock:
                 self.controller.broker_is_gone(self.id)

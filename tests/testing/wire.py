@@ -6,6 +6,7 @@ And batches with any field that a test wants to be wrong.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from types import TracebackType
@@ -39,9 +40,17 @@ NOW_MS = 1_767_225_600_000  # a fixed create time, well in the past
 class Wire:
     """One connection to a broker."""
 
-    def __init__(self, address: str, client_id: str = "wire") -> None:
+    def __init__(
+        self, address: str, client_id: str = "wire", *, tls: ssl.SSLContext | None = None, host_name: str = ""
+    ) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), TIMEOUT)
+        if tls is not None:
+            try:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=host_name or host)
+            except BaseException:
+                self.socket.close()
+                raise
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id
         self._correlation_id = 0

@@ -111,7 +111,9 @@ class Connection:
             return
         try:
             if not self.is_established:
-                self.establish()
+                if self.establish():
+                    # With TLS the first request may have come with the end of the handshake.
+                    self._read(now)
             else:
                 if bits & WRITABLE:
                     self.flush()
@@ -120,9 +122,11 @@ class Connection:
         except KafkaError as error:
             self._processor.drop(self, error)
 
-    def establish(self) -> None:
+    def establish(self) -> bool:
+        """Go on with agreeing on TLS; True once bytes may flow."""
         self.is_established = self._transport.establish()
         self.update_interest()
+        return self.is_established
 
     def _read(self, now: float) -> None:
         if not self.may_read:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pykafka2.clock import FOREVER
@@ -172,23 +172,28 @@ class Loops:
         """Run `work` in the part's loop and wait for it."""
         part.loop.call(work)
 
-    def remove(self, part: Part, last: Callable[[], None] | None = None) -> None:
-        """Stop turning a part; `last` runs in its loop at the end."""
-        loop = part._loop
-        if loop is None:
-            return
+    def remove_all(self, parts: Mapping[Part, Callable[[], object] | None]) -> None:
+        """Stop turning these parts; what stands beside each runs in its loop at the end."""
+        by_loop: dict[Loop, list[Part]] = {}
+        for part in parts:
+            if part._loop is not None:
+                by_loop.setdefault(part._loop, []).append(part)
 
-        def end() -> None:
-            if last is not None:
-                last()
-            loop.remove(part)
+        def end(loop: Loop, own: list[Part]) -> None:
+            for part in own:
+                last = parts[part]
+                if last is not None:
+                    last()
+                loop.remove(part)
 
-        if loop.error is None:
-            loop.call(end)
-        else:
-            end()  # the loop has ended by a bug, so nobody else touches what is its own
-        if self._own.pop(part, None) is not None:
-            loop.stop(CALL_TIMEOUT)
+        for loop, own in by_loop.items():
+            if loop.error is None:
+                loop.call(lambda loop=loop, own=own: end(loop, own))  # type: ignore[misc]
+            else:
+                end(loop, own)  # the loop has ended by a bug, so nobody else touches what is its own
+            for part in own:
+                if self._own.pop(part, None) is not None:
+                    loop.stop(CALL_TIMEOUT)
 
     def stop(self, timeout: float = 5.0) -> bool:
         """End all loops; False if one did not end in time."""

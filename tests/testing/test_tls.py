@@ -1,0 +1,45 @@
+"""A cluster that listens with TLS."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+import trustme
+
+from pykafka2.network.tls import TlsContext
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire, batch, fetch, produce
+
+METADATA = MetadataRequest(topics=None)
+
+
+@pytest.mark.slow
+def test_clients_speak_tls_and_plaintext_costs_its_one_connection(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = tmp_path / "broker.pem"
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+    client = ssl.create_default_context()
+    authority.configure_trust(client)
+    tls = TlsContext(cert_file=str(certificate), verify=False, server_side=True)
+    with KafkaCluster(brokers=2, topics={"t": 1}, tls=tls) as cluster:
+        address = cluster.brokers[cluster.partition("t", 0).leader].address
+        with Wire(address, tls=client) as wire, Wire(address) as plain:
+            assert len(wire.call(METADATA, 12).brokers) == 2
+            plain.send(METADATA, 12)
+            # The broker may say in TLS what is wrong before it closes.
+            while plain.socket.recv(1000):
+                pass
+            large = batch([b"x" * 900_000])
+            assert produce(wire, "t", 0, large).error_code == 0
+            records = fetch(wire, "t", 0, 0, partition_max_bytes=1 << 20).records
+            assert records is not None
+            assert bytes(records[16:]) == large[16:]
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Wire(address, tls=ssl.create_default_context())
+        with Wire(address, tls=client) as again:
+            again.call(METADATA, 12)
+    assert [thread.name for thread in threading.enumerate() if "kafka" in thread.name] == []
