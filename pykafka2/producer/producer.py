@@ -164,14 +164,16 @@ class KafkaProducer(TransactionalCalls):
         on_delivery: OnDelivery | None,
     ) -> Delivery:
         key_bytes, value_bytes = key, value
-        if key is not None and self._serialize_key is not None:
-            key_bytes = self._serialized(self._serialize_key, "key", topic, headers, key)
-        if value is not None and self._serialize_value is not None:
-            value_bytes = self._serialized(self._serialize_value, "value", topic, headers, value)
-        if type(key_bytes) is not bytes and key_bytes is not None:
-            key_bytes = _as_bytes("key", topic, key_bytes)
-        if type(value_bytes) is not bytes and value_bytes is not None:
-            value_bytes = _as_bytes("value", topic, value_bytes)
+        if key is not None:
+            if self._serialize_key is not None:
+                key_bytes = self._serialized(self._serialize_key, "key", topic, headers, key)
+            if type(key_bytes) is not bytes:
+                key_bytes = _as_bytes("key", topic, key_bytes)
+        if value is not None:
+            if self._serialize_value is not None:
+                value_bytes = self._serialized(self._serialize_value, "value", topic, headers, value)
+            if type(value_bytes) is not bytes:
+                value_bytes = _as_bytes("value", topic, value_bytes)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         route = self._routes_by_topic.get(topic)
@@ -428,7 +430,9 @@ class KafkaProducer(TransactionalCalls):
         return remaining
 
 
-def _as_bytes(what: str, topic: str, data: Any) -> bytes:
+def _as_bytes(what: str, topic: str, data: Any) -> bytes | None:
+    if data is None:  # a serializer may make a null of anything
+        return None
     if isinstance(data, bytes | bytearray | memoryview):
         return memoryview(data).tobytes()
     raise SerializationError(

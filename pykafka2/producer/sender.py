@@ -35,10 +35,12 @@ from pykafka2.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import NO_TIMESTAMP, Node
 
-LOWEST_PRODUCE_VERSION = 3
-"""The first that carries record format 2, the only one written."""
+FIRST_VERSION_OF_FORMAT_2 = 3
+FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 class Readiness(Protocol):
@@ -80,6 +82,8 @@ class Sender:
         self._in_flight: dict[int, int] = {}
         self._drain_start: dict[int, int] = {}
         # Without sequence numbers only one request at a time keeps a partition's order through retries.
+        is_zstd = options.compression_type == "zstd"
+        self._min_version = FIRST_VERSION_WITH_ZSTD if is_zstd else FIRST_VERSION_OF_FORMAT_2
         self._mutes = not options.enable_idempotence and options.max_in_flight == 1
         self.identity = ProducerIdentity(options, random) if options.enable_idempotence else None
         self._sequences = self.identity.sequences if self.identity else None
@@ -192,6 +196,7 @@ class Sender:
 
     def _produce(self, node_id: int, batches: list[ProducerBatch], now: float) -> Send[ProduceResponse]:
         topics: dict[str, TopicProduceData] = {}
+        ids_are_known = True
         for batch in batches:
             batch.move_to(BatchState.IN_FLIGHT)
             batch.attempts += 1
@@ -199,6 +204,7 @@ class Sender:
             data = topics.get(batch.topic)
             if data is None:
                 topic_id = self._metadata.topic_id(batch.topic)
+                ids_are_known = ids_are_known and topic_id != ZERO_UUID
                 data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
                 topics[batch.topic] = data
             data.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.bytes()))
@@ -218,6 +224,8 @@ class Sender:
             on_response=partial(self._on_response, flight),
             on_failure=partial(self._on_failure, flight),
             expects_response=self._options.acks != 0,
+            min_version=self._min_version,
+            max_version=None if ids_are_known else FIRST_VERSION_WITH_TOPIC_IDS - 1,
         )
 
     # ------------------------------------------------------------------ what came of it

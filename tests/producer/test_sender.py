@@ -1,0 +1,302 @@
+"""The sender alone: what it drains, to whom, and what it asks of the wire."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
+from pykafka2.driver.pollable import PollResult, Send, ToNode
+from pykafka2.errors import DeliveryTimeout, InvalidRecord
+from pykafka2.events import BatchCompleted, BatchRetried, Event, Tap
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.producer.sender import Sender
+from pykafka2.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pykafka2.protocol.messages.transaction import InitProducerIdResponse
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.types import Node, PartitionInfo
+
+TOPIC_ID = b"\1" * 16
+
+
+class Connections:
+    """Which nodes can be sent to."""
+
+    def __init__(self) -> None:
+        self.down: set[int] = set()
+
+    def is_ready(self, node_id: int, now: float) -> bool:
+        return node_id not in self.down
+
+
+class Bench:
+    """A sender between an accumulator and a cluster of two nodes; partition n of `orders` is led by n % 2."""
+
+    def __init__(self, topic_id: bytes = TOPIC_ID, partitions: int = 4, **options: Any) -> None:
+        parsed = PRODUCER_OPTIONS.parse(None, {"batch_size": 0, "linger_ms": 0, **options})
+        tap = Tap()
+        self.events: list[Event] = []
+        tap.subscribe(self.events.append)
+        chance = random.Random(7)
+        self.now = 0.0
+        self.metadata = Metadata(parsed, chance, tap, wake=lambda: None)
+        self.metadata.snapshot = ClusterSnapshot(
+            version=1,
+            nodes={0: Node(0, "h", 1), 1: Node(1, "h", 2)},
+            topics={
+                "orders": TopicSnapshot(
+                    "orders",
+                    topic_id,
+                    {
+                        number: PartitionInfo("orders", number, number % 2, 5, (0, 1), (0, 1))
+                        for number in range(partitions)
+                    },
+                )
+            },
+            names_by_id={TOPIC_ID: "orders"},
+        )
+        self.accumulator = Accumulator(
+            parsed,
+            monotonic=lambda: self.now,
+            wait_until=lambda predicate, timeout: predicate(),
+            wake=lambda: None,
+            notify=lambda: None,
+        )
+        self.connections = Connections()
+        self.sender = Sender(
+            parsed,
+            self.accumulator,
+            self.metadata,
+            self.connections,
+            random=chance,
+            tap=tap,
+            metrics=Metrics(),
+        )
+        if self.sender.identity is not None:
+            self.sender.identity.sequences.on_identity(7, 0)
+
+    def append(self, partition: int = 0, value: bytes = b"v") -> Delivery:
+        queue = self.accumulator.queue("orders", partition)
+        return self.accumulator.append_waiting(queue, 0, None, value, (), None, timeout=0)
+
+    def poll(self) -> PollResult:
+        return self.sender.poll(self.now)
+
+    def produce(self) -> list[Send[Any]]:
+        return self.poll().sends
+
+    def answer(self, send: Send[Any], **fields: Any) -> None:
+        """Answer every partition of a request alike."""
+        answers = [
+            PartitionProduceResponse(**{"index": data.index, "base_offset": 0, **fields})
+            for topic in send.request.topic_data  # type: ignore[attr-defined]
+            for data in topic.partition_data
+        ]
+        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=answers)
+        send.on_response(ProduceResponse(responses=[topic]), self.now)
+
+
+def partitions_of(send: Send[Any]) -> list[int]:
+    return [data.index for topic in send.request.topic_data for data in topic.partition_data]  # type: ignore[attr-defined]
+
+
+def test_each_node_gets_one_request_with_a_batch_of_each_of_its_partitions() -> None:
+    bench = Bench()
+    for partition in range(4):
+        bench.append(partition)
+    sends = bench.produce()
+    assert [(send.to, sorted(partitions_of(send))) for send in sends] == [
+        (ToNode(0), [0, 2]),
+        (ToNode(1), [1, 3]),
+    ]
+
+
+def test_a_node_that_cannot_be_reached_gets_nothing_and_says_so() -> None:
+    bench = Bench()
+    bench.connections.down.add(0)
+    bench.append(0)
+    bench.append(1)
+    assert [send.to for send in bench.produce()] == [ToNode(1)]
+    assert bench.sender.waiting_for == {"orders-0": "a connection to node 0"}
+
+
+def test_a_request_stays_within_max_request_size_and_no_partition_starves() -> None:
+    bench = Bench(
+        partitions=6, max_request_size=1000, max_in_flight_requests_per_connection=1, enable_idempotence=False
+    )
+    for _ in range(3):
+        for partition in (0, 2, 4):
+            bench.append(partition, b"x" * 400)
+    seen = []
+    for _ in range(5):
+        [send] = bench.produce()
+        seen.append(partitions_of(send))
+        bench.answer(send)
+    assert all(len(partitions) <= 2 for partitions in seen)
+    assert {partition for partitions in seen[:2] for partition in partitions} == {0, 2, 4}
+
+
+def test_no_more_requests_than_max_in_flight_wait_for_answers() -> None:
+    bench = Bench(enable_idempotence=False, max_in_flight_requests_per_connection=3)
+    for _ in range(5):
+        bench.append()
+    sends = bench.produce()
+    assert len(sends) == 3
+    assert bench.produce() == []
+    bench.answer(sends[0])
+    assert len(bench.produce()) == 1
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "codec", "versions"),
+    [(TOPIC_ID, "none", (3, None)), (TOPIC_ID, "zstd", (7, None)), (ZERO_UUID, "lz4", (3, 12))],
+)
+def test_the_version_must_carry_format_2_the_codec_and_the_topics_id(
+    topic_id: bytes, codec: str, versions: tuple[int, int | None]
+) -> None:
+    bench = Bench(topic_id, compression_type=codec)
+    bench.append()
+    [send] = bench.produce()
+    assert (send.min_version, send.max_version) == versions
+
+
+def test_a_producer_id_is_asked_for_once_and_first() -> None:
+    bench = Bench()
+    assert bench.sender.identity is not None
+    bench.sender.identity.sequences.identity = (-1, -1)
+    assert bench.produce() == []
+    bench.append()
+    [ask] = bench.produce()
+    assert bench.produce() == []
+    ask.on_response(InitProducerIdResponse(producer_id=9, producer_epoch=0), bench.now)
+    [send] = bench.produce()
+    assert partitions_of(send) == [0]
+
+
+def test_it_wants_to_be_asked_again_when_the_first_batch_has_lingered() -> None:
+    bench = Bench(linger_ms=500, batch_size=1000)
+    bench.append()
+    assert bench.poll().wake_at == 0.5
+
+
+def test_it_wants_to_be_asked_again_when_the_first_batch_expires() -> None:
+    bench = Bench(delivery_timeout_ms=40_000)
+    delivery = bench.append()
+    bench.produce()
+    assert bench.poll().wake_at == 40
+    bench.now = 40.0
+    bench.poll()
+    with pytest.raises(DeliveryTimeout, match="after 1 attempts"):
+        delivery.result(0)
+    # The bytes of a request on the wire stay accounted for until its answer.
+    assert bench.accumulator.pool.available_bytes < bench.accumulator.pool.total_bytes
+
+
+def test_a_late_answer_to_an_expired_batch_only_frees_its_memory() -> None:
+    bench = Bench()
+    delivery = bench.append()
+    [send] = bench.produce()
+    bench.now = 121.0
+    bench.poll()
+    bench.answer(send)
+    assert isinstance(delivery.exception(0), DeliveryTimeout)
+    assert bench.accumulator.pool.available_bytes == bench.accumulator.pool.total_bytes
+
+
+def test_an_expired_batch_that_never_left_says_what_it_waited_for() -> None:
+    bench = Bench()
+    bench.connections.down.add(0)
+    delivery = bench.append()
+    bench.poll()
+    bench.now = 121.0
+    bench.poll()
+    with pytest.raises(DeliveryTimeout, match="it was never sent, it waited for a connection to node 0"):
+        delivery.result(0)
+
+
+def test_a_hint_at_the_new_leader_is_followed_at_once() -> None:
+    # KIP-951.
+    bench = Bench()
+    delivery = bench.append()
+    [send] = bench.produce()
+    hinted = PartitionProduceResponse(
+        index=0, base_offset=-1, error_code=6, current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=6)
+    )
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[hinted])],
+        node_endpoints=[NodeEndpoint(node_id=2, host="h", port=3)],
+    )
+    send.on_response(response, bench.now)
+    [again] = bench.produce()
+    assert again.to == ToNode(2)
+    bench.answer(again)
+    assert delivery.result(0).offset == 0
+
+
+def test_a_duplicate_counts_as_written_with_an_unknown_offset() -> None:
+    bench = Bench()
+    delivery = bench.append()
+    [send] = bench.produce()
+    bench.answer(send, error_code=46)
+    assert delivery.result(0).offset == -1
+
+
+def test_records_that_the_broker_blames_get_their_own_words() -> None:
+    # KIP-467.
+    bench = Bench(linger_ms=100, batch_size=1000)
+    queue = bench.accumulator.queue("orders", 0)
+    first = bench.append()
+    second = queue.try_append(0, None, b"w", (), None)
+    bench.now = 1.0
+    [send] = bench.produce()
+    blamed = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
+    bench.answer(send, error_code=87, record_errors=blamed)
+    assert second is not None
+    assert (type(second.exception(0)), type(first.exception(0))) == (InvalidRecord, InvalidRecord)
+    assert "record 1 of the batch: no key" in str(second.exception(0))
+    assert "because of other records in its batch: [1]" in str(first.exception(0))
+
+
+def test_an_answer_that_forgets_a_partition_is_a_failure() -> None:
+    bench = Bench()
+    delivery = bench.append()
+    [send] = bench.produce()
+    send.on_response(ProduceResponse(responses=[]), bench.now)
+    assert "did not answer for orders-0" in str(delivery.exception(0))
+
+
+def test_events_tell_of_retries_and_outcomes() -> None:
+    bench = Bench()
+    bench.append()
+    [send] = bench.produce()
+    bench.answer(send, error_code=19)
+    bench.now = 1.0
+    [send] = bench.produce()
+    bench.answer(send, base_offset=40)
+    retried, completed = bench.events
+    assert isinstance(retried, BatchRetried)
+    assert retried.error.startswith("NotEnoughReplicas: orders-0:")
+    assert completed == BatchCompleted(1.0, "orders", 0, 1, 40, 2)
+
+
+def test_a_partition_without_a_leader_stays_queued_and_forces_a_refresh() -> None:
+    # Requirement 001-57.
+    bench = Bench()
+    bench.append(partition=9)
+    before = bench.metadata._update_requested
+    assert bench.produce() == []
+    assert (before, bench.metadata._update_requested) == (False, True)
+    assert bench.sender.waiting_for == {"orders-9": "a leader"}
