@@ -5,8 +5,8 @@
 A process of its own serves fetch-like frames; here the main thread computes in pure Python all the time, so
 that the driver's IO thread gets the interpreter only when the switch interval (5 ms) lets it.  Side by side:
 reads of 64 KiB, as most clients do them, and ours (network/frames.py): up to 4 MiB straight into a frame's
-own buffer.  Both run on the same driver, channel and transport; `idle` is with an idle main thread.  On a busy
-machine the figures say little: whoever else runs takes the processor from the computing thread, too.
+own buffer.  Both run on the same driver, channel and transport; `idle` is with an idle main thread.  On a
+busy machine the figures say little: whoever else runs takes the processor from the computing thread, too.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ def report(port: int, seconds: float, frame: int, tls: TlsContext | None) -> Non
         (busy, busy_reads), (idle, idle_reads) = row
         figures[name] = busy
         print(f"{name:24}{busy:>7.0f} MB/s{busy_reads:>10.0f}{idle:>7.0f} MB/s{idle_reads:>10.0f}")
-    print(f"while computing, ours is {figures['pykafka2'] / figures['reads of 64 KiB']:.1f} times as fast")
+    ratio = figures["pykafka2"] / (figures["reads of 64 KiB"] or float("inf"))
+    print(f"while computing, ours is {ratio:.1f} times as fast")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One connection to a broker, sans-IO: handshake, correlation ids, requests in flight, timeouts.
+"""One connection to a broker, sans-IO: handshake, requests in flight and their answers, timeouts, the end.
 
 Belongs to the driver's thread.  A channel (driver/channel.py; a pipe in tests) carries its bytes and reports
 to it as its handler; its owner (cluster/link.py) makes it, hears of its beginning and end, and polls it for
@@ -8,8 +8,6 @@ timeouts.  Nothing here knows a socket or reads a clock.
 from __future__ import annotations
 
 import logging
-import struct
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
@@ -30,20 +28,13 @@ from pykafka2.events import RequestAnswered, RequestSent, StateMoved, Tap
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
 from pykafka2.network.handshake import handshake
+from pykafka2.network.in_flight import InFlight, InFlightWindow, OnFailure, OnResponse
 from pykafka2.network.script import Call, Script
 from pykafka2.network.transport import Buffer
-from pykafka2.protocol.framing import decode_response, encode_request
-from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
 
 logger = logging.getLogger(__name__)
-
-OnResponse = Callable[[Any, float], None]
-OnFailure = Callable[[KafkaError, float], None]
-
-_CORRELATION_ID = struct.Struct(">i")
-_ERROR_AFTER_ID = struct.Struct(">ih")
-MAX_CORRELATION_ID = 0x7FFFFFFF
 
 
 class Pipe(Protocol):
@@ -78,19 +69,6 @@ class ConnectionOptions:
     request_timeout: float = 30.0
     setup_timeout: float = 10.0
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
-
-
-@attrs.define(eq=False)
-class InFlight:
-    """A request whose answer is awaited."""
-
-    request: Request[Any]
-    version: int
-    correlation_id: int
-    sent_at: float
-    deadline: float
-    on_response: OnResponse
-    on_failure: OnFailure
 
 
 @attrs.define(eq=False)
@@ -135,9 +113,8 @@ class Connection:
         self._reader = FrameReader(broker, options.max_frame_bytes)
         self._script = handshake(broker) if shake_hands is None else shake_hands
         self._setup_deadline = now + options.setup_timeout
-        self._in_flight: deque[InFlight] = deque()
+        self._in_flight = InFlightWindow()
         self._unwritten: list[Unwritten] = []
-        self._next_correlation_id = 0
 
     # ------------------------------------------------------------------ what the owner asks
 
@@ -165,26 +142,19 @@ class Connection:
         """When `poll` has something to do unless an answer comes before; FOREVER if nothing is awaited."""
         if self.state is ConnectionState.CLOSED:
             return FOREVER
-        deadline = FOREVER if self.is_ready else self._setup_deadline
-        for waiting in self._in_flight:
-            if waiting.deadline < deadline:
-                deadline = waiting.deadline
-        return deadline
+        deadline = self._in_flight.next_deadline()
+        return deadline if self.is_ready else min(deadline, self._setup_deadline)
 
     def poll(self, now: float) -> None:
         """End the connection if an answer, or the handshake, is overdue: as in Kafka, a broker that does not
         answer one request in time is asked no other on this connection."""
         if now < self.next_deadline():
             return
-        overdue = [waiting for waiting in self._in_flight if waiting.deadline <= now]
-        if overdue and self.is_ready:
+        if self.is_ready:
+            overdue = self._in_flight.take_overdue(now)
             first = overdue[0]
-            name = first.request.NAME.removesuffix("Request")
-            error = RequestTimeout(
-                f"{self.broker} did not answer {name} within {first.deadline - first.sent_at:g} s"
-            )
-            for waiting in overdue:
-                self._in_flight.remove(waiting)
+            waited = first.deadline - first.sent_at
+            error = RequestTimeout(f"{self.broker} did not answer {first.api} within {waited:g} s")
             self._end(error, now)
             for waiting in overdue:
                 self._answer_failure(waiting, error, now)
@@ -229,7 +199,7 @@ class Connection:
             return
         if expects_response:
             deadline = now + (self._options.request_timeout if timeout is None else timeout)
-            self._in_flight.append(
+            self._in_flight.add(
                 InFlight(request, version, correlation_id, now, deadline, on_response, on_failure)
             )
             if on_sent is not None:
@@ -299,14 +269,13 @@ class Connection:
         self.state = state
 
     def _write(self, request: Request[Any], version: int, now: float) -> int:
-        correlation_id = self._next_correlation_id
+        correlation_id = self._in_flight.take_id()
         try:
             buffers = encode_request(request, version, correlation_id, self._options.client_id)
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{self.broker}: {error}; it needs a newer broker") from error
         if self.pipe is None:
             raise IllegalState(f"{self.broker}: the connection has no pipe")
-        self._next_correlation_id = 0 if correlation_id == MAX_CORRELATION_ID else correlation_id + 1
         self.pipe.write(buffers)
         self.last_used = now
         if self._tap.is_watched:
@@ -316,11 +285,11 @@ class Connection:
         return correlation_id
 
     def _on_frame(self, frame: Frame, now: float) -> None:
-        if not self._in_flight:
+        waiting = self._in_flight.take_oldest()
+        if waiting is None:
             raise CorruptData(f"{self.broker} sent a response that nobody asked for")
-        waiting = self._in_flight.popleft()
         try:
-            response = self._decode(frame, waiting)
+            response = waiting.decode(frame, self.broker)
         except KafkaError as error:
             self._answer_failure(waiting, error, now)
             raise
@@ -338,32 +307,15 @@ class Connection:
             failure = error if isinstance(error, KafkaError) else IllegalState(f"{name}: {error!r}")
             waiting.on_failure(failure, now)
 
-    def _decode(self, frame: Frame, waiting: InFlight) -> Any:
-        if len(frame) < 4:
-            raise CorruptData(f"{self.broker} sent a response of {len(frame)} bytes")
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-        if correlation_id != waiting.correlation_id:
-            raise CorruptData(
-                f"{self.broker} answered correlation id {correlation_id} where {waiting.correlation_id} "
-                f"({waiting.request.NAME.removesuffix('Request')}) was due"
-            )
-        version = waiting.version
-        if waiting.request.API_KEY == ApiKey.API_VERSIONS and _is_refusal(frame):
-            version = 0  # a broker that does not know the version answers in the oldest (KIP-511)
-        try:
-            return decode_response(frame, type(waiting.request), version)[1]
-        except CorruptData as error:
-            raise CorruptData(f"{self.broker}: {error}") from error
-
     def _answer_failure(self, waiting: InFlight, error: KafkaError, now: float) -> None:
         if self._tap.is_watched:
             self._emit_answered(waiting, now, type(error).__name__)
         waiting.on_failure(error, now)
 
     def _emit_answered(self, waiting: InFlight, now: float, error: str | None) -> None:
-        name = waiting.request.NAME.removesuffix("Request")
         latency = now - waiting.sent_at
-        self._tap.emit(RequestAnswered(now, self.broker, name, waiting.correlation_id, latency, error))
+        answered = RequestAnswered(now, self.broker, waiting.api, waiting.correlation_id, latency, error)
+        self._tap.emit(answered)
 
     def _end(self, error: KafkaError, now: float) -> None:
         """Close the pipe and fail all that waits, in order."""
@@ -371,7 +323,7 @@ class Connection:
         if self.pipe is not None:
             self.pipe.close()
         self._script.close()
-        waiting, self._in_flight = self._in_flight, deque()
+        waiting = self._in_flight.take_all()
         unwritten, self._unwritten = self._unwritten, []
         for_others = _for_others(self.broker, error)
         for one in waiting:
@@ -398,7 +350,7 @@ class Connection:
             self.fail(error, now)
             return
         deadline = min(now + self._options.request_timeout, self._setup_deadline)
-        self._in_flight.append(
+        self._in_flight.add(
             InFlight(
                 step.request, version, correlation_id, now, deadline, self._advance_script, self._on_lost
             )
@@ -407,13 +359,6 @@ class Connection:
     def _on_lost(self, error: KafkaError, now: float) -> None:
         """A handshake's request has no answer, or the script failed on it: there is no going on."""
         self.fail(error, now)
-
-
-def _is_refusal(frame: Frame) -> bool:
-    if len(frame) < _ERROR_AFTER_ID.size:
-        return False
-    _, error_code = _ERROR_AFTER_ID.unpack_from(frame)
-    return bool(error_code == UnsupportedVersion.code)
 
 
 def _for_others(broker: str, error: KafkaError) -> KafkaError:

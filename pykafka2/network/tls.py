@@ -1,7 +1,7 @@
-"""TLS over any TCP transport, client and server side, non-blocking.
+"""What a side of TLS trusts and shows: from options to a context, and from transports to TLS transports.
 
-`TlsContext` is made from options before any thread uses it; a `TlsTransport` belongs to the thread that turns
-its loop.  `ssl` loads when a context is first needed, so plaintext clients never pay for it.
+A `TlsContext` is made before any thread uses it and may serve several.  `ssl` loads when the first one is
+made, so plaintext clients never pay for it.  The stream itself: tls_transport.py.
 """
 
 from __future__ import annotations
@@ -9,25 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import ConfigurationError, Disconnected, KafkaError, TlsError, TlsInterrupted
-from pykafka2.network.transport import READABLE, WRITABLE, Buffer
+from pykafka2.errors import ConfigurationError
+from pykafka2.network.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
     import ssl
 
     from pykafka2.network.tcp import TcpTransport
     from pykafka2.options import ClientOptions
-
-# One read from the socket: the buffer doubles whenever a read has filled it.
-SMALL_READ_BYTES = 1 << 15
-LARGE_READ_BYTES = 1 << 21
-# Encrypted at once; a chunk counts as written when its last byte is with the kernel.
-PLAINTEXT_CHUNK_BYTES = 1 << 18
-
-TLS_RECORD_TYPES = frozenset(range(0x14, 0x19))
-# A fatal alert "unexpected message".  OpenSSL tells a peer that does not speak TLS nothing; Kafka's brokers
-# send this, by which a plaintext client recognises what it has run into.
-ALERT_FOR_PLAINTEXT = b"\x15\x03\x03\x00\x02\x02\x0a"
 
 
 class TlsContext:
@@ -104,10 +93,6 @@ class TlsContext:
         self._context.minimum_version = min(versions)
         self._context.maximum_version = max(versions)
 
-    @property
-    def checks_hostname(self) -> bool:
-        return self._context.check_hostname
-
     def wrap_connecting(self, transport: TcpTransport, server_name: str) -> TlsTransport:
         """The client's side of TLS over a transport that is being connected."""
         return TlsTransport(transport, self._context, server_side=False, server_name=server_name)
@@ -138,252 +123,3 @@ def _check_revocation(context: ssl.SSLContext, crl_file: str) -> None:
 
     context.load_verify_locations(crl_file)
     context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
-
-
-class TlsTransport:
-    """A TLS stream on a TCP transport (see `transport.Transport`).
-
-    `write` counts plaintext as taken only when its ciphertext has gone to the kernel, so the caller, who
-    keeps what was not taken and asks for writability, needs to know nothing of TLS; it must offer the same
-    bytes again, which it does anyway.
-    """
-
-    def __init__(
-        self, transport: TcpTransport, context: ssl.SSLContext, *, server_side: bool, server_name: str | None
-    ) -> None:
-        import ssl
-
-        self.peer = transport.peer
-        self._transport = transport
-        self._server_side = server_side
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        try:
-            self._tls = context.wrap_bio(
-                self._incoming, self._outgoing, server_side=server_side, server_hostname=server_name
-            )
-        except ValueError as error:
-            raise TlsError(f"{self.peer}: {error}") from error
-        self._want_read: type[Exception] = ssl.SSLWantReadError
-        self._error: type[OSError] = ssl.SSLError
-        self._eof_error: type[Exception] = ssl.SSLEOFError
-        self._is_connected = False
-        self._is_agreed = False
-        self._is_ended = False
-        self._has_said_good_bye = False
-        self._is_closed = False
-        self._has_more = False
-        self._received = memoryview(bytearray(SMALL_READ_BYTES))
-        self._first_bytes = b""
-        self._ciphertext: memoryview = memoryview(b"")
-        self._encrypted = 0
-
-    def fileno(self) -> int:
-        return self._transport.fileno()
-
-    def has_pending(self) -> bool:
-        """True if the next read finds bytes although the socket may have none."""
-        return self._has_more and (self._tls.pending() > 0 or self._incoming.pending > 0)
-
-    def interest(self) -> int:
-        if not self._is_connected:
-            return self._transport.interest()
-        return READABLE | WRITABLE if len(self._ciphertext) else READABLE
-
-    def establish(self) -> bool:
-        """Connect, then shake hands; True once both sides agree and all was sent.
-
-        Raises `Disconnected`, or `TlsError` that says what to do.
-        """
-        if not self._is_connected:
-            if not self._transport.establish():
-                return False
-            self._is_connected = True
-        try:
-            while not self._is_agreed and not self._is_ended:
-                if not self._go_on_agreeing():
-                    return False
-            if self._is_agreed:
-                return self._send_ciphertext()
-        except Disconnected as error:
-            raise TlsInterrupted(f"{self._words_for_ended()} ({error})") from error
-        raise TlsInterrupted(self._words_for_ended())
-
-    def read_into(self, buffer: memoryview) -> int | None:
-        """Plaintext read into `buffer`, from at most one read of the socket."""
-        total = 0
-        room = len(buffer)
-        has_received = False
-        self._has_more = False
-        while total < room and not self._has_said_good_bye:
-            try:
-                count: int = self._tls.read(room - total, buffer[total:])  # type: ignore[assignment]
-            except self._want_read:
-                if self._is_ended:
-                    return total
-                if has_received or not self._receive_ciphertext():
-                    return total or None
-                has_received = True
-            except self._error as error:
-                if self._is_ended or isinstance(error, self._eof_error):
-                    return total
-                raise TlsError(self._words_for(error)) from error
-            else:
-                self._has_said_good_bye = not count
-                total += count
-        self._has_more = total == room
-        return total
-
-    def write(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypt and write, as far as the kernel takes it; the plaintext bytes that are wholly gone."""
-        taken = 0
-        while self._send_ciphertext():
-            taken += self._encrypted
-            self._encrypted = 0
-            chunk = _chunk(buffers, taken)
-            if not chunk:
-                break
-            try:
-                self._encrypted = self._tls.write(chunk)
-            except self._error as error:
-                raise TlsError(f"{self.peer}: broken TLS stream: {_reason(error)}") from error
-        return taken
-
-    def close(self, *, reset: bool = False) -> None:
-        """Say good-bye (as far as it fits) and end the stream.  Safe to repeat."""
-        if not reset and self._is_agreed and not self._is_closed and self._transport.fileno() >= 0:
-            self._is_closed = True
-            try:
-                self._tls.unwrap()
-            except OSError:
-                pass  # SSLWantRead: the other side's good-bye is not waited for
-            self._send_alert()
-        self._transport.close(reset=reset)
-
-    def _go_on_agreeing(self) -> bool:
-        """One step of the handshake; False if the other side must speak first."""
-        try:
-            self._tls.do_handshake()
-            self._is_agreed = True
-            # The other side may have sent its first bytes together with the end of its handshake.
-            self._has_more = True
-        except self._want_read:
-            self._send_ciphertext()
-            return self._receive_ciphertext()
-        except self._error as error:
-            if self._server_side and self._is_plaintext:
-                self._ciphertext = memoryview(ALERT_FOR_PLAINTEXT)
-            self._send_alert()
-            raise TlsError(self._words_for(error)) from error
-        return True
-
-    def _receive_ciphertext(self) -> bool:
-        """Move what the socket has into TLS; False if it has nothing now.  Sets `_is_ended` at the end."""
-        received = self._received
-        count = self._transport.read_into(received)
-        if count is None:
-            return False
-        if count == 0:
-            self._is_ended = True
-            self._incoming.write_eof()
-            return True
-        if not self._first_bytes:
-            self._first_bytes = bytes(received[:5])
-        self._incoming.write(received[:count])
-        if count == len(received) < LARGE_READ_BYTES:
-            self._received = memoryview(bytearray(2 * count))
-        return True
-
-    def _send_ciphertext(self) -> bool:
-        """Hand encrypted bytes to the kernel; True if none are left."""
-        while True:
-            if not len(self._ciphertext):
-                if not self._outgoing.pending:
-                    return True
-                self._ciphertext = memoryview(self._outgoing.read())
-            taken = self._transport.write([self._ciphertext])
-            if not taken:
-                return False
-            self._ciphertext = self._ciphertext[taken:]
-
-    def _send_alert(self) -> None:
-        # The other side learns why; if it cannot take it now, it learns from the end of the stream.
-        try:
-            self._send_ciphertext()
-        except KafkaError:
-            pass
-
-    @property
-    def _is_plaintext(self) -> bool:
-        """True if what came first was no TLS record."""
-        return bool(self._first_bytes) and self._first_bytes[0] not in TLS_RECORD_TYPES
-
-    def _words_for_ended(self) -> str:
-        if self._server_side:
-            return f"{self.peer} ended the connection during the TLS handshake"
-        return (
-            f"{self.peer} ended the connection during the TLS handshake; if that port speaks plaintext, "
-            "set security_protocol=PLAINTEXT or use the broker's TLS port; if it asks for a client "
-            "certificate, set ssl_certfile and ssl_keyfile"
-        )
-
-    def _words_for(self, error: Exception) -> str:
-        reason = _reason(error)
-        if self._is_plaintext:
-            if self._server_side:
-                return f"{self.peer} speaks plaintext to this TLS port; it must set security_protocol=SSL"
-            return (
-                f"{self.peer} does not speak TLS (it answered {self._first_bytes!r}); "
-                "set security_protocol=PLAINTEXT or use the broker's TLS port"
-            )
-        advice = next((words for mark, words in _ADVICE if mark in reason), "")
-        what = "broken TLS stream" if self._is_agreed else "TLS handshake failed"
-        return f"{self.peer}: {what}: {reason}{'; ' if advice else ''}{advice}"
-
-
-_ADVICE = (
-    (
-        "Hostname mismatch",
-        "the certificate is for another name; connect by that name, or mend the certificate",
-    ),
-    ("IP address mismatch", "the certificate does not carry this IP address; connect by its host name"),
-    (
-        "unable to get local issuer",
-        "its certificate authority is not trusted here; give it in ssl_cafile",
-    ),
-    ("self-signed certificate", "its certificate authority is not trusted here; give it in ssl_cafile"),
-    ("self signed certificate", "its certificate authority is not trusted here; give it in ssl_cafile"),
-    ("certificate has expired", "its certificate has expired; renew it on the broker"),
-    ("UNSUPPORTED_PROTOCOL", "it speaks no TLS version from 1.2 on"),
-    ("ALERT_PROTOCOL_VERSION", "the two sides share no TLS version (pykafka2 speaks 1.2 and later)"),
-    ("unsupported protocol", "it speaks no TLS version from 1.2 on"),
-    ("HANDSHAKE_FAILURE", "the two sides share no cipher, or it wants a client certificate (ssl_certfile)"),
-    ("CERTIFICATE_REQUIRED", "it wants a client certificate; set ssl_certfile and ssl_keyfile"),
-    ("UNKNOWN_CA", "the other side does not trust this side's certificate authority"),
-)
-
-
-def _reason(error: Exception) -> str:
-    """OpenSSL's words without its source line."""
-    message = getattr(error, "verify_message", None)
-    if message:
-        return f"the certificate was refused: {message}"
-    return str(getattr(error, "reason", None) or error)
-
-
-def _chunk(buffers: Sequence[Buffer], skip: int) -> bytes:
-    """The next plaintext to encrypt: up to a chunk of the buffers, after the first `skip` bytes."""
-    parts: list[memoryview] = []
-    room = PLAINTEXT_CHUNK_BYTES
-    for buffer in buffers:
-        size = len(buffer)
-        if skip >= size:
-            skip -= size
-            continue
-        part = memoryview(buffer)[skip : skip + room]
-        skip = 0
-        parts.append(part)
-        room -= len(part)
-        if not room:
-            break
-    return b"".join(parts)

@@ -281,14 +281,6 @@ def test_throttling_is_noted(wire: Wire) -> None:
     assert not wire.connection.is_throttled(4.5)
 
 
-def test_correlation_ids_start_again_at_0(wire: Wire) -> None:
-    wire.shake_hands()
-    wire.connection._next_correlation_id = 0x7FFFFFFF
-    ask(wire, 2.0)
-    ask(wire, 2.0)
-    assert [header.correlation_id for header, _ in wire.requests()] == [0x7FFFFFFF, 0]
-
-
 # ---------------------------------------------------------------------- ends
 
 

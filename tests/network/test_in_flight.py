@@ -1,0 +1,70 @@
+"""The window of requests in flight against a plain list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import CorruptData, KafkaError
+from pykafka2.network.in_flight import MAX_CORRELATION_ID, InFlight, InFlightWindow
+from pykafka2.protocol.framing import encode_response
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def ignore(result: Any | KafkaError, now: float) -> None:
+    pass
+
+
+def in_flight(correlation_id: int, deadline: float = 30.0) -> InFlight:
+    return InFlight(HEARTBEAT, 4, correlation_id, 0.0, deadline, ignore, ignore)
+
+
+def test_correlation_ids_count_on_and_start_again_at_0() -> None:
+    window = InFlightWindow()
+    assert [window.take_id() for _ in range(3)] == [0, 1, 2]
+    window._next_id = MAX_CORRELATION_ID
+    assert [window.take_id() for _ in range(2)] == [MAX_CORRELATION_ID, 0]
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.floats(0, 100)),
+            st.tuples(st.sampled_from(["take_oldest", "take_overdue", "take_all"]), st.floats(0, 100)),
+        ),
+        max_size=40,
+    )
+)
+def test_the_window_is_a_list_in_order_of_sending(steps: list[tuple[str, float]]) -> None:
+    window = InFlightWindow()
+    model: list[InFlight] = []
+    for what, moment in steps:
+        if what == "add":
+            model.append(in_flight(window.take_id(), moment))
+            window.add(model[-1])
+        elif what == "take_oldest":
+            assert window.take_oldest() is (model.pop(0) if model else None)
+        elif what == "take_overdue":
+            assert window.take_overdue(moment) == [one for one in model if one.deadline <= moment]
+            model = [one for one in model if one.deadline > moment]
+        else:
+            assert window.take_all() == model
+            model = []
+        assert len(window) == len(model)
+        assert window.next_deadline() == min((one.deadline for one in model), default=FOREVER)
+
+
+def test_the_answer_is_decoded_if_it_is_the_one_that_is_due() -> None:
+    frame = b"".join(encode_response(HeartbeatResponse(error_code=27), 4, 7))[4:]
+    assert in_flight(7).decode(frame, "node 1") == HeartbeatResponse(error_code=27)
+    with pytest.raises(CorruptData, match=r"node 1 answered correlation id 7 where 8 \(Heartbeat\) was due"):
+        in_flight(8).decode(frame, "node 1")
+    for length in range(len(frame)):
+        with pytest.raises(CorruptData, match="node 1"):
+            in_flight(7).decode(frame[:length], "node 1")
