@@ -43,6 +43,7 @@ class Chores(Part):
         self._broker = broker
         self._isr_check_every = broker.config.seconds("replica.lag.time.max.ms") / 2
         self._isr_check_at = 0.0
+        self.due = 0.0  # when it runs next; unlike `wake_at` it changes under the lock only
 
     def run(self, now: float) -> float:
         broker = self._broker
@@ -54,7 +55,8 @@ class Chores(Part):
                 self._isr_check_at = now + self._isr_check_every
                 broker.replicas.shrink_isrs(now)
             broker.replicas.complete_delayed(now)
-            return min(broker.wheel.next_deadline(), self._isr_check_at)
+            self.due = min(broker.wheel.next_deadline(), self._isr_check_at)
+            return self.due
 
 
 class Broker:
@@ -284,7 +286,7 @@ class Broker:
             if not self.is_running:
                 return
             self.replicas.complete_delayed(now)
-            if self.wheel.next_deadline() < self._chores.wake_at:
+            if self.wheel.next_deadline() < self._chores.due:
                 self._chores.signal()
 
     def _on_follower_moved(self, key: Key) -> None:

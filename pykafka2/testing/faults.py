@@ -117,6 +117,8 @@ class Faults:
         self.release(None)
 
     def _select(self, request: type[Request[Any]] | None) -> list[tuple[Broker, RequestContext]]:
+        # What is answered by now has lost its connection meanwhile.
+        self._held = [one for one in self._held if not one[1].is_answered]
         return [one for one in self._held if request is None or one[1].api_key == request.API_KEY]
 
 

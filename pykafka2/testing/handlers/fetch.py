@@ -54,9 +54,10 @@ def handle(
 
 
 def _plan(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchPlan:
-    replica_id = request.replica_id
+    replica_id, replica_epoch = request.replica_id, -1
     if context.version >= FIRST_VERSION_WITH_REPLICA_STATE:
         replica_id = request.replica_state.replica_id
+        replica_epoch = request.replica_state.replica_epoch
     is_consumer = replica_id < 0
     max_bytes = request.max_bytes
     if is_consumer:
@@ -68,6 +69,7 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest) -> Fet
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED,
         may_follow=is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS,
+        replica_epoch=replica_epoch,
     )
 
 

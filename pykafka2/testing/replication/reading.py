@@ -33,7 +33,10 @@ class FetchItem:
 
 @attrs.define
 class FetchPlan:
-    """A whole fetch.  `replica_id` is -1 for consumers; `may_follow`: a follower may serve it (KIP-392)."""
+    """A whole fetch.  `replica_id` is -1 for consumers; `may_follow`: a follower may serve it (KIP-392).
+
+    `replica_epoch` is the follower's broker epoch: what it sent before a restart counts no more.
+    """
 
     replica_id: int
     items: list[FetchItem]
@@ -41,6 +44,7 @@ class FetchPlan:
     max_bytes: int
     read_committed: bool = False
     may_follow: bool = False
+    replica_epoch: int = -1
     _by_key: dict[Key, list[FetchItem]] | None = None
 
     @property

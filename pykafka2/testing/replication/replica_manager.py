@@ -161,7 +161,7 @@ class ReplicaManager:
         self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
     ) -> DelayedFetch | None:
         """Read, or wait until there is enough to read; the operation if it must wait."""
-        if plan.is_from_follower:
+        if plan.is_from_follower and not self._is_stale(plan):
             for item in plan.items:
                 self._follower_asked(plan.replica_id, item, now)
         if max_wait <= 0 or not plan.items:
@@ -221,12 +221,17 @@ class ReplicaManager:
         if plan.is_from_follower or not plan.may_follow:
             replica.check_leader()
         if plan.is_from_follower:
-            if plan.replica_id not in replica.followers:
+            if plan.replica_id not in replica.followers or self._is_stale(plan):
                 raise NotLeaderOrFollower(f"broker {plan.replica_id} is no replica of {item.key}")
             return replica, replica.log.log_end_offset
         if plan.read_committed:
             return replica, replica.log.last_stable_offset
         return replica, replica.log.high_watermark
+
+    def _is_stale(self, plan: FetchPlan) -> bool:
+        """Whether a follower's fetch was sent before it last registered."""
+        broker = self._controller.image.brokers.get(plan.replica_id)
+        return broker is None or plan.replica_epoch not in (-1, broker.epoch)
 
     def leader_of(self, key: Key) -> Replica:
         replica = self.replica_of(key)

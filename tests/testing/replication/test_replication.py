@@ -6,9 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, UnknownTopicOrPartition
+from pykafka2.errors import (
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.replication.delayed import DelayedProduce, ProduceResult
+from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
 from pykafka2.testing.simulation import Simulation
 from tests.testing.wire import batch
 
@@ -281,6 +287,29 @@ def test_rule_28_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulat
     )
     assert operation.try_complete(None, 0.0)
     assert isinstance(done[0].error, NotEnoughReplicasAfterAppend)
+
+
+def test_a_fetch_of_a_follower_s_former_life_says_nothing(simulation: Simulation) -> None:
+    """Sent before a crash that lost records, it must not count as "I have them"."""
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    follower = (leading + 1) % 3
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    append(cluster, b"a")
+    with cluster.lock:
+        manager = cluster.brokers[leading].replicas
+        epoch = cluster.brokers[follower].epoch
+        item = FetchItem("t", bytes(16), 0, 1, 1000, last_fetched_epoch=0)
+        for stale, expected in ((epoch - 1, NotLeaderOrFollower), (epoch, type(None))):
+            results: list[FetchResult] = []
+            manager.fetch(
+                FetchPlan(follower, [item], 1, 1000, replica_epoch=stale), 0.0, results.extend, simulation.now
+            )
+            assert type(results[0].error) is expected
+            known = manager.replicas[KEY].followers[follower].log_end_offset
+            assert known == (0 if stale < epoch else 1)
 
 
 def test_a_delayed_link_delays_and_keeps_the_order(simulation: Simulation) -> None:
