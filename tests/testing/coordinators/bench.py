@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages import consumer_group, group_admin
-from pykafka2.protocol.messages import group as classic
+from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from pykafka2.protocol.messages.transaction import (
     TxnOffsetCommitRequest,
@@ -80,7 +80,8 @@ class Bench:
         version = request.MAX_VERSION if version is None else version
         request = type(request).decode(request.encode(version), version)
         deferred: Deferred[R] = Deferred(request, version)
-        deferred.then(lambda response: response.encode(version))
+        checked: list[bytes] = []
+        deferred.then(lambda response: checked.append(response.encode(version)))
         self.runtime.submit(Caller(version, client), deferred, self.now)
         return deferred
 
@@ -113,9 +114,9 @@ class Bench:
         version: int = 9,
         kind: str = "consumer",
         group_id: str = GROUP,
-    ) -> Deferred[classic.JoinGroupResponse]:
+    ) -> Deferred[messages.JoinGroupResponse]:
         offered = {"range": subscription("orders")} if protocols is None else protocols
-        request = classic.JoinGroupRequest(
+        request = messages.JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=round(session * 1000),
             rebalance_timeout_ms=round(rebalance * 1000) if version >= 1 else -1,
@@ -123,7 +124,7 @@ class Bench:
             group_instance_id=instance,
             protocol_type=kind,
             protocols=[
-                classic.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in offered.items()
+                messages.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in offered.items()
             ],
         )
         return self.ask(request, version)
@@ -133,7 +134,7 @@ class Bench:
         response = self.join(**options).response
         assert response is not None
         assert response.error_code == 79
-        return response.member_id
+        return str(response.member_id)
 
     def sync(
         self,
@@ -144,15 +145,15 @@ class Bench:
         instance: str | None = None,
         version: int = 5,
         **options: Any,
-    ) -> Deferred[classic.SyncGroupResponse]:
+    ) -> Deferred[messages.SyncGroupResponse]:
         return self.ask(
-            classic.SyncGroupRequest(
+            messages.SyncGroupRequest(
                 group_id=GROUP,
                 generation_id=generation,
                 member_id=member_id,
                 group_instance_id=instance,
                 assignments=[
-                    classic.SyncGroupRequestAssignment(member_id=one, assignment=data)
+                    messages.SyncGroupRequestAssignment(member_id=one, assignment=data)
                     for one, data in (assignments or {}).items()
                 ],
                 **options,
@@ -161,16 +162,16 @@ class Bench:
         )
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> int:
-        request = classic.HeartbeatRequest(
+        request = messages.HeartbeatRequest(
             group_id=GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
         return self.answer(request).error_code
 
-    def leave(self, *members: str, version: int = 5) -> classic.LeaveGroupResponse:
+    def leave(self, *members: str, version: int = 5) -> messages.LeaveGroupResponse:
         if version < 3:
-            return self.answer(classic.LeaveGroupRequest(group_id=GROUP, member_id=members[0]), version)
-        leaving = [classic.MemberIdentity(member_id=one) for one in members]
-        return self.answer(classic.LeaveGroupRequest(group_id=GROUP, members=leaving), version)
+            return self.answer(messages.LeaveGroupRequest(group_id=GROUP, member_id=members[0]), version)
+        leaving = [messages.MemberIdentity(member_id=one) for one in members]
+        return self.answer(messages.LeaveGroupRequest(group_id=GROUP, members=leaving), version)
 
     def stable(self, count: int = 2, **options: Any) -> list[str]:
         """A stable group of that many dynamic members at generation 1; the first leads."""
