@@ -80,8 +80,8 @@ class Fetcher:
         self.frames += complete
         self._ask(complete)
 
-    def on_written(self, now: float) -> None:
-        pass
+    def on_written(self, now: float) -> bool:
+        return False
 
     def on_close(self, error: KafkaError, now: float) -> None:
         self.error = error

@@ -31,8 +31,8 @@ class ChannelHandler(Protocol):
         """`count` bytes are in the buffer handed out last.  A `KafkaError` raised here closes the channel."""
         ...
 
-    def on_written(self, now: float) -> None:
-        """Everything written so far was handed to the transport."""
+    def on_written(self, now: float) -> bool:
+        """Everything written so far was handed to the transport.  True if that was news to somebody."""
         ...
 
     def on_close(self, error: KafkaError, now: float) -> None:
@@ -132,7 +132,7 @@ class Channel:
     def flush(self, now: float) -> bool:
         """Hand what is queued to the transport, as far as it takes it; called at the end of each turn.
 
-        True if the handler was told something, so that managers may have news.
+        True if that was news to somebody, so that managers are asked again.
         """
         transport = self._transport
         if self.state is not ChannelState.OPEN or transport is None:
@@ -146,8 +146,7 @@ class Channel:
         if self._unsent:
             self._is_blocked = True
             return False
-        self.handler.on_written(now)
-        return True
+        return self.handler.on_written(now)
 
     def _establish(self, transport: Transport, now: float) -> None:
         if transport.establish():

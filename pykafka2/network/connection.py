@@ -237,14 +237,17 @@ class Connection:
                 return  # one of the answers before has led to the end
             self._on_frame(frame, now)
 
-    def on_written(self, now: float) -> None:
-        """All that was written is with the transport."""
+    def on_written(self, now: float) -> bool:
+        """All that was written is with the transport; True if somebody waited to hear that."""
+        if not self._unwritten:
+            return False
         unwritten, self._unwritten = self._unwritten, []
         for one in unwritten:
             if one.on_sent is not None:
                 one.on_sent(now)
             if one.on_response is not None:
                 one.on_response(None, now)
+        return True
 
     def on_close(self, error: KafkaError, now: float) -> None:
         """The channel has ended."""

@@ -34,8 +34,9 @@ class Notes:
         if self.refuse:
             raise CorruptData("not ours")
 
-    def on_written(self, now: float) -> None:
+    def on_written(self, now: float) -> bool:
         self.written += 1
+        return True
 
     def on_close(self, error: KafkaError, now: float) -> None:
         self.errors.append(error)

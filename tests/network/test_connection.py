@@ -221,8 +221,8 @@ def test_a_request_without_an_answer_is_answered_when_it_is_written(wire: Wire) 
     wire.shake_hands()
     asker = ask(wire, 2.0, expects_response=False)
     assert (asker.responses, wire.connection.in_flight) == ([], 0)
-    wire.connection.on_written(2.5)
-    wire.connection.on_written(2.6)
+    assert wire.connection.on_written(2.5)
+    assert not wire.connection.on_written(2.6)
     assert (asker.responses, asker.sent_at) == ([None], [2.5])
 
 
