@@ -170,6 +170,14 @@ class Accumulator:
         queue.put_back(batch)
         self._active[queue] = None
 
+    def oldest(self) -> ProducerBatch | None:
+        """The batch, of those whose outcome is open, that was created first."""
+        self._forget_told()
+        try:
+            return self.incomplete[0]
+        except IndexError:
+            return None
+
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """Written."""
         batch.complete(base_offset, log_append_time)
@@ -193,8 +201,11 @@ class Accumulator:
 
     def _forget_told(self) -> None:
         incomplete = self.incomplete
-        while incomplete and incomplete[0].is_told:
-            incomplete.popleft()
+        try:
+            while incomplete[0].is_told:
+                incomplete.popleft()
+        except IndexError:  # empty; a caller's thread may have taken an abandoned batch out just now
+            pass
 
     # ------------------------------------------------------------------ inside
 

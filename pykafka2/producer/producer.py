@@ -88,6 +88,7 @@ class KafkaProducer(TransactionalCalls):
         self._driver = driver = client.driver
         self._metadata = client.metadata
         self._wall_ms = driver.clock.wall_ms
+        self._monotonic = driver.clock.monotonic
         self._accumulator = Accumulator(
             parsed,
             monotonic=driver.clock.monotonic,
@@ -177,14 +178,16 @@ class KafkaProducer(TransactionalCalls):
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         route = self._routes_by_topic.get(topic)
+        deadline = None  # looked up only where something may block
         if route is None or route.snapshot is not self._metadata.snapshot:
+            deadline = self._monotonic() + self._options.max_block
             route = self._routes.route(topic, self._options.max_block)
         is_sticky = False
         if partition is not None:
             if 0 <= partition < len(route.queues):
                 queue = route.queues[partition]
             else:
-                queue = self._routes.explicit(route, topic, partition, self._options.max_block)
+                queue = self._routes.explicit(route, topic, partition, self._remaining(deadline))
         elif self._choose is not None:
             queue = self._routes.chosen(self._choose, route, topic, key, key_bytes, value, value_bytes)
         elif key_bytes is None or self._ignores_keys:
@@ -204,6 +207,7 @@ class KafkaProducer(TransactionalCalls):
                     value_bytes,
                     headers,
                     on_delivery,
+                    deadline,
                 )
         except (TypeError, ValueError, AttributeError) as error:
             if isinstance(error, KafkaError):
@@ -362,6 +366,7 @@ class KafkaProducer(TransactionalCalls):
         value: bytes | None,
         headers: Headers | None,
         on_delivery: OnDelivery | None,
+        deadline: float | None,
     ) -> Delivery:
         """The queue needs a new batch.  `route` is given for a record without a key: it may go elsewhere."""
         self._driver.raise_failure()
@@ -373,10 +378,14 @@ class KafkaProducer(TransactionalCalls):
             delivery = queue.try_append(timestamp, key, value, headers or (), on_delivery)
             if delivery is not None:
                 return delivery
-        self._routes.use(queue.topic, self._driver.clock.monotonic())
+        self._routes.use(queue.topic, self._monotonic())
         return self._accumulator.append_waiting(
-            queue, timestamp, key, value, headers or (), on_delivery, self._options.max_block
+            queue, timestamp, key, value, headers or (), on_delivery, self._remaining(deadline)
         )
+
+    def _remaining(self, deadline: float | None) -> float:
+        """How long a send may still block: max_block_ms, less what it has waited for metadata."""
+        return self._options.max_block if deadline is None else max(0.0, deadline - self._monotonic())
 
     def _send_intercepted(
         self,

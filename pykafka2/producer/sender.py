@@ -275,18 +275,12 @@ class Sender:
     def _expire(self, now: float) -> float:
         """Fail what is older than delivery_timeout; when to look again."""
         timeout = self._options.delivery_timeout
-        incomplete = self._accumulator.incomplete
-        while incomplete:
-            oldest = incomplete[0]
+        while (oldest := self._accumulator.oldest()) is not None and not oldest.is_done:
             if now < oldest.created_at + timeout:
                 return oldest.created_at + timeout
-            if not oldest.is_done:
-                is_on_the_wire = oldest.state is BatchState.IN_FLIGHT
-                queue = f"{oldest.topic}-{oldest.partition}"
-                waited_for = self.waiting_for.get(queue, "its turn")
-                self._outcomes.give_up(oldest, self._outcomes.expired(oldest, waited_for))
-                if not is_on_the_wire:
-                    self._accumulator.release(oldest)
-            elif incomplete and incomplete[0] is oldest:
-                incomplete.popleft()
+            is_on_the_wire = oldest.state is BatchState.IN_FLIGHT
+            waited_for = self.waiting_for.get(f"{oldest.topic}-{oldest.partition}", "its turn")
+            self._outcomes.give_up(oldest, self._outcomes.expired(oldest, waited_for))
+            if not is_on_the_wire:
+                self._accumulator.release(oldest)
         return FOREVER

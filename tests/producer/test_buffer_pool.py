@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -85,4 +86,5 @@ class PoolAgainstAList(RuleBasedStateMachine):
         assert not any(permit.is_granted for permit in self.queue)
 
 
-TestPoolAgainstAList = PoolAgainstAList.TestCase
+TestPoolAgainstAList = pytest.mark.slow(PoolAgainstAList.TestCase)
+TestPoolAgainstAList.settings = settings(max_examples=50, deadline=None)

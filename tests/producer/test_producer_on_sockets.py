@@ -20,6 +20,8 @@ from pykafka2.producer.delivery import Delivery
 from pykafka2.testing import KafkaCluster
 from tests.producer.certificates import Certificates, certificates_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> Certificates:
@@ -76,7 +78,7 @@ def test_no_broker_listening_is_said_within_max_block_ms() -> None:
 def test_tls_to_a_plaintext_port_is_said(cluster: KafkaCluster) -> None:
     with (
         KafkaProducer(
-            bootstrap_servers=cluster.bootstrap_servers, security_protocol="SSL", max_block_ms=3000
+            bootstrap_servers=cluster.bootstrap_servers, security_protocol="SSL", max_block_ms=1000
         ) as producer,
         pytest.raises((TlsError, NoBrokersAvailable), match="if that port speaks plaintext"),
     ):
@@ -98,7 +100,6 @@ def test_tls_delivers_and_plaintext_to_a_tls_port_is_said(certificates: Certific
             producer.send("orders", b"v")
 
 
-@pytest.mark.slow
 def test_a_ctrl_c_at_any_moment_leaves_everything_in_order(cluster: KafkaCluster) -> None:
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
