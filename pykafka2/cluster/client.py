@@ -26,7 +26,6 @@ from pykafka2.errors import (
     ClientClosed,
     KafkaError,
     KafkaTimeoutError,
-    NoBrokersAvailable,
     RequestTimeout,
 )
 from pykafka2.options import ClientOptions
@@ -221,12 +220,16 @@ class ClusterClient:
     def close(self, timeout: float = 5.0) -> bool:
         """Fail what is in flight, end the loop, close the connections; False if that took longer.
 
-        Safe to repeat.  Whoever waits in another thread gets `ClientClosed`.
+        Safe to repeat.  Whoever waits in another thread gets `ClientClosed`.  With a timeout of 0 nothing is
+        waited for: the loop ends by itself, soon (a finaliser must not block).
         """
         if self.is_closed:
             return True
         self.is_closed = True
         error = ClientClosed(f"{self.name} was closed")
+        if timeout <= 0 and self.driver.failure is None and not self.driver.is_own_thread():
+            self.driver.call_soon(lambda now: self._end_by_itself(error, now))
+            return False
         if self.driver.is_own_thread():
             self.router.close(error, self.driver.clock.monotonic())
         elif self.driver.failure is None:
@@ -244,6 +247,13 @@ class ClusterClient:
         return stopped
 
     # ------------------------------------------------------------------ inside
+
+    def _end_by_itself(self, error: ClientClosed, now: float) -> None:
+        """The end, on the driver's own thread."""
+        self.router.close(error, now)
+        self.driver.close()
+        if self._own_runtime is not None:
+            self._own_runtime.close()
 
     def _make_link(self, node: Node, purpose: Purpose) -> NodeLink:
         return NodeLink(node, purpose, self.options, self.driver, self._tls, on_lost=self._on_lost)
@@ -290,7 +300,7 @@ class ClusterClient:
         if isinstance(last_error, BrokerError):
             return last_error
         if not self.nodes.has_connection and not isinstance(last_error, RequestTimeout):
-            return NoBrokersAvailable(f"within {timeout:g} s {self.nodes.why_unreachable()}")
+            return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
         return KafkaTimeoutError(f"{what} got no good answer within {timeout:g} s{reason}")
 
@@ -303,7 +313,7 @@ class ClusterClient:
         if last_error is not None and _is_final(last_error, unless=known_before):
             return last_error
         if not self.nodes.has_connection:
-            return NoBrokersAvailable(f"within {timeout:g} s {self.nodes.why_unreachable()}")
+            return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f": {last_error}" if isinstance(last_error, KafkaError) else ""
         where = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
         return KafkaTimeoutError(

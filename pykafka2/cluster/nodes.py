@@ -15,7 +15,7 @@ from typing import Any
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
-from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.errors import IllegalState, KafkaError, NoBrokersAvailable, TlsError
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request
 from pykafka2.types import Node
@@ -102,6 +102,13 @@ class Nodes:
             reasons.setdefault(f"{node.host}:{node.port}", "not tried yet")
         words = [why if at in why else f"{at}: {why}" for at, why in reasons.items()]
         return "no broker could be reached: " + "; ".join(words)
+
+    def unreachable(self, introduction: str = "") -> KafkaError:
+        """The error for a call that no broker could serve: `TlsError` if that is what all of them met."""
+        links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
+        errors = [link.last_error for link in links if not link.is_connected and link.last_error is not None]
+        kind = TlsError if errors and all(isinstance(e, TlsError) for e in errors) else NoBrokersAvailable
+        return kind(introduction + self.why_unreachable())
 
     # ------------------------------------------------------------------ the driver's turn
 

@@ -26,7 +26,7 @@ from pykafka2.driver.pollable import (
     ToLeader,
     ToNode,
 )
-from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError, NoBrokersAvailable
+from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError
 from pykafka2.options import ClientOptions
 
 
@@ -188,7 +188,7 @@ class Router:
             return None
         what = type(one.send.request).__name__.removesuffix("Request")
         if is_for_any:
-            return NoBrokersAvailable(f"{what} could not be sent: {self._nodes.why_unreachable()}")
+            return self._nodes.unreachable(f"{what} could not be sent: ")
         return KafkaTimeoutError(f"{what} could not be sent: {self._why_not(one.send.to, link)}")
 
     def _why_not(self, to: object, link: NodeLink | None) -> str:

@@ -19,7 +19,6 @@ from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     KafkaError,
     KafkaTimeoutError,
-    NoBrokersAvailable,
     UnknownTopicOrPartition,
     error_of,
 )
@@ -204,7 +203,7 @@ class OffsetLookups:
         if isinstance(error, UnknownTopicOrPartition):
             return error
         if not self._cluster.nodes.has_connection:
-            return NoBrokersAvailable(self._cluster.nodes.why_unreachable())
+            return self._cluster.nodes.unreachable()
         reason = f"; the last attempt failed: {error}" if error is not None else ""
         return KafkaTimeoutError(f"no offset of {question.partition} in time{reason}")
 
