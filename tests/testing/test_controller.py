@@ -1,0 +1,131 @@
+"""The controller by itself: elections, epochs, images (rules 66, 68, 74, 75)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from pykafka2.clock import SeededEntropy
+from pykafka2.errors import (
+    IneligibleReplica,
+    InvalidReplicaAssignment,
+    InvalidUpdateVersion,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.controller import Controller, NewTopic
+from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
+
+
+class Published:
+    """A controller with three brokers and a topic, and what it published."""
+
+    def __init__(self, **configs: object) -> None:
+        self.images: list[tuple[ClusterImage, Mapping[str, TopicImage | None]]] = []
+        self.controller = Controller(
+            "cluster",
+            BrokerConfig(),
+            SeededEntropy(1),
+            lambda image, changed: self.images.append((image, changed)),
+        )
+        for broker in range(3):
+            self.controller.register_broker(broker, "host", 9092 + broker, None)
+        self.controller.create_topic(NewTopic("t", assignment={0: (0, 1, 2)}, configs=configs))
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.controller.partition("t", 0)
+
+
+@pytest.fixture
+def published() -> Published:
+    return Published()
+
+
+def test_every_change_is_published_with_a_higher_version(published: Published) -> None:
+    versions = [image.version for image, _ in published.images]
+    assert versions == sorted(set(versions))
+    image, changed = published.images[-1]
+    assert set(changed) == {"t"}
+    assert image.topic_by_id(image.topics["t"].id) is image.topics["t"]
+
+
+def test_rule_68_the_first_live_replica_in_sync_leads(published: Published) -> None:
+    published.controller.broker_is_gone(0)
+    assert published.partition == PartitionImage((0, 1, 2), (1, 2), 1, leader_epoch=1, partition_epoch=1)
+    published.controller.broker_is_gone(2)
+    # Losing a follower begins no new leader epoch.
+    assert published.partition == PartitionImage((0, 1, 2), (1,), 1, leader_epoch=1, partition_epoch=2)
+    published.controller.broker_is_gone(1)
+    assert published.partition == PartitionImage((0, 1, 2), (1,), -1, leader_epoch=2, partition_epoch=3)
+
+
+def test_rule_74_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published: Published) -> None:
+    before = published.controller.image.brokers[0].epoch
+    for broker in (0, 2, 1):
+        published.controller.broker_is_gone(broker)
+    assert published.controller.register_broker(0, "host", 9092, None) > before
+    assert published.partition.leader == -1
+    published.controller.register_broker(1, "host", 9093, None)
+    assert (published.partition.leader, published.partition.isr) == (1, (1,))
+
+
+def test_a_broker_that_is_gone_twice_changes_nothing(published: Published) -> None:
+    published.controller.broker_is_gone(0)
+    count = len(published.images)
+    published.controller.broker_is_gone(0)
+    published.controller.broker_is_gone(9)
+    assert len(published.images) == count
+
+
+def test_rule_68_unclean_election_only_where_it_is_allowed() -> None:
+    published = Published(**{"unclean.leader.election.enable": True})
+    published.controller.broker_is_gone(1)
+    published.controller.broker_is_gone(2)
+    published.controller.broker_is_gone(0)
+    published.controller.register_broker(2, "host", 9094, None)
+    assert (published.partition.leader, published.partition.isr) == (2, (2,))
+
+
+def test_rule_66_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
+    controller = published.controller
+    with pytest.raises(InvalidUpdateVersion):
+        controller.alter_partition("t", 0, leader=0, partition_epoch=5, isr=(0, 1))
+    with pytest.raises(NotLeaderOrFollower):
+        controller.alter_partition("t", 0, leader=1, partition_epoch=0, isr=(0, 1))
+    with pytest.raises(UnknownTopicOrPartition):
+        controller.alter_partition("t", 1, leader=0, partition_epoch=0, isr=(0, 1))
+    assert controller.alter_partition("t", 0, leader=0, partition_epoch=0, isr=(2, 0)).isr == (0, 2)
+    controller.broker_is_gone(1)
+    with pytest.raises(IneligibleReplica):
+        controller.alter_partition("t", 0, leader=0, partition_epoch=1, isr=(0, 1, 2))
+
+
+def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:
+    controller = published.controller
+    moved = controller.move_leader("t", 0, 2)
+    assert (moved.leader, moved.leader_epoch, moved.isr) == (2, 1, (0, 1, 2))
+    with pytest.raises(InvalidReplicaAssignment, match="no replica"):
+        controller.move_leader("t", 0, 7)
+    controller.broker_is_gone(0)
+    with pytest.raises(IneligibleReplica):
+        controller.move_leader("t", 0, 0)
+
+
+def test_rule_75_a_topic_made_anew_has_a_new_id(published: Published) -> None:
+    before = published.controller.image.topics["t"].id
+    published.controller.delete_topic("t")
+    assert published.controller.image.topic_by_id(before) is None
+    after = published.controller.create_topic(NewTopic("t", 1, 1)).id
+    assert after != before
+    with pytest.raises(UnknownTopicOrPartition):
+        published.controller.delete_topic("nosuch")
+
+
+def test_leaders_stay_balanced_over_many_topics(published: Published) -> None:
+    for number in range(30):
+        published.controller.create_topic(NewTopic(f"topic-{number}", 1, 2))
+    leaders = [topic.partitions[0].leader for topic in published.controller.image.topics.values()][1:]
+    assert {leaders.count(broker) for broker in range(3)} == {10}
