@@ -117,9 +117,11 @@ def _failure(report: Report) -> str:
 
 
 def _line(report: Report) -> str:
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(report.outcomes.items()))
     return (
         f"seed {report.seed}: {report.seconds:.1f} virtual s, {report.operations} operations, "
-        f"{report.records} records, {report.effective_faults} faults, trace {report.trace_hash}"
+        f"{report.records} records ({outcomes}), {report.reads} read, "
+        f"{report.effective_faults} faults, trace {report.trace_hash}"
     )
 
 

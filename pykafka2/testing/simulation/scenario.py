@@ -6,6 +6,7 @@ every consumer reaches the end, every promise holds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -56,6 +57,8 @@ class Report:
     operations: int = 0
     records: int = 0
     reads: int = 0
+    outcomes: dict[str, int] = attrs.field(factory=dict)
+    """Sends by outcome: ok, failed, unknown, open."""
     effective_faults: int = 0
     tallies: Tallies = attrs.field(factory=dict)
     trace_hash: str = ""
@@ -143,16 +146,30 @@ class Scenario:
     def _make_clients(self) -> None:
         shape, seed = self._shape, self._simulation.seed
         draw = Random(f"{seed}/shape")
-        self._simulation.network.slicing = draw.choice([0.0, 0.1, 0.5])
+        self._simulation.network.slicing = draw.choice([0.0, 0.1, 0.3])
         self._simulation.network.buffer_bytes = draw.choice([4096, 65536, 1 << 20])
+        self.world.is_idempotent = draw.random() < 0.85
         for number in range(shape.producers):
-            options = {"linger_ms": draw.choice([0, 5, 50]), **shape.producer_options}
+            options = {**self._drawn_producer_options(draw), **shape.producer_options}
             name = f"{seed}/producer/{number}"
             self._producing.append(Producing(self.world, self._stop, name, options))
         for number in range(shape.consumers):
-            options = {"fetch_max_wait_ms": draw.choice([10, 500]), **shape.consumer_options}
+            options = {"fetch_max_wait_ms": draw.choice([100, 500]), **shape.consumer_options}
             name = f"{seed}/consumer/{number}"
             self._consuming.append(Consuming(self.world, self._stop, name, options))
+
+    def _drawn_producer_options(self, draw: Random) -> dict[str, Any]:
+        """Among them delivery timeouts that faults outlast, so that batches are given up half-way."""
+        request_timeout_ms = draw.choice([1000, 5000, 30000])
+        return {
+            "linger_ms": draw.choice([0, 5, 50]),
+            "batch_size": draw.choice([200, 2000, 16384]),
+            "request_timeout_ms": request_timeout_ms,
+            "delivery_timeout_ms": request_timeout_ms + draw.choice([1000, 10_000, 60_000]),
+            "compression_type": draw.choice(["none", "none", "gzip", "lz4"]),
+            "enable_idempotence": self.world.is_idempotent,
+            "max_in_flight_requests_per_connection": draw.choice([1, 2, 5]),
+        }
 
     def _clients(self) -> list[Producing | Consuming]:
         return [*self._producing, *self._consuming]
@@ -190,5 +207,6 @@ class Scenario:
         self._report.operations = history.operations
         self._report.records = len(history.sent)
         self._report.reads = len(history.reads)
+        self._report.outcomes = dict(Counter(sent.outcome for sent in history.sent))
         self._report.effective_faults = injector.effective
         self._report.tallies = injector.tallies
