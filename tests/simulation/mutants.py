@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2.consumer.fetched import FetchedData
 from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.sequences import Sequences
 from pykafka2.testing import controller
@@ -92,3 +93,42 @@ def callbacks_are_forgotten(world: World, patch: pytest.MonkeyPatch) -> None:
             tell(self)
 
     patch.setattr(ProducerBatch, "_tell", forget)
+
+
+def consumer_skips_a_record(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Now and then the last record read is not handed over, and the position moves all the same."""
+    take = FetchedData.take
+    counted = [0]
+
+    def skip(self: FetchedData, position: int, wanted: int, into: Any, check_crcs: bool) -> int:
+        after = take(self, position, wanted, into, check_crcs)
+        counted[0] += 1
+        if counted[0] % 25 == 0 and into:
+            into.pop()
+        return after
+
+    patch.setattr(FetchedData, "take", skip)
+
+
+def consumer_reads_a_record_twice(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Now and then the position stays behind what was handed over."""
+    take = FetchedData.take
+    counted = [0]
+
+    def repeat(self: FetchedData, position: int, wanted: int, into: Any, check_crcs: bool) -> int:
+        after = take(self, position, wanted, into, check_crcs)
+        counted[0] += 1
+        return after - 1 if counted[0] % 25 == 0 and after > position else after
+
+    patch.setattr(FetchedData, "take", repeat)
+
+
+def broker_shows_what_is_not_committed(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Consumers are served up to the log's end; what a crash then loses was read."""
+    readable = ReplicaManager._readable
+
+    def all_of_it(self: ReplicaManager, plan: Any, item: Any) -> Any:
+        replica, _ = readable(self, plan, item)
+        return replica, replica.log.log_end_offset
+
+    patch.setattr(ReplicaManager, "_readable", all_of_it)
