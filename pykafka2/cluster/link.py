@@ -7,6 +7,7 @@ unused connection go.  Nothing is opened before somebody wants it.  Neighbours: 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -30,6 +31,8 @@ from pykafka2.network.tls import TlsContext
 from pykafka2.network.transport import Endpoint, SocketOptions
 from pykafka2.options import ClientOptions
 from pykafka2.types import Node
+
+logger = logging.getLogger(__name__)
 
 
 class Purpose(Enum):
@@ -294,6 +297,8 @@ class NodeLink:
 
     def _fail(self, error: KafkaError, now: float) -> None:
         if self.state is not LinkState.READY:
+            # Said once for each time out of reach: what follows is the same, several times a second.
+            logger.log(logging.DEBUG if self.has_failed else logging.WARNING, "%s: %s", self.name, error)
             self.has_failed = True
             self._setup_timeout.attempts += 1
         self._move_to(LinkState.BACKING_OFF)

@@ -94,6 +94,10 @@ class Nodes:
         """True while any broker is connected."""
         return any(link.is_connected for link in tuple(self._links.values()))
 
+    def failing(self) -> dict[str, str]:
+        """The addresses that cannot be reached now, each with the reason."""
+        return {link.address: link.why_not for link in tuple(self._links.values()) if link.has_failed}
+
     def why_unreachable(self) -> str:
         """Each address with the reason why it could not be reached."""
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]

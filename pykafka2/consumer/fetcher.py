@@ -183,11 +183,12 @@ class Fetcher:
         self, node_id: int, states: list[FetchState], share: int, now: float
     ) -> Send[FetchResponse] | None:
         options = self._options
-        limit = max(options.max_partition_fetch_bytes, options.queued_max_bytes // len(self._states))
-        wanted = [state for state in states if self._buffer.bytes_of(state.partition) < limit]
+        wanted = self._with_room(states)
         if not wanted:
             self._buffer.ask_for_room()
-            return None
+            wanted = self._with_room(states)  # it may have been made between the two
+            if not wanted:
+                return None
         max_wait = options.fetch_max_wait
         if len(wanted) < len(states):
             max_wait = min(max_wait, WAIT_WHILE_OTHERS_ARE_FULL)
@@ -222,6 +223,12 @@ class Fetcher:
             timeout=options.request_timeout + max_wait,
             max_version=None if ids_are_known else FIRST_VERSION_WITH_IDS - 1,
         )
+
+    def _with_room(self, states: list[FetchState]) -> list[FetchState]:
+        """Those that do not fill more than their share of the buffer already."""
+        options, bytes_of = self._options, self._buffer.bytes_of
+        limit = max(options.max_partition_fetch_bytes, options.queued_max_bytes // len(self._states))
+        return [state for state in states if bytes_of(state.partition) < limit]
 
     def _ask(self, state: FetchState, info: PartitionInfo | None) -> FetchPartition:
         return FetchPartition(

@@ -40,6 +40,7 @@ class Inspection:
         return {
             "state": "failed" if cluster.driver.failure is not None else state,
             "connected": cluster.nodes.has_connection,
+            "unreachable": cluster.nodes.failing(),
             "partitions": {
                 str(partition): {
                     "position": self._subscription.positions.get(partition),
@@ -64,6 +65,8 @@ class Inspection:
         lines = []
         if not health["connected"]:
             lines.append(f"No broker is connected: {self._cluster.nodes.why_unreachable()}")
+        else:
+            lines += [f"{address} cannot be reached: {why}" for address, why in health["unreachable"].items()]
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         for topic in sorted(self._subscription.wanted_topics):

@@ -23,7 +23,6 @@ from pykafka2.consumer.subscription import Assigned, Mode, Subscription
 from pykafka2.consumer.topic_watch import TopicWatch
 from pykafka2.errors import (
     KafkaError,
-    KafkaTimeoutError,
     NoOffsetForPartition,
     OffsetOutOfRange,
     SerializationError,
@@ -98,16 +97,15 @@ class Reader:
             if self.is_woken or remaining <= 0:
                 self.is_woken = False
                 return {}
-            self._wait_for_news(arrivals, version, remaining)
+            self._wait_for_news(arrivals, version, remaining, lambda: self.is_woken)
 
-    def _wait_for_news(self, arrivals: int, version: int, timeout: float) -> None:
+    def _wait_for_news(
+        self, arrivals: int, version: int, timeout: float, or_else: Callable[[], bool] = lambda: False
+    ) -> None:
         buffer, metadata, watch = self._buffer, self._metadata, self._watch
         self._driver.wait_until(
             lambda: (
-                buffer.arrivals != arrivals
-                or metadata.version != version
-                or self.is_woken
-                or watch.is_hopeless()
+                buffer.arrivals != arrivals or metadata.version != version or watch.is_hopeless() or or_else()
             ),
             min(timeout, watch.patience()),
         )
@@ -125,8 +123,7 @@ class Reader:
             self._raise_problem_of(partition)
             remaining = deadline - self._driver.clock.monotonic()
             if remaining <= 0:
-                error = self._cluster.topic_failure(partition.topic, timeout)
-                raise error or KafkaTimeoutError(f"no position of {partition} within {timeout:g} s")
+                raise self._watch.failure_of(partition, timeout)
             self._wait_for_news(arrivals, version, remaining)
 
     # ------------------------------------------------------------------ moving positions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.subscription import Subscription
-from pykafka2.errors import KafkaError, UnknownTopicOrPartition
+from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
 from pykafka2.types import TopicPartition
 
 
@@ -47,6 +47,17 @@ class TopicWatch:
             self._look(topics)
         if self._missing:
             self._raise_if_overdue()
+
+    def failure_of(self, partition: TopicPartition, timeout: float) -> KafkaError:
+        """Why a partition's position could not be found within `timeout` seconds."""
+        known = self._metadata.topic(partition.topic)
+        if known is None or not known.is_usable:
+            return self._failure(partition.topic, timeout)
+        if partition.partition not in known.partitions:
+            return self._failure(partition, timeout)
+        info = self._metadata.leader_of(*partition)
+        leader = f"its leader is node {info.leader}" if info is not None else "it has no leader now"
+        return KafkaTimeoutError(f"no position of {partition} within {timeout:g} s; {leader}")
 
     def _look(self, topics: frozenset[str]) -> None:
         now = self._cluster.driver.clock.monotonic()

@@ -15,6 +15,7 @@ from pykafka2.errors import (
     ConcurrentUse,
     ConfigurationError,
     IllegalState,
+    KafkaTimeoutError,
     NoBrokersAvailable,
     NoOffsetForPartition,
     NotYetAvailable,
@@ -500,6 +501,31 @@ def test_wakeup_ends_a_poll_early_and_once(cluster: LogCluster, consumer: KafkaC
     assert cluster.now == before, "one that comes first is not lost"
     consumer.poll(1000)
     assert cluster.now - before == pytest.approx(1)
+
+
+def test_a_wakeup_does_not_disturb_what_is_no_poll(cluster: LogCluster) -> None:
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        consumer.wakeup()
+        assert consumer.position(ORDERS_0) == 0
+        consumer.assign([TopicPartition("orders", 9)])
+        before = cluster.now
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 9"):
+            consumer.position(TopicPartition("orders", 9), timeout_ms=3000)
+        assert cluster.now - before == pytest.approx(3)
+        cluster.topics["orders"].leaders[1] = -1
+        consumer.assign([ORDERS_1])
+        with pytest.raises(KafkaTimeoutError, match="orders-1"):
+            consumer.position(ORDERS_1, timeout_ms=3000)
+
+
+def test_a_broker_out_of_reach_is_named_by_explain(cluster: LogCluster) -> None:
+    with cluster.consumer("orders") as consumer:
+        drain(consumer)
+        cluster.brokers[2].stop()
+        consumer.poll(3000)
+        assert "broker-2:9092 cannot be reached" in consumer.explain()
+        assert "refused" in consumer.health()["unreachable"]["broker-2:9092"]
 
 
 def test_a_closed_consumer_says_so(cluster: LogCluster, consumer: KafkaConsumer) -> None:

@@ -55,6 +55,21 @@ def test_what_was_produced_is_read_once(kafka_cluster: KafkaCluster) -> None:
         assert sum(ends.values()) == len(values)
 
 
+@pytest.mark.kafka(brokers=1, topics={"orders": 1})
+def test_iteration_without_an_end_waits_for_what_comes(kafka_cluster: KafkaCluster) -> None:
+    servers = kafka_cluster.bootstrap_servers
+    with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        late = threading.Timer(0.2, lambda: produce(kafka_cluster, 10))
+        late.start()
+        found = []
+        for record in consumer:
+            found.append(record.value)
+            if len(found) == 10:
+                break
+        late.join()
+        assert found == [b"%d" % number for number in range(10)]
+
+
 @pytest.mark.kafka(topics=ORDERS)
 def test_reading_goes_on_when_brokers_crash(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 2000)
