@@ -128,6 +128,10 @@ def test_a_cut_that_lasts_ends_the_connection_of_who_sends() -> None:
         with pytest.raises(Disconnected, match="timed out"):
             caller.exchange(b"hello", timeout=60)
         assert server.received == b""
+        simulation.network.heal()
+        simulation.sleep(1)
+        assert server.received == b""
+        assert "timed out" in server.ended[0]
 
 
 def test_connecting_through_a_cut_waits_for_its_end() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # A sender whose bytes are held up for so long gives the connection up (TCP's retransmission timeout).
 GIVE_UP_AFTER = 30.0
+TIMED_OUT = "the other side did not answer for too long (connection timed out)"
 
 
 @attrs.define
@@ -48,6 +49,7 @@ class Pipe:
         self._last_arrival = 0.0
         self._timer: Timer | None = None
         self._stalled_since: float | None = None
+        self._has_given_up = False
 
     @property
     def room_bytes(self) -> int:
@@ -96,6 +98,8 @@ class Pipe:
     def retry(self) -> None:
         """The link may carry again."""
         if self._stalled_since is not None:
+            if self._timer is not None:
+                self._timer.cancel()
             self._arrive()
 
     def _travel(self, segment: Segment) -> None:
@@ -140,14 +144,19 @@ class Pipe:
             self.unread.append(memoryview(segment.data))
 
     def _stall(self, opens_at: float | None) -> None:
+        """Wait for the link; after a while the sender gives up, and only the end still travels."""
         now = self._network.now
         self.link.blocked += 1
         if self._stalled_since is None:
             self._stalled_since = now
-        if now - self._stalled_since >= GIVE_UP_AFTER:
-            self.source.fail("the other side did not answer for too long (connection timed out)")
-            self.under_way.clear()
-            return
         give_up_at = self._stalled_since + GIVE_UP_AFTER
-        again_at = give_up_at if opens_at is None else min(opens_at, give_up_at)
-        self._timer = self._network.scheduler.call_at(again_at, self._arrive)
+        if now >= give_up_at and not self._has_given_up:
+            self._has_given_up = self.has_ended = True
+            self.drop_under_way()
+            self.under_way.append(Segment(now, b"", ends=True, reset=TIMED_OUT))
+            self.source.fail(TIMED_OUT)
+        moments = [] if opens_at is None else [opens_at]
+        if not self._has_given_up:
+            moments.append(give_up_at)
+        if moments:
+            self._timer = self._network.scheduler.call_at(min(moments), self._arrive)
