@@ -26,7 +26,8 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 WaitUntil = Callable[[Callable[[], bool], float], bool]
-Entry = tuple[Callable[..., Any], Delivery | None]
+Listener = Delivery | Callable[[], Any]
+"""Who is told when a batch is done: a record's own on_delivery, or anybody else's call."""
 
 
 class BatchState(Enum):
@@ -104,7 +105,7 @@ class ProducerBatch:
         self.permit = permit
         self.created_at = created_at
         self._wait_until = wait_until
-        self._listeners: deque[Entry] = deque()
+        self._listeners: deque[Listener] = deque()
         self._reported: set[int] | None = None
         self.state = BatchState.OPEN
         self.count = 0
@@ -139,11 +140,11 @@ class ProducerBatch:
         index = builder.append(timestamp, key, value, headers)  # type: ignore[union-attr]
         if index is None:
             return None
-        delivery = Delivery(
-            self, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
-        )
+        key_bytes = -1 if key is None else len(key)
+        value_bytes = -1 if value is None else len(value)
+        delivery = Delivery(self, index, timestamp, key_bytes, value_bytes, on_delivery)
         if on_delivery is not None:
-            self._listeners.append((on_delivery, delivery))
+            self._listeners.append(delivery)
         return delivery
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
@@ -152,7 +153,7 @@ class ProducerBatch:
 
     def add_listener(self, listener: Callable[[], Any]) -> None:
         """Have it called when the batch is done: on the IO thread, or here and now if it is done already."""
-        self._listeners.append((listener, None))
+        self._listeners.append(listener)
         if self.is_done:
             self._tell()
 
@@ -248,24 +249,33 @@ class ProducerBatch:
         self.is_told = True
 
     def _tell(self) -> None:
-        """Call each listener once, in order.  Popping decides who calls it, should two threads be here."""
-        listeners = self._listeners
-        error = self.error
+        """Call each listener once, in order.  Popping decides who calls it, should two threads be here.
+
+        Hot: once per record that has an on_delivery.
+        """
+        listeners, error = self._listeners, self.error
+        topic, partition, base_offset = self.topic, self.partition, self.base_offset
+        log_append_time = self.log_append_time
         while listeners:
             try:
-                listener, delivery = listeners.popleft()
+                one = listeners.popleft()
             except IndexError:
                 return
             try:
-                if delivery is None:
-                    listener()
-                elif error is None:
-                    listener(delivery._metadata(), None)
+                if type(one) is not Delivery:
+                    one()  # type: ignore[operator]
+                elif error is not None:
+                    self.mark_reported(one._index)
+                    one._on_delivery(None, self.error_of(one._index))  # type: ignore[misc]
                 else:
-                    self.mark_reported(delivery._index)
-                    listener(None, self.error_of(delivery._index))
+                    offset = base_offset + one._index if base_offset >= 0 else NO_OFFSET
+                    timestamp = one._timestamp if log_append_time < 0 else log_append_time
+                    one._on_delivery(  # type: ignore[misc]
+                        RecordMetadata(topic, partition, offset, timestamp, one._key_bytes, one._value_bytes),
+                        None,
+                    )
             except Exception:
-                logger.exception("a delivery callback for %s-%d failed", self.topic, self.partition)
+                logger.exception("a delivery callback for %s-%d failed", topic, partition)
 
     def abandon(self) -> None:
         """It never joined its queue: nobody needs to wait for it."""

@@ -30,17 +30,24 @@ class Delivery:
     `failed`), the standard names (`result`, `exception`, `done`, `add_done_callback`), and `await`.
     """
 
-    __slots__ = ("_batch", "_index", "_key_bytes", "_timestamp", "_value_bytes")
+    __slots__ = ("_batch", "_index", "_key_bytes", "_on_delivery", "_timestamp", "_value_bytes")
 
     # Hot: made once per record.  The metadata is built only when somebody asks for it.
     def __init__(
-        self, batch: ProducerBatch, index: int, timestamp: int, key_bytes: int, value_bytes: int
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp: int,
+        key_bytes: int,
+        value_bytes: int,
+        on_delivery: OnDelivery | None,
     ) -> None:
         self._batch = batch
         self._index = index
         self._timestamp = timestamp
         self._key_bytes = key_bytes
         self._value_bytes = value_bytes
+        self._on_delivery = on_delivery
 
     def done(self) -> bool:
         """True once the record is written or has failed."""
