@@ -475,7 +475,7 @@ class TestTelling:
         assert producer.send("orders", b"2").result(10).offset == 1
         assert "a delivery callback for orders-0 failed" in caplog.text
 
-    @pytest.mark.parametrize("call", ["flush", "close", "result"])
+    @pytest.mark.parametrize("call", ["flush", "close", "result", "send"])
     def test_a_blocking_call_in_a_callback_raises_at_once(
         self, simulation: Simulation, cluster: KafkaCluster, call: str
     ) -> None:
@@ -486,7 +486,12 @@ class TestTelling:
         def block(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             later = producer.send("orders", b"later")
             try:
-                later.result(10) if call == "result" else getattr(producer, call)()
+                if call == "result":
+                    later.result(10)
+                elif call == "send":
+                    producer.send("spread", b"its metadata is not known yet")
+                else:
+                    getattr(producer, call)()
             except IllegalState as problem:
                 raised.append(problem)
 
