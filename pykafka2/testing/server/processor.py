@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
 from pykafka2.network.transport import Transport
-from pykafka2.protocol.framing import decode_request_body, decode_request_header, encode_response
-from pykafka2.protocol.registry import ApiKey
-from pykafka2.protocol.struct import Response
+from pykafka2.protocol.framing import decode_request_header, encode_response
+from pykafka2.protocol.registry import ApiKey, request_class
+from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.handlers.registry import is_served
 from pykafka2.testing.server.channel import Channel
 from pykafka2.testing.server.connection import Connection
@@ -114,8 +114,11 @@ class Processor(Part):
         header, offset = decode_request_header(frame)
         key, version = header.request_api_key, header.request_api_version
         is_unsupported = False
+        request: Request[Any]
         if is_served(key, version):
-            request = decode_request_body(header, frame, offset)
+            # Bytes after the last field are ignored, as in Kafka: librdkafka's Metadata for all topics has
+            # three of them (confluentinc/librdkafka#5049).
+            request, _ = request_class(key).decode_from(frame, offset, version)
         elif key == ApiKey.API_VERSIONS:
             # Its body may be of a version that we cannot read, and need not be read (rule 3).
             from pykafka2.protocol.messages.api_versions import ApiVersionsRequest

@@ -55,7 +55,6 @@ def test_rule_1_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
         framed(header(3, 99)),
         framed(header(0, 2) + b"\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00"),
         framed(header(3, 8) + b"\x7f\xff\xff\xff"),
-        framed(header(3, 0) + struct.pack(">i", 0) + b"more"),
     ],
     ids=[
         "unknown key",
@@ -65,11 +64,18 @@ def test_rule_1_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
         "unknown version",
         "produce v2",
         "body does not parse",
-        "bytes after the body",
     ],
 )
 def test_rule_2_what_is_no_request_costs_its_one_connection(connect: Connect, data: bytes) -> None:
     assert_costs_one_connection(connect, data)
+
+
+def test_rule_2_bytes_after_the_body_are_ignored(connect: Connect) -> None:
+    """As in Kafka; librdkafka sends some after a Metadata request for all topics."""
+    wire = connect()
+    wire.socket.sendall(framed(header(3, 0, 7) + struct.pack(">i", 0) + b"more"))
+    assert wire.receive(MetadataRequest, 0)[0] == 7
+    wire.call(METADATA, 12)
 
 
 def test_rule_2_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
