@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
@@ -24,6 +23,7 @@ from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, Consum
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetLookups
 from pykafka2.consumer.reader import Reader, Records
 from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.errors import ClientClosed, ConcurrentUse, ForkedClientError, KafkaError, NotYetAvailable
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.records.columns import Columns
@@ -88,8 +88,7 @@ class KafkaConsumer(GroupCalls):
         self._options = parsed = CONSUMER_OPTIONS.parse(config, options)
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
-        self._undelivered: deque[ConsumerRecord] = deque()
-        """Records of a poll that iteration hands out one by one; positions are past them already."""
+        self._undelivered = Undelivered()
         self._subscription = Subscription()
         self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
         try:
@@ -144,14 +143,14 @@ class KafkaConsumer(GroupCalls):
         """
         wanted = [TopicPartition(*partition) for partition in partitions]
         change = self._subscription.assign(wanted)
-        self._forget_undelivered(change.removed)
+        self._undelivered.forget(change.removed)
         self._reader.let_go(change.removed)
 
     @_owned
     def unsubscribe(self) -> None:
         """Read nothing any more, whether subscribed or assigned; positions are forgotten."""
         removed = self._subscription.unsubscribe().removed
-        self._forget_undelivered(removed)
+        self._undelivered.forget(removed)
         self._reader.let_go(removed)
 
     @_owned
@@ -196,7 +195,7 @@ class KafkaConsumer(GroupCalls):
         if timeout_ms < 0:
             raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
         if self._undelivered:
-            return self._poll_undelivered(limit, update_offsets)
+            return self._undelivered.take(limit, keep=not update_offsets)
         return self._reader.poll(timeout_ms / 1000, limit, keep_position=not update_offsets)
 
     @_owned
@@ -209,8 +208,7 @@ class KafkaConsumer(GroupCalls):
         Raises as `poll`.
         """
         limit = self._options.max_poll_records if max_records is None else max_records
-        if self._undelivered:
-            self._rewind_undelivered(set(self._subscription.assigned))
+        self._rewind(self._subscription.assigned)
         return self._reader.poll_columns(timeout_ms / 1000, limit)
 
     def __iter__(self) -> Self:
@@ -221,11 +219,10 @@ class KafkaConsumer(GroupCalls):
         """The next record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`."""
         if not self._undelivered:
             timeout, limit = self._options.consumer_timeout, self._options.max_poll_records
-            for records in self._reader.poll(timeout, limit).values():
-                self._undelivered.extend(records)
+            self._undelivered.put(self._reader.poll(timeout, limit))
             if not self._undelivered:
                 raise StopIteration
-        return self._undelivered.popleft()
+        return self._undelivered.next()
 
     def wakeup(self) -> None:
         """End the current `poll` or iteration, or the next one, early.  Any thread, or a signal handler."""
@@ -245,9 +242,9 @@ class KafkaConsumer(GroupCalls):
             KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: it was not to be had in time.
             and what `poll` raises.
         """
-        for record in self._undelivered:
-            if (record.topic, record.partition) == partition:
-                return record.offset
+        offset = self._undelivered.first_offset(partition)
+        if offset is not None:
+            return offset
         return self._reader.position(partition, self._seconds(timeout_ms))
 
     @_owned
@@ -262,7 +259,7 @@ class KafkaConsumer(GroupCalls):
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
             raise ValueError(f"offset={offset!r}: it must be an integer of at least 0")
         self._subscription.find(partition)
-        self._forget_undelivered([partition])
+        self._undelivered.forget([partition])
         self._reader.seek(partition, offset)
 
     @_owned
@@ -317,7 +314,7 @@ class KafkaConsumer(GroupCalls):
     @_owned
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand over nothing of these partitions until `resume`; what is fetched stays fetched."""
-        self._rewind_undelivered(set(partitions))
+        self._rewind(partitions)
         self._reader.pause(partitions, True)
 
     @_owned
@@ -436,42 +433,21 @@ class KafkaConsumer(GroupCalls):
         chosen = partitions or tuple(self._subscription.assigned)
         for partition in chosen:
             self._subscription.find(partition)
-        self._forget_undelivered(chosen)
+        self._undelivered.forget(chosen)
         self._reader.reset(chosen, policy)
 
     def _release(self, partitions: list[TopicPartition]) -> None:
         """A new subscription leaves these out."""
         stay = [partition for partition in self._subscription.assigned if partition not in partitions]
         self._subscription.replace(stay)
-        self._forget_undelivered(partitions)
+        self._undelivered.forget(partitions)
         self._reader.let_go(partitions)
 
-    def _poll_undelivered(self, limit: int, update_offsets: bool) -> Records:
-        """What iteration has not handed out yet comes first."""
-        found: Records = {}
-        for record in [*self._undelivered][:limit]:
-            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
-        if update_offsets:
-            for _ in range(min(limit, len(self._undelivered))):
-                self._undelivered.popleft()
-        return found
-
-    def _forget_undelivered(self, partitions: Iterable[TopicPartition]) -> None:
+    def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let what iteration has not handed out of these partitions be read again."""
         if self._undelivered:
-            gone = set(partitions)
-            kept = [record for record in self._undelivered if (record.topic, record.partition) not in gone]
-            self._undelivered = deque(kept)
-
-    def _rewind_undelivered(self, partitions: set[TopicPartition]) -> None:
-        """Let these partitions be read again from the first record that was not handed out."""
-        first: dict[TopicPartition, int] = {}
-        for record in self._undelivered:
-            partition = TopicPartition(record.topic, record.partition)
-            if partition in partitions:
-                first.setdefault(partition, record.offset)
-        self._forget_undelivered(first)
-        for partition, offset in first.items():
-            self._reader.seek(partition, offset)
+            for partition, offset in self._undelivered.rewind(set(partitions)).items():
+                self._reader.seek(partition, offset)
 
 
 def _split(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:
