@@ -129,6 +129,7 @@ class ShardRuntime:
         self.end_offset = 0
         self._write_timeout = write_timeout
         self._waiting: deque[_Waiting] = deque()
+        self._held_actions: deque[tuple[int, WriteMarkers]] = deque()
 
     def load(self, entries: Iterable[Entry | Marker], end_offset: int, now: float) -> None:
         """Replay the log up to `end_offset` and begin to answer.
@@ -176,6 +177,9 @@ class ShardRuntime:
         while self._waiting and self._waiting[0].offset <= high_watermark:
             waiting = self._waiting.popleft()
             waiting.deferred.complete(waiting.response)
+        # A marker before its decision is committed could tell what a failover then takes back.
+        while self._held_actions and self._held_actions[0][0] <= high_watermark:
+            self.actions.append(self._held_actions.popleft()[1])
 
     def on_marker(self, producer: Producer, committed: bool, end_offset: int, now: float) -> None:
         """The broker appended a transaction's marker to this partition (WriteTxnMarkers)."""
@@ -194,6 +198,8 @@ class ShardRuntime:
             return
         was_active = self.state is RunState.ACTIVE
         self.state = RunState.CLOSED
+        self.actions.clear()
+        self._held_actions.clear()
         if was_active:
             for deferred, response in self.shard.unloaded().replies:
                 deferred.complete(response)
@@ -216,9 +222,11 @@ class ShardRuntime:
                 self.shard.replay(record.key, record.value, result.producer, now)
         if result.on_appended is not None:
             result.on_appended(result)
-        self.actions += result.actions
+        self._held_actions.extend((self.end_offset, action) for action in result.actions)
         for deferred, response in result.replies:
             self._reply(deferred, response, now)
+        if self._held_actions:
+            self.on_high_watermark(self.log.high_watermark)
 
     def _append_failed(self, result: Result, error: BrokerError, now: float) -> None:
         for deferred, _ in result.replies:
