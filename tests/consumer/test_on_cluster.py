@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
-from pykafka2.errors import ConcurrentUse, NoBrokersAvailable, TlsError, UnknownTopicOrPartition
+from pykafka2.errors import (
+    ConcurrentUse,
+    ForkedClientError,
+    NoBrokersAvailable,
+    TlsError,
+    UnknownTopicOrPartition,
+)
 from pykafka2.network.tls import TlsContext
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.testing import KafkaCluster
@@ -170,6 +178,28 @@ def test_a_dropped_consumer_warns_and_ends_its_thread(kafka_cluster: KafkaCluste
         time.sleep(0.01)
     left = [t.name for t in set(threading.enumerate()) - before if not t.name.startswith("kafka-cluster")]
     assert left == []
+
+
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_a_child_process_is_told_and_the_parent_goes_on(kafka_cluster: KafkaCluster) -> None:
+    servers = kafka_cluster.bootstrap_servers
+    with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.poll(timeout_ms=200)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12+: this process has threads
+            child = os.fork()
+        if not child:
+            status = 1
+            try:
+                consumer.poll()
+            except ForkedClientError:
+                consumer.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        values = produce(kafka_cluster, 20)
+        assert sorted(read(consumer, 20)) == sorted(values)
 
 
 # ---------------------------------------------------------------------------------------- bad input
