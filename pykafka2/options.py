@@ -2,8 +2,9 @@
 
 An options class is its own table: each field carries an `Option` that knows the public name, the legal
 values and how to read them.  Durations are milliseconds at this boundary (`linger_ms`) and seconds inside
-(`linger`).  Pure data; read on the caller's thread when a client is made.  Producer and consumer add their
-own fields in producer/options.py and consumer/options.py.
+(`linger`).  Names that are refused or ignored stand in refused_options.py.  Pure data; read on the caller's
+thread when a client is made.  Producer and consumer add their own fields in producer/options.py and
+consumer/options.py.
 """
 
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
@@ -16,6 +17,8 @@ from typing import Any, Generic, Self, TypeVar
 import attrs
 
 from pykafka2.errors import ConfigurationError, UnknownOption
+from pykafka2.refused_options import COMMON_IGNORED, COMMON_REFUSED
+from pykafka2.refused_options import Refused as Refused
 
 DEFAULT_PORT = 9092
 INT32_MAX = 2**31 - 1
@@ -56,14 +59,6 @@ class Option:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
-
-
-@attrs.define(frozen=True)
-class Refused:
-    """An option of Kafka that is not offered: why, and the values that ask for nothing and so may stand."""
-
-    reason: str
-    harmless: tuple[object, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -382,129 +377,6 @@ def _check_tls_versions(versions: tuple[str, ...]) -> None:
             f"ssl_enabled_protocols={versions!r}: legal are 'TLSv1.2' and 'TLSv1.3', at least one of them"
         )
 
-
-# ---------------------------------------------------------------------------------------------------
-# What is refused, and what is ignored
-# ---------------------------------------------------------------------------------------------------
-
-_SASL = Refused("SASL is not implemented yet; use security_protocol PLAINTEXT or SSL")
-_JAVA_SECURITY = Refused("it belongs to Java's security providers; TLS here is OpenSSL's")
-_PEM_ONLY = Refused(
-    "Java key stores are not read; give PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
-)
-_PEM_TEXT = Refused("PEM text in an option is not read yet; give PEM files with ssl_cafile and ssl_certfile")
-_METRICS = Refused("metrics are read with metrics(); there are no reporters", harmless=([], ()))
-
-COMMON_REFUSED: dict[str, Refused] = {
-    **dict.fromkeys(
-        (
-            "sasl_client_callback_handler_class",
-            "sasl_jaas_config",
-            "sasl_kerberos_domain_name",
-            "sasl_kerberos_kinit_cmd",
-            "sasl_kerberos_min_time_before_relogin",
-            "sasl_kerberos_name",
-            "sasl_kerberos_ticket_renew_jitter",
-            "sasl_kerberos_ticket_renew_window_factor",
-            "sasl_login_callback_handler_class",
-            "sasl_login_class",
-            "sasl_login_connect_timeout_ms",
-            "sasl_login_read_timeout_ms",
-            "sasl_login_refresh_buffer_seconds",
-            "sasl_login_refresh_min_period_seconds",
-            "sasl_login_refresh_window_factor",
-            "sasl_login_refresh_window_jitter",
-            "sasl_login_retry_backoff_max_ms",
-            "sasl_login_retry_backoff_ms",
-            "sasl_mechanism",
-            "sasl_oauth_token_provider",
-            "sasl_oauthbearer_assertion_algorithm",
-            "sasl_oauthbearer_assertion_claim_aud",
-            "sasl_oauthbearer_assertion_claim_exp_seconds",
-            "sasl_oauthbearer_assertion_claim_iss",
-            "sasl_oauthbearer_assertion_claim_jti_include",
-            "sasl_oauthbearer_assertion_claim_nbf_seconds",
-            "sasl_oauthbearer_assertion_claim_sub",
-            "sasl_oauthbearer_assertion_file",
-            "sasl_oauthbearer_assertion_private_key_file",
-            "sasl_oauthbearer_assertion_private_key_passphrase",
-            "sasl_oauthbearer_assertion_template_file",
-            "sasl_oauthbearer_client_credentials_client_id",
-            "sasl_oauthbearer_client_credentials_client_secret",
-            "sasl_oauthbearer_clock_skew_seconds",
-            "sasl_oauthbearer_expected_audience",
-            "sasl_oauthbearer_expected_issuer",
-            "sasl_oauthbearer_header_urlencode",
-            "sasl_oauthbearer_jwks_endpoint_refresh_ms",
-            "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms",
-            "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms",
-            "sasl_oauthbearer_jwks_endpoint_url",
-            "sasl_oauthbearer_jwt_retriever_class",
-            "sasl_oauthbearer_jwt_validator_class",
-            "sasl_oauthbearer_scope",
-            "sasl_oauthbearer_scope_claim_name",
-            "sasl_oauthbearer_sub_claim_name",
-            "sasl_oauthbearer_token_endpoint_url",
-            "sasl_plain_password",
-            "sasl_plain_username",
-        ),
-        _SASL,
-    ),
-    "sasl_kerberos_service_name": Refused(_SASL.reason, harmless=("kafka",)),
-    **dict.fromkeys(
-        (
-            "security_providers",
-            "ssl_engine_factory_class",
-            "ssl_keymanager_algorithm",
-            "ssl_protocol",
-            "ssl_provider",
-            "ssl_secure_random_implementation",
-            "ssl_trustmanager_algorithm",
-        ),
-        _JAVA_SECURITY,
-    ),
-    **dict.fromkeys(
-        (
-            "ssl_keystore_location",
-            "ssl_keystore_password",
-            "ssl_keystore_type",
-            "ssl_truststore_location",
-            "ssl_truststore_password",
-            "ssl_truststore_type",
-        ),
-        _PEM_ONLY,
-    ),
-    **dict.fromkeys(
-        ("ssl_keystore_certificate_chain", "ssl_keystore_key", "ssl_truststore_certificates"), _PEM_TEXT
-    ),
-    "ssl_cipher_suites": Refused("write OpenSSL's names in ssl_ciphers", harmless=([], ())),
-    "ssl_endpoint_identification_algorithm": Refused(
-        "host names are compared unless ssl_check_hostname is False", harmless=("https",)
-    ),
-    "metric_reporters": _METRICS,
-    "config_providers": Refused(
-        "values are given as they are; fetch secrets before making a client", harmless=([], ())
-    ),
-    "proxy_url": Refused("proxies are not implemented"),
-    "socks5_proxy": Refused("proxies are not implemented"),
-}
-
-COMMON_IGNORED: dict[str, str] = {
-    "api_version": "versions are negotiated with each broker",
-    "api_version_auto_timeout_ms": "versions are negotiated with each broker",
-    "bootstrap_timeout_ms": "nothing is connected at construction; max_block_ms and timeouts bound the calls",
-    "enable_metrics_push": "client metrics are not pushed to brokers",
-    "kafka_client": "there is one network client",
-    "metric_group_prefix": "metrics have Kafka's names",
-    "metrics_enabled": "metrics cost nothing per record and are always on",
-    "metrics_num_samples": "metrics keep totals, not windows",
-    "metrics_recording_level": "metrics have one level",
-    "metrics_sample_window_ms": "metrics keep totals, not windows",
-    "selector": "the selector is the machine's best",
-    "sock_chunk_bytes": "sockets are read in large chunks",
-    "socket_options": "TCP_NODELAY is always set",
-}
-"""Names that other clients document and that ask for nothing here: accepted, with one warning each."""
 
 O = TypeVar("O", bound=ClientOptions)  # noqa: E741
 

@@ -109,7 +109,7 @@ class Routes:
         while partition >= len(route.queues):
             remaining = deadline - self._client.driver.clock.monotonic()
             if remaining <= 0 or not self._client.wait_for_metadata(self._metadata.version, remaining):
-                because = f"none was added within {timeout:g} s"
+                because = f"none was added within {timeout:.3g} s"
                 raise _no_partition(topic, partition, len(route.queues), because)
             route = self.route(topic, max(0.0, remaining))
         return route.queues[partition]
