@@ -5,16 +5,21 @@ A mutant gets the world when its clients are made and patches it (undone by pyte
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pykafka2.consumer.fetched import FetchedData
+from pykafka2.errors import BufferExhausted
 from pykafka2.producer.batch import ProducerBatch
+from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.producer import KafkaProducer
 from pykafka2.producer.sequences import Sequences
 from pykafka2.testing import controller
 from pykafka2.testing.image import PartitionImage
+from pykafka2.testing.log.batch import placed
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.log.producer_state import ProducerStates
 from pykafka2.testing.replication.replica_manager import ReplicaManager
@@ -132,3 +137,60 @@ def broker_shows_what_is_not_committed(world: World, patch: pytest.MonkeyPatch) 
         return replica, replica.log.log_end_offset
 
     patch.setattr(ReplicaManager, "_readable", all_of_it)
+
+
+def watermark_runs_back(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A replica now and then believes a smaller high watermark that it is told."""
+    advance = PartitionLog.advance_high_watermark
+    counted = [0]
+
+    def fall_back(self: PartitionLog, offset: int) -> bool:
+        counted[0] += 1
+        if counted[0] % 100 == 0 and self.high_watermark > 0:
+            self.high_watermark -= 1
+            return True
+        return advance(self, offset)
+
+    patch.setattr(PartitionLog, "advance_high_watermark", fall_back)
+
+
+def send_fails_after_it_appended(world: World, patch: pytest.MonkeyPatch) -> None:
+    """The application is told that nothing was written, and it was."""
+    send = KafkaProducer.send
+    counted = [0]
+
+    def fail(self: KafkaProducer, *args: Any, **kwargs: Any) -> Delivery:
+        counted[0] += 1
+        kwargs["on_delivery"] = kwargs["on_delivery"] if counted[0] % 40 else None
+        delivery = send(self, *args, **kwargs)
+        if counted[0] % 40 == 0:
+            raise BufferExhausted("no room")
+        return delivery
+
+    patch.setattr(KafkaProducer, "send", fail)
+
+
+def retries_overtake_each_other(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A batch is sent again behind those that came after it, and the broker does not check."""
+    patch.setattr(ProducerStates, "check", lambda self, batch: None)
+    patch.setattr(
+        Sequences, "may_send", lambda self, batch: self.is_known and self._may_begin(self._run(batch))
+    )
+
+
+def follower_keeps_other_bytes(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A follower stores the batch before once more in the place of the one it was sent."""
+    add = PartitionLog._add
+    before: dict[PartitionLog, Any] = {}
+    counted = [0]
+
+    def store(self: PartitionLog, batch: Any) -> None:
+        counted[0] += 1
+        last = before.get(self)
+        before[self] = batch
+        is_follower = sys._getframe(1).f_code.co_name == "append_as_follower"
+        if is_follower and counted[0] % 10 == 0 and last is not None and last.count == batch.count:
+            batch = placed(last, batch.base_offset, batch.partition_leader_epoch)
+        add(self, batch)
+
+    patch.setattr(PartitionLog, "_add", store)

@@ -9,8 +9,8 @@ from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
 
 
 def tell(seed: int) -> Report:
-    """Two producers, a consumer, three brokers, every kind of fault, 30 virtual seconds."""
-    return run_seed(seed, Shape(seconds=30.0, producers=2))
+    """Two producers, a consumer, three brokers, every kind of fault, 20 virtual seconds."""
+    return run_seed(seed, Shape(seconds=20.0, producers=2))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
 from pykafka2.testing.simulation.fault_kinds import KINDS
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.scenario import Shape, run_seed
+from pykafka2.testing.simulation.world import World
 from tests.simulation import mutants
 
 SEEDS = 50
@@ -21,6 +23,10 @@ def shape(consumers: int) -> Shape:
     return Shape(seconds=20.0, topics={"orders": 2}, producers=1, consumers=consumers, kinds=kinds)
 
 
+def planted(mutant: mutants.Mutant, patch: pytest.MonkeyPatch) -> Callable[[World], None]:
+    return lambda world: mutant(world, patch)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "caught_by"),
@@ -31,6 +37,10 @@ def shape(consumers: int) -> Shape:
         (mutants.controller_keeps_the_epoch, {"OneLeaderPerEpoch"}),
         (mutants.replica_loses_a_batch_in_the_middle, {"AckedIsKept", "ReplicasAgree", "HotLoop"}),
         (mutants.callbacks_are_forgotten, {"EverySendEnds", "liveness"}),
+        (mutants.watermark_runs_back, {"HighWatermarkOnlyRises"}),
+        (mutants.send_fails_after_it_appended, {"NothingIsInvented"}),
+        (mutants.retries_overtake_each_other, {"SentOrderIsLogOrder"}),
+        (mutants.follower_keeps_other_bytes, {"ReplicasAgree", "AckedIsKept", "WrittenOnce"}),
         (mutants.consumer_skips_a_record, {"ReadInOrderWithoutGaps"}),
         (mutants.consumer_reads_a_record_twice, {"ReadInOrderWithoutGaps"}),
         (mutants.broker_shows_what_is_not_committed, {"CommittedStaysCommitted", "ReadInOrderWithoutGaps"}),
@@ -44,9 +54,7 @@ def test_a_planted_bug_is_caught(
     try:
         for seed in range(SEEDS):
             with monkeypatch.context() as patch:
-                report = run_seed(
-                    seed, shape(consumers=1), sabotage=lambda world, patch=patch: mutant(world, patch)
-                )  # type: ignore[misc]
+                report = run_seed(seed, shape(consumers=1), sabotage=planted(mutant, patch))
             if report.error is not None:
                 error = report.error
                 named = (

@@ -1,7 +1,7 @@
 """`python -m pykafka2.testing.simulation.run`: many seeds of the whole-system scenario, or one again.
 
-    --seeds 0-99 --seconds 300     this corpus first, then fresh seeds until the time is up
-    --seed 17                      one seed again, with its timeline
+    --corpus 0-99 --fresh --seconds 300     this corpus first, then fresh seeds until the time is up
+    --seed 17                               one seed again, with its timeline
 
 Prints a line for each seed that fails or does not count, and at the end the table fault x fired x outcome.
 Exit status 1 if a seed failed, if most did not count, or if a kind of fault never took effect.
@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from itertools import chain, count
 
 from pykafka2.testing.simulation.fault_kinds import KINDS
 from pykafka2.testing.simulation.faults import Tallies, add_tallies, table
@@ -22,8 +23,6 @@ from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
 
 # With fewer seeds than this a kind may be missing by chance: each seed uses half of them.
 SEEDS_FOR_ALL_KINDS = 25
-
-FIRST_FRESH_SEED = 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if options.seed is not None:
         return _replay(options.seed, shape)
-    return _run_many(options.seeds, options.seconds, options.fresh_from, shape)
+    if options.fresh and options.seconds is None:
+        print("--fresh goes on until the time is up: say --seconds too", file=sys.stderr)
+        return 2
+    # Seconds since the epoch: another stretch of seeds with every run.
+    fresh_from = int(time.time()) if options.fresh else None
+    return _run_many(options.corpus, options.seconds, fresh_from, shape)
 
 
 def _replay(seed: int, shape: Shape) -> int:
@@ -53,14 +57,14 @@ def _replay(seed: int, shape: Shape) -> int:
     return 0
 
 
-def _run_many(corpus: Sequence[int], seconds: float | None, fresh_from: int, shape: Shape) -> int:
+def _run_many(corpus: Sequence[int], seconds: float | None, fresh_from: int | None, shape: Shape) -> int:
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0
     began = time.monotonic()
     reports: list[Report] = []
     tallies: Tallies = {}
-    with tqdm(unit="seed", disable=None, total=len(corpus) if seconds is None else None) as bar:
+    with tqdm(unit="seed", disable=None, total=len(corpus) if fresh_from is None else None) as bar:
         for seed in _seeds(corpus, seconds, fresh_from, began):
             report = run_seed(seed, shape)
             add_tallies(tallies, report.tallies)
@@ -73,17 +77,14 @@ def _run_many(corpus: Sequence[int], seconds: float | None, fresh_from: int, sha
     return _conclude(reports, tallies, time.monotonic() - began)
 
 
-def _seeds(corpus: Sequence[int], seconds: float | None, fresh_from: int, began: float) -> Iterator[int]:
-    """The corpus, then fresh ones while there is time; time also ends the corpus."""
-    deadline = None if seconds is None else began + seconds
-    for seed in corpus:
-        if deadline is not None and time.monotonic() >= deadline:
+def _seeds(
+    corpus: Sequence[int], seconds: float | None, fresh_from: int | None, began: float
+) -> Iterator[int]:
+    """The corpus, then fresh ones; the end of time ends either."""
+    for seed in chain(corpus, count(fresh_from) if fresh_from is not None else ()):
+        if seconds is not None and time.monotonic() - began >= seconds:
             return
         yield seed
-    fresh = fresh_from
-    while deadline is not None and time.monotonic() < deadline:
-        yield fresh
-        fresh += 1
 
 
 def _conclude(reports: Sequence[Report], tallies: Tallies, took: float) -> int:
@@ -142,11 +143,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m pykafka2.testing.simulation.run",
         description="Play the whole-system simulation for many seeds.",
     )
-    parser.add_argument("--seeds", type=_range, default=_range("0-19"), help="corpus, such as 0-99")
     parser.add_argument(
-        "--seconds", type=float, default=None, help="real time; after the corpus fresh seeds fill it"
+        "--corpus", "--seeds", type=_range, default=_range("0-19"), help="seeds that are always played: 0-99"
     )
-    parser.add_argument("--fresh-from", type=int, default=FIRST_FRESH_SEED, help="the first fresh seed")
+    parser.add_argument(
+        "--fresh", action="store_true", help="then seeds that were never played, until time is up"
+    )
+    parser.add_argument("--seconds", type=float, default=None, help="real time after which no seed begins")
     parser.add_argument("--seed", type=int, default=None, help="replay one seed with its timeline")
     parser.add_argument("--virtual-seconds", type=float, default=60.0, help="how long faults go on")
     parser.add_argument("--brokers", type=int, default=3)
