@@ -59,7 +59,7 @@ def track(client: LiveClient, description: str, release: Callable[[], object]) -
     """Watch over a client until `end()`.
 
     Dropped without close, it is reported by a `ResourceWarning` and `release` is called, on the thread that
-    collects; `release` must hold no reference to the client and must not block.
+    collects; `release` must hold no reference to the client and must not block for long.
     """
     finalizer = weakref.finalize(client, _dropped, description, release)
     finalizer.atexit = False  # _at_exit below flushes first

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2 import KafkaProducer, lifecycle
-from pykafka2.errors import ForkedClientError
+from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.testing import KafkaCluster
 
 
@@ -120,6 +120,16 @@ class TestAProducer:
         with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):
             producers.clear()
         assert task.stop(5)
+
+    def test_dropping_it_fails_what_somebody_still_waits_for(self, caplog: pytest.LogCaptureFixture) -> None:
+        with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
+            producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
+            pending = producers[0].send("orders", b"v")
+            with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):
+                producers.clear()
+            with pytest.raises(ClientClosed, match="dropped without close"):
+                pending.result(10)
+        assert "dropped with 1 records not yet delivered" in caplog.text
 
     @pytest.mark.slow
     def test_at_exit_it_sends_what_is_left(self) -> None:

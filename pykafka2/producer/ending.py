@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 ABORT_TIMEOUT = 5.0
 """Seconds that the IO thread gets to fail what could not be delivered."""
 
+DROP_TIMEOUT = 1.0
+"""The same for a producer that was garbage: whoever collects it waits no longer than this."""
+
 
 class Ending:
     """The ways in which a producer's records come to an end."""
@@ -67,16 +70,19 @@ class Ending:
         )
 
     def drop(self) -> None:
-        """The producer was garbage: fail what it held and end its thread, without waiting."""
+        """The producer was garbage: fail what it held, which somebody may wait for, and end its thread."""
         lost = self._accumulator.unsent_records()
         if lost:
             logger.warning("a KafkaProducer was dropped with %d records not yet delivered", lost)
-        error = ClientClosed("the producer was dropped without close()")
-        try:
-            self._client.driver.call_soon(lambda now: self._sender.abort(error))
-        except KafkaError:
-            pass
-        self._client.close(0.0)
+        error = ClientClosed(
+            "the producer was dropped without close(); the record may or may not be in the log"
+        )
+        driver = self._client.driver
+        if driver.is_own_thread() or driver.failure is not None:
+            self._sender.abort(error)
+        elif not driver.is_closed:
+            driver.call_soon(lambda now: self._sender.abort(error))
+        self._client.close(DROP_TIMEOUT)
 
 
 def _all_told(batches: list[ProducerBatch]) -> bool:
