@@ -11,12 +11,14 @@ from collections.abc import Iterator
 
 import attrs
 
-from pykafka2.errors import IllegalState, OffsetOutOfRange
+from pykafka2.errors import IllegalState, InvalidTxnState, OffsetOutOfRange, OutOfOrderSequenceNumber
 from pykafka2.records.batch import Buffer, RecordBatch, batches
-from pykafka2.testing.log.batch import placed
+from pykafka2.testing.log.batch import parse_batch, placed
 from pykafka2.testing.log.leader_epochs import EpochEnd, LeaderEpochs
 from pykafka2.testing.log.producer_state import ProducerStates
 from pykafka2.testing.log.store import BatchStore, MemoryStore
+from pykafka2.testing.log.transaction_index import AbortedTransaction, TransactionIndex
+from pykafka2.testing.log.verifications import VerificationGuard, Verifications
 from pykafka2.types import LOG_APPEND_TIME
 
 
@@ -28,6 +30,17 @@ class Appended:
     last_offset: int
     log_append_time: int = -1
     is_duplicate: bool = False
+
+
+@attrs.define(frozen=True)
+class EndMarker:
+    """What a transaction's coordinator has a leader write (WriteTxnMarkers, KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
 
 
 @attrs.define
@@ -59,6 +72,9 @@ class PartitionLog:
         self.high_watermark = 0
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
+        self.verifications = Verifications()
+        self._before_start = ProducerStates()  # as they were where the log begins now
+        self._aborted = TransactionIndex()
         self._store: BatchStore = MemoryStore() if store is None else store
 
     def __repr__(self) -> str:
@@ -73,25 +89,101 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where read_committed reads.  Without transactions: the high watermark."""
-        return self.high_watermark
+        """Up to where read_committed reads: the earliest transaction that is open or whose marker is not
+        replicated, the high watermark where there is none (rule 47).
+        """
+        unstable = self.producers.transactions.first_unstable_offset(self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
 
     # ------------------------------------------------------------------ appending
 
-    def append_as_leader(self, batch: RecordBatch, leader_epoch: int) -> Appended:
-        """Give a validated batch of a client its offsets (rules 23 and 30 to 34).
+    def append_as_leader(
+        self,
+        batch: RecordBatch,
+        leader_epoch: int,
+        *,
+        from_client: bool = True,
+        guard: VerificationGuard | None = None,
+    ) -> Appended:
+        """Give a validated batch of a client or of a coordinator its offsets (rules 23, 30 to 34, 43, 44).
 
-        Raises `OutOfOrderSequenceNumber` or `InvalidProducerEpoch`; nothing is appended then.
+        A coordinator's batches have no sequences (`from_client=False`).  `guard` is what
+        `begin_verification` gave before the transaction was verified.  Raises `OutOfOrderSequenceNumber`,
+        `InvalidProducerEpoch` or `InvalidTxnState`; nothing is appended then.
         """
         if batch.has_producer_id:
-            duplicate = self.producers.duplicate_of(batch)
-            if duplicate is not None:
-                return Appended(duplicate.base_offset, duplicate.last_offset, is_duplicate=True)
-            self.producers.check(batch)
+            if from_client:
+                duplicate = self.producers.duplicate_of(batch)
+                if duplicate is not None:
+                    return Appended(duplicate.base_offset, duplicate.last_offset, is_duplicate=True)
+            self._check_verified(batch, guard)
+            if from_client:
+                self._check_first_sequence(batch)
+                self.producers.check(batch)
+            else:
+                self.producers.check_epoch(batch)
+                self.producers.check_transaction(batch)
         stored = placed(batch, self.log_end_offset, leader_epoch)
         self._add(stored)
         append_time = stored.max_timestamp if stored.timestamp_type == LOG_APPEND_TIME else -1
         return Appended(stored.base_offset, stored.last_offset, append_time)
+
+    def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
+        """End a producer's transaction here: a control batch that takes one offset (rule 46).
+
+        A marker for a producer that has nothing open, or that nobody knows, is written all the same.  Raises
+        `InvalidProducerEpoch` or `TransactionCoordinatorFenced` for one that comes too late.
+        """
+        from pykafka2.records.control import build_end_marker
+
+        self.producers.check_marker(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
+        )
+        data = build_end_marker(
+            marker.committed, now_ms, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
+        )
+        stored = placed(parse_batch(data), self.log_end_offset, leader_epoch)
+        self._add(stored)
+        return Appended(stored.base_offset, stored.last_offset)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard to append a transactional batch with, after its coordinator was asked (rule 43).
+
+        None where nothing is to be asked: the transaction is open here, or verification is off.
+        """
+        if not self.verifications.required or self.producers.has_open_transaction(producer_id, epoch):
+            return None
+        return self.verifications.begin(producer_id, epoch, sequence, supports_epoch_bump, now_ms)
+
+    def _check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
+        if not (batch.is_transactional and self.verifications.required):
+            return
+        if self.producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            return
+        if not self.verifications.admits(batch.producer_id, guard):
+            raise InvalidTxnState(
+                f"{self.topic}-{self.partition}: producer {batch.producer_id} has no transaction open here "
+                f"and its coordinator was not asked; add the partition to the transaction first"
+            )
+
+    def _check_first_sequence(self, batch: RecordBatch) -> None:
+        """A verified producer may not start after a batch that it sent earlier and that still waits."""
+        verification = self.verifications.get(batch.producer_id)
+        if verification is None:
+            return
+        self.producers.check_epoch(batch)
+        is_new = self.producers.get(batch.producer_id) is None
+        if (verification.supports_epoch_bump and is_new and batch.base_sequence != 0) or (
+            batch.base_sequence > verification.lowest_sequence
+        ):
+            raise OutOfOrderSequenceNumber(
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence} first; its transaction "
+                f"begins here with {0 if is_new else verification.lowest_sequence}"
+            )
 
     def append_as_follower(self, records: Buffer) -> int:
         """Add what the leader sent, offsets and all; the number of batches added."""
@@ -109,7 +201,18 @@ class PartitionLog:
     def _add(self, batch: RecordBatch) -> None:
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         self._store.append(batch)
-        self.producers.record(batch)
+        if batch.is_transactional:
+            self.verifications.end(batch.producer_id)
+        completed = self.producers.record(batch)
+        if completed is not None and not completed.committed:
+            self._aborted.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.marker_offset,
+                    completed.last_stable_offset,
+                )
+            )
         self.log_end_offset = batch.next_offset
 
     # ------------------------------------------------------------------ reading
@@ -131,6 +234,10 @@ class PartitionLog:
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
         return self._store.iterate(offset)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with data in [start, end): what a read_committed fetch lists (rule 48)."""
+        return self._aborted.overlapping(start_offset, end_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """The largest epoch not above `epoch` and its end (rule 63)."""
@@ -162,7 +269,8 @@ class PartitionLog:
         self.log_end_offset = max(end_offset, self.log_start_offset)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.epochs.truncate_to(self.log_end_offset)
-        self.producers.rebuild(self._store.iterate())
+        self._aborted.truncate_to(self.log_end_offset)
+        self.producers.rebuild(self._store.iterate(), self._before_start)
         return True
 
     def start_again_at(self, offset: int) -> None:
@@ -170,6 +278,8 @@ class PartitionLog:
         self._store.clear()
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
         self.epochs = LeaderEpochs()
+        self._aborted.clear()
+        self._before_start = ProducerStates()
         self.producers.rebuild(())
 
     def advance_log_start(self, offset: int) -> bool:
@@ -178,6 +288,11 @@ class PartitionLog:
             return False
         self.log_start_offset = min(offset, self.log_end_offset)
         self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        for batch in self._store.iterate():
+            if batch.next_offset > self.log_start_offset:
+                break
+            self._before_start.record(batch)
         self._store.drop_before(self.log_start_offset)
+        self._aborted.drop_before(self.log_start_offset)
         self.epochs.drop_before(self.log_start_offset)
         return True

@@ -1,0 +1,74 @@
+"""Which transactions were aborted in a partition, so that read_committed consumers can skip their data.
+
+One entry per aborted transaction, in the order of their markers, as in Kafka's transaction index (KIP-98;
+rule 48).  Kept by partition_log.py; whoever answers a fetch asks it for the range that is returned.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from operator import attrgetter
+
+import attrs
+
+
+@attrs.define(frozen=True)
+class AbortedTransaction:
+    """Where an aborted transaction began and which offset its marker took.
+
+    `last_stable_offset` is the one that the marker brought, the high watermark left aside: every transaction
+    that began before it has ended at the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Aborted transactions of one log, by the offset of their markers."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: list[AbortedTransaction] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add one whose marker lies after all others."""
+        if self._entries and aborted.last_offset <= self._entries[-1].last_offset:
+            raise ValueError(f"{aborted} does not follow {self._entries[-1]}")
+        self._entries.append(aborted)
+
+    def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with an offset in [start, end), in the order of their markers.
+
+        The walk ends at the first marker that left nothing open before `end_offset`: whatever was aborted
+        later began later.
+        """
+        found = []
+        for index in range(self._first_at(start_offset), len(self._entries)):
+            aborted = self._entries[index]
+            if aborted.first_offset < end_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                break
+        return found
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget those whose marker is at or after `end_offset`."""
+        del self._entries[self._first_at(end_offset) :]
+
+    def drop_before(self, start_offset: int) -> None:
+        """Forget those that lie wholly before the log's new start."""
+        del self._entries[: self._first_at(start_offset)]
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def _first_at(self, offset: int) -> int:
+        """Of the first entry whose marker is at or after `offset`."""
+        return bisect_left(self._entries, offset, key=attrgetter("last_offset"))
