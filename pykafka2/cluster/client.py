@@ -212,6 +212,25 @@ class ClusterClient:
         self.metadata.request_update()
         return self.driver.wait_until(lambda: self.metadata.version > newer_than or self.is_closed, timeout)
 
+    def meet(self, timeout: float) -> None:
+        """Ask for metadata and wait for it.
+
+        Raises:
+            NoBrokersAvailable, TlsError: no broker could be reached; lists addresses and reasons.
+            KafkaTimeoutError: no answer within the timeout.
+        """
+        metadata = self.metadata
+        version, failure = metadata.version, metadata.last_error
+
+        def is_settled() -> bool:
+            return metadata.version > version or _is_final(metadata.last_error, unless=failure)
+
+        self._raise_if_closed()
+        metadata.request_update()
+        self.driver.wait_until(is_settled, timeout)
+        if metadata.version == version:
+            raise self._no_metadata(f"no metadata within {timeout:g} s", timeout, failure)
+
     def pause(self, seconds: float) -> None:
         """Block the caller for so long, or until the client is closed."""
         if seconds > 0:
@@ -309,6 +328,11 @@ class ClusterClient:
         error = self.metadata.topic_error(topic)
         if error is not None:
             return type(error)(f"{error} (asked for {timeout:g} s)") if error.retriable else error
+        return self._no_metadata(
+            f"no metadata for topic {topic!r} within {timeout:g} s", timeout, known_before
+        )
+
+    def _no_metadata(self, what: str, timeout: float, known_before: KafkaError | None) -> KafkaError:
         last_error = self.metadata.last_error
         if last_error is not None and _is_final(last_error, unless=known_before):
             return last_error
@@ -317,8 +341,7 @@ class ClusterClient:
         reason = f": {last_error}" if isinstance(last_error, KafkaError) else ""
         where = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
         return KafkaTimeoutError(
-            f"no metadata for topic {topic!r} within {timeout:g} s from {where}{reason}; "
-            "are the brokers overloaded, or the timeout too short?"
+            f"{what} from {where}{reason}; are the brokers overloaded, or the timeout too short?"
         )
 
 

@@ -354,12 +354,23 @@ class KafkaConsumer(GroupCalls):
             if topic.name is not None and not topic.error_code and not (topic.is_internal and is_hidden)
         }
 
+    @_owned
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Meet the brokers now, not with the first call that needs them; again only with `refresh`.
+
+        Raises:
+            NoBrokersAvailable, KafkaTimeoutError, TlsError: not within `timeout_ms` (default_api_timeout_ms).
+        """
+        if not refresh and self._cluster.metadata.version:
+            return
+        self._cluster.meet(self._seconds(timeout_ms))
+
     def bootstrap_connected(self) -> bool:
         """True while any broker is connected."""
         return self._cluster.nodes.has_connection
 
-    def metrics(self) -> dict[str, float]:
-        """Totals since the start and current values, as plain numbers."""
+    def metrics(self, raw: bool = False) -> dict[str, float]:
+        """Totals since the start and current values, as plain numbers; `raw` changes nothing."""
         return self._inspection.metrics()
 
     def health(self) -> dict[str, Any]:
@@ -392,7 +403,7 @@ class KafkaConsumer(GroupCalls):
         if not self._lock.acquire(blocking=False):
             raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; wakeup() it first")
         try:
-            if timeout is None:
+            if timeout is None or isinstance(timeout, bool):  # kafka-python's first argument is autocommit
                 timeout = 5.0 if timeout_ms is None else timeout_ms / 1000
             self._refusal = ClientClosed("the consumer is closed; make a new one")
             self._undelivered.clear()

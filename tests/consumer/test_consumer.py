@@ -530,7 +530,7 @@ def test_a_broker_out_of_reach_is_named_by_explain(cluster: LogCluster) -> None:
 
 def test_a_closed_consumer_says_so(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     consumer.poll(100)
-    consumer.close()
+    consumer.close(False)  # kafka-python's autocommit
     consumer.close()
     for call in (consumer.poll, consumer.assignment, consumer.topics, lambda: next(consumer)):
         with pytest.raises(ClientClosed):
@@ -616,6 +616,20 @@ def test_brokers_that_nobody_reaches_are_named(cluster: LogCluster) -> None:
             with pytest.raises(NoBrokersAvailable, match="broker-0:9092"):
                 call()
         assert "refused" in consumer.explain()
+
+
+def test_the_brokers_can_be_met_before_anything_else(cluster: LogCluster) -> None:
+    with cluster.consumer() as consumer:
+        consumer.bootstrap()
+        assert consumer.health()["metadata_version"] == 1
+        consumer.bootstrap()
+        assert consumer.health()["metadata_version"] == 1
+        consumer.bootstrap(refresh=True)
+        assert consumer.health()["metadata_version"] == 2
+    for broker in cluster.brokers:
+        broker.stop()
+    with cluster.consumer() as consumer, pytest.raises(NoBrokersAvailable, match="refused"):
+        consumer.bootstrap(timeout_ms=3000)
 
 
 def test_options_that_cannot_be(cluster: LogCluster) -> None:
