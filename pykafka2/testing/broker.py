@@ -53,7 +53,7 @@ class Chores(Part):
             broker.wheel.advance(now)
             if now >= self._isr_check_at:
                 self._isr_check_at = now + self._isr_check_every
-                broker.replicas.shrink_isrs(now)
+                broker.replicas.isrs.shrink(list(broker.replicas.replicas.values()), now)
             broker.replicas.complete_delayed(now)
             self.due = min(broker.wheel.next_deadline(), self._isr_check_at)
             return self.due

@@ -7,7 +7,6 @@ live brokers at once.  All calls come under the cluster's lock.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -15,6 +14,7 @@ import attrs
 
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
+    BrokerError,
     IneligibleReplica,
     InvalidConfig,
     InvalidPartitions,
@@ -30,31 +30,12 @@ from pykafka2.errors import (
 from pykafka2.testing.configs import BrokerConfig, TopicConfig
 from pykafka2.testing.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from pykafka2.testing.placement import place
+from pykafka2.testing.topic_names import INTERNAL_TOPICS, check_topic_name, collision
 
-MAX_TOPIC_NAME: Final = 249
-LEGAL_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 PRODUCER_ID_BLOCK: Final = 1000
 
 Publish = Callable[[ClusterImage, "Mapping[str, TopicImage | None]"], None]
 """Told the new image and the topics that changed (None: deleted)."""
-
-
-def check_topic_name(name: str) -> None:
-    """Raise `InvalidTopicException` unless the name is legal (rule 71)."""
-    if not name:
-        raise InvalidTopicException("Topic name is invalid: it can't be empty")
-    if name in (".", ".."):
-        raise InvalidTopicException("Topic name is invalid: it can't be '.' or '..'")
-    if len(name) > MAX_TOPIC_NAME:
-        raise InvalidTopicException(
-            f"Topic name is invalid: '{name}' has {len(name)} characters, at most {MAX_TOPIC_NAME} may be"
-        )
-    if not LEGAL_TOPIC_NAME.match(name):
-        raise InvalidTopicException(
-            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
-            "alphanumerics, '.', '_' and '-'"
-        )
 
 
 @attrs.define(frozen=True)
@@ -66,6 +47,16 @@ class NewTopic:
     replication_factor: int = -1
     configs: Mapping[str, object] = attrs.field(factory=dict)
     assignment: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
+
+
+@attrs.define(frozen=True)
+class IsrChange:
+    """What a leader wants a partition's ISR to be, as of a partition epoch."""
+
+    topic: str
+    partition: int
+    partition_epoch: int
+    isr: frozenset[int]
 
 
 class Controller:
@@ -136,9 +127,9 @@ class Controller:
         check_topic_name(new.name)
         if new.name in self._topics:
             raise TopicAlreadyExists(f"Topic '{new.name}' already exists.")
-        collision = self._collision(new.name)
-        if collision is not None:
-            raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {collision}")
+        alike = collision(new.name, self._topics)
+        if alike is not None:
+            raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {alike}")
         replicas = self._assigned(new) if new.assignment else self._placed(new)
         config = TopicConfig(new.configs, self._config)
         if config.given.get("remote.storage.enable") == "true":
@@ -157,13 +148,6 @@ class Controller:
         if name not in self._topics:
             raise UnknownTopicOrPartition(f"there is no topic {name!r}")
         self._apply({name: None})
-
-    def _collision(self, name: str) -> str | None:
-        """Another topic whose metrics would have the same name: '.' and '_' are alike there."""
-        if "." not in name and "_" not in name:
-            return None
-        plain = name.replace(".", "_")
-        return next((known for known in self._topics if known.replace(".", "_") == plain), None)
 
     def _placed(self, new: NewTopic) -> list[tuple[int, ...]]:
         count = self._config.int("num.partitions") if new.partitions == -1 else new.partitions
@@ -209,23 +193,34 @@ class Controller:
 
     # ------------------------------------------------------------------ partitions
 
-    def alter_partition(
-        self, topic: str, partition: int, *, leader: int, partition_epoch: int, isr: Iterable[int]
-    ) -> PartitionImage:
-        """A leader changes its ISR (AlterPartition, rule 66)."""
-        image = self.partition(topic, partition)
+    def alter_partitions(self, leader: int, changes: Iterable[IsrChange]) -> list[BrokerError | None]:
+        """A leader changes ISRs (AlterPartition, rule 66); for each change why it was refused, or None."""
+        refusals: list[BrokerError | None] = []
+        changed: dict[str, dict[int, PartitionImage]] = {}
+        for change in changes:
+            try:
+                altered = self._altered(leader, change)
+            except BrokerError as error:
+                refusals.append(error)
+                continue
+            refusals.append(None)
+            changed.setdefault(change.topic, {})[change.partition] = altered
+        if changed:
+            self._apply({topic: self._with(topic, partitions) for topic, partitions in changed.items()})
+        return refusals
+
+    def _altered(self, leader: int, change: IsrChange) -> PartitionImage:
+        image = self.partition(change.topic, change.partition)
+        where = f"{change.topic}-{change.partition}"
         if image.leader != leader:
-            raise NotLeaderOrFollower(f"broker {leader} does not lead {topic}-{partition}")
-        if image.partition_epoch != partition_epoch:
-            raise InvalidUpdateVersion(f"{topic}-{partition} is at partition epoch {image.partition_epoch}")
-        wanted = frozenset(isr)
-        fenced = [replica for replica in wanted if not self._is_alive(replica)]
+            raise NotLeaderOrFollower(f"broker {leader} does not lead {where}")
+        if image.partition_epoch != change.partition_epoch:
+            raise InvalidUpdateVersion(f"{where} is at partition epoch {image.partition_epoch}")
+        fenced = [replica for replica in change.isr if not self._is_alive(replica)]
         if fenced:
             raise IneligibleReplica(f"broker {fenced[0]} is fenced")
-        ordered = tuple(replica for replica in image.replicas if replica in wanted)
-        changed = attrs.evolve(image, isr=ordered, partition_epoch=image.partition_epoch + 1)
-        self._replace(topic, partition, changed)
-        return changed
+        ordered = tuple(replica for replica in image.replicas if replica in change.isr)
+        return attrs.evolve(image, isr=ordered, partition_epoch=image.partition_epoch + 1)
 
     def move_leader(self, topic: str, partition: int, to: int) -> PartitionImage:
         """Let another replica lead; one that is not in sync becomes the whole ISR (an unclean election)."""
@@ -237,7 +232,7 @@ class Controller:
         if not self._is_alive(to):
             raise IneligibleReplica(f"broker {to} is not running")
         changed = _moved(image, to, image.isr if to in image.isr else (to,))
-        self._replace(topic, partition, changed)
+        self._apply({topic: self._with(topic, {partition: changed})})
         return changed
 
     def partition(self, topic: str, partition: int) -> PartitionImage:
@@ -246,10 +241,10 @@ class Controller:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
         return image
 
-    def _replace(self, topic: str, partition: int, changed: PartitionImage) -> None:
+    def _with(self, topic: str, changed: Mapping[int, PartitionImage]) -> TopicImage:
         image = self._topics[topic]
-        partitions = (*image.partitions[:partition], changed, *image.partitions[partition + 1 :])
-        self._apply({topic: attrs.evolve(image, partitions=partitions)})
+        partitions = tuple(changed.get(number, known) for number, known in enumerate(image.partitions))
+        return attrs.evolve(image, partitions=partitions)
 
     # ------------------------------------------------------------------ the rest
 

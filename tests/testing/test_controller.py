@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import (
+    BrokerError,
     IneligibleReplica,
     InvalidReplicaAssignment,
     InvalidUpdateVersion,
@@ -15,7 +16,7 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.testing.configs import BrokerConfig
-from pykafka2.testing.controller import Controller, NewTopic
+from pykafka2.testing.controller import Controller, IsrChange, NewTopic
 from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
 
 
@@ -91,16 +92,31 @@ def test_rule_68_unclean_election_only_where_it_is_allowed() -> None:
 
 def test_rule_66_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
     controller = published.controller
-    with pytest.raises(InvalidUpdateVersion):
-        controller.alter_partition("t", 0, leader=0, partition_epoch=5, isr=(0, 1))
-    with pytest.raises(NotLeaderOrFollower):
-        controller.alter_partition("t", 0, leader=1, partition_epoch=0, isr=(0, 1))
-    with pytest.raises(UnknownTopicOrPartition):
-        controller.alter_partition("t", 1, leader=0, partition_epoch=0, isr=(0, 1))
-    assert controller.alter_partition("t", 0, leader=0, partition_epoch=0, isr=(2, 0)).isr == (0, 2)
+
+    def change(leader: int, partition: int, partition_epoch: int, *isr: int) -> BrokerError | None:
+        (refusal,) = controller.alter_partitions(
+            leader, [IsrChange("t", partition, partition_epoch, frozenset(isr))]
+        )
+        return refusal
+
+    assert isinstance(change(0, 0, 5, 0, 1), InvalidUpdateVersion)
+    assert isinstance(change(1, 0, 0, 0, 1), NotLeaderOrFollower)
+    assert isinstance(change(0, 1, 0, 0, 1), UnknownTopicOrPartition)
+    assert sorted(published.partition.isr) == [0, 1, 2]
+    assert change(0, 0, 0, 2, 0) is None
+    assert (published.partition.isr, published.partition.partition_epoch) == ((0, 2), 1)
     controller.broker_is_gone(1)
-    with pytest.raises(IneligibleReplica):
-        controller.alter_partition("t", 0, leader=0, partition_epoch=1, isr=(0, 1, 2))
+    assert isinstance(change(0, 0, 1, 0, 1, 2), IneligibleReplica)
+
+
+def test_isr_changes_of_many_partitions_are_published_once(published: Published) -> None:
+    controller = published.controller
+    controller.create_topic(NewTopic("many", assignment=dict.fromkeys(range(50), (0, 1))))
+    count = len(published.images)
+    changes = [IsrChange("many", number, 0, frozenset({0})) for number in range(50)]
+    assert controller.alter_partitions(0, [*changes, changes[0]])[:50] == [None] * 50
+    assert len(published.images) == count + 1
+    assert {partition.isr for partition in controller.image.topics["many"].partitions} == {(0,)}
 
 
 def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:

@@ -24,9 +24,10 @@ from pykafka2.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.testing.controller import NewTopic, check_topic_name
+from pykafka2.testing.controller import NewTopic
 from pykafka2.testing.handlers.registry import handles, refuses
 from pykafka2.testing.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from pykafka2.testing.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
 from pykafka2.testing.configs import TopicConfig
@@ -17,6 +18,9 @@ from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.replication.high_watermark import effective_min_isr, high_watermark
 from pykafka2.testing.replication.in_sync import FollowerState
+
+if TYPE_CHECKING:
+    from pykafka2.testing.replication.reading import FetchItem
 
 Key = tuple[str, int]
 """Topic and partition: what the purgatories watch."""
@@ -135,8 +139,20 @@ class Replica:
 
     # ------------------------------------------------------------------ as leader
 
-    def follower_fetched(self, follower: FollowerState, offset: int, log_start: int, now: float) -> None:
-        follower.fetched(offset, log_start, self.log.log_end_offset, now)
+    def note_fetch(self, broker_id: int, asked: FetchItem, now: float) -> bool:
+        """A follower asked to read on; False if that says nothing of how far it has come."""
+        follower = self.followers.get(broker_id)
+        if follower is None or asked.offset > self.log.log_end_offset:
+            return False
+        if asked.current_leader_epoch not in (UNKNOWN_EPOCH, self.leader_epoch):
+            return False
+        try:
+            if self.divergence(asked.last_fetched_epoch, asked.offset) is not None:
+                return False
+        except OffsetOutOfRange:
+            return False
+        follower.fetched(asked.offset, asked.log_start_offset, self.log.log_end_offset, now)
+        return True
 
     def advance_high_watermark(self, now: float, max_lag: float, is_alive: Callable[[int], bool]) -> bool:
         """Move it as far as the replicas allow; True if it moved.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pykafka2.errors import (
     BrokerError,
     InvalidTopicException,
-    KafkaError,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
@@ -25,6 +24,7 @@ from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.log.validation import single_batch, validate
 from pykafka2.testing.purgatory import Purgatory
 from pykafka2.testing.replication.delayed import DelayedFetch, DelayedProduce, ProduceResult
+from pykafka2.testing.replication.isr_keeper import IsrKeeper
 from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
 from pykafka2.testing.replication.replica import Key, Replica
 from pykafka2.testing.timing_wheel import TimingWheel
@@ -55,9 +55,9 @@ class ReplicaManager:
         self._config = config
         self._logs = logs
         self._controller = controller
-        self._max_lag = config.seconds("replica.lag.time.max.ms")
         self._strict = config.get("log.validate") == "strict"
         self._moved: dict[Key, None] = {}
+        self.isrs = IsrKeeper(broker_id, controller, config.seconds("replica.lag.time.max.ms"), self._moved)
 
     # ------------------------------------------------------------------ told by the controller
 
@@ -85,7 +85,7 @@ class ReplicaManager:
         if image.leader == self.broker_id:
             self.on_stop_following(key)
             replica.lead(image, now)
-            self._advance_high_watermark(replica, now)
+            self.isrs.advance_high_watermark(replica, now)
         else:
             changed = replica.follow(image) or is_new
             self.on_follow(replica, changed)
@@ -133,7 +133,7 @@ class ReplicaManager:
         if not appended.is_duplicate:
             self._moved[key] = None
             if len(replica.image.isr) == 1:
-                self._advance_high_watermark(replica, now)
+                self.isrs.advance_high_watermark(replica, now)
         return ProduceResult(
             None,
             appended.base_offset,
@@ -161,9 +161,8 @@ class ReplicaManager:
         self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
     ) -> DelayedFetch | None:
         """Read, or wait until there is enough to read; the operation if it must wait."""
-        if plan.is_from_follower and not self._is_stale(plan):
-            for item in plan.items:
-                self._follower_asked(plan.replica_id, item, now)
+        if plan.is_from_follower:
+            self.isrs.followers_fetched(plan, self.replicas, now)
         if max_wait <= 0 or not plan.items:
             on_done(self.read(plan))
             return None
@@ -221,17 +220,12 @@ class ReplicaManager:
         if plan.is_from_follower or not plan.may_follow:
             replica.check_leader()
         if plan.is_from_follower:
-            if plan.replica_id not in replica.followers or self._is_stale(plan):
+            if plan.replica_id not in replica.followers or self.isrs.is_stale(plan):
                 raise NotLeaderOrFollower(f"broker {plan.replica_id} is no replica of {item.key}")
             return replica, replica.log.log_end_offset
         if plan.read_committed:
             return replica, replica.log.last_stable_offset
         return replica, replica.log.high_watermark
-
-    def _is_stale(self, plan: FetchPlan) -> bool:
-        """Whether a follower's fetch was sent before it last registered."""
-        broker = self._controller.image.brokers.get(plan.replica_id)
-        return broker is None or plan.replica_epoch not in (-1, broker.epoch)
 
     def leader_of(self, key: Key) -> Replica:
         replica = self.replica_of(key)
@@ -251,63 +245,6 @@ class ReplicaManager:
         image = self._controller.image.topics.get(topic)
         return image is not None and image.is_internal
 
-    # ------------------------------------------------------------------ followers
-
-    def _follower_asked(self, follower_id: int, item: FetchItem, now: float) -> None:
-        """A follower's fetch says how far it has come: the ISR may grow, the high watermark move."""
-        replica = self.replicas.get(item.key)
-        if replica is None or not replica.is_leader or item.error is not None:
-            return
-        follower = replica.followers.get(follower_id)
-        if follower is None or item.current_leader_epoch not in (-1, replica.leader_epoch):
-            return
-        try:
-            if replica.divergence(item.last_fetched_epoch, item.offset) is not None:
-                return
-        except BrokerError:
-            return
-        if item.offset > replica.log.log_end_offset:
-            return
-        before = follower.log_end_offset
-        replica.follower_fetched(follower, item.offset, item.log_start_offset, now)
-        if follower_id not in replica.image.isr:
-            self._expand_isr(replica)
-        if before != item.offset:
-            self._advance_high_watermark(replica, now)
-
-    def _advance_high_watermark(self, replica: Replica, now: float) -> None:
-        if replica.advance_high_watermark(now, self._max_lag, self._controller.image.is_alive):
-            self._moved[replica.key] = None
-
-    def _expand_isr(self, replica: Replica) -> None:
-        joining = [
-            broker_id
-            for broker_id in replica.followers_to_add()
-            if self._controller.image.is_alive(broker_id)
-        ]
-        if joining:
-            self._change_isr(replica, {*replica.image.isr, *joining})
-
-    def shrink_isrs(self, now: float) -> None:
-        """Drop followers that have lagged for too long (rule 65)."""
-        for replica in list(self.replicas.values()):
-            if replica.is_leader:
-                lagging = replica.followers_to_drop(now, self._max_lag)
-                if lagging:
-                    self._change_isr(replica, set(replica.image.isr) - set(lagging))
-                self._advance_high_watermark(replica, now)
-
-    def _change_isr(self, replica: Replica, isr: set[int]) -> None:
-        try:
-            self._controller.alter_partition(
-                *replica.key,
-                leader=self.broker_id,
-                partition_epoch=replica.image.partition_epoch,
-                isr=isr,
-            )
-        except KafkaError:
-            return  # the controller knows better; its image is on the way
-
     # ------------------------------------------------------------------ what follows
 
     def moved(self, key: Key) -> None:
@@ -321,7 +258,8 @@ class ReplicaManager:
     def complete_delayed(self, now: float) -> None:
         """Try the requests that wait for what has moved."""
         while self._moved:
-            moved, self._moved = self._moved, {}
+            moved = list(self._moved)
+            self._moved.clear()
             for key in moved:
                 self.produces.check(key, now)
                 self.fetches.check(key, now)

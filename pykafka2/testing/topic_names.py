@@ -1,0 +1,38 @@
+"""Which names a topic may have (rule 71; Kafka's Topic class).  Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from pykafka2.errors import InvalidTopicException
+
+MAX_TOPIC_NAME: Final = 249
+LEGAL_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def check_topic_name(name: str) -> None:
+    """Raise `InvalidTopicException` unless the name is legal (rule 71)."""
+    if not name:
+        raise InvalidTopicException("Topic name is invalid: it can't be empty")
+    if name in (".", ".."):
+        raise InvalidTopicException("Topic name is invalid: it can't be '.' or '..'")
+    if len(name) > MAX_TOPIC_NAME:
+        raise InvalidTopicException(
+            f"Topic name is invalid: '{name}' has {len(name)} characters, at most {MAX_TOPIC_NAME} may be"
+        )
+    if not LEGAL_TOPIC_NAME.match(name):
+        raise InvalidTopicException(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+
+
+def collision(name: str, known: Iterable[str]) -> str | None:
+    """Another topic whose metrics would have the same name: '.' and '_' are alike there."""
+    if "." not in name and "_" not in name:
+        return None
+    plain = name.replace(".", "_")
+    return next((other for other in known if other.replace(".", "_") == plain), None)
