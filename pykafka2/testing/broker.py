@@ -241,14 +241,7 @@ class Broker:
                 logger.exception("broker %d failed at %r", self.id, context.request)
                 response = self._refused(context, UnknownServerError.code)
             if response is not None and not context.is_answered:
-                self._reply(context, response)
-
-    def _reply(self, context: RequestContext, response: Response) -> None:
-        try:
-            context.reply(response)
-        except KafkaError:
-            logger.exception("broker %d could not encode %r", self.id, response)
-            context.close()
+                context.reply(response)
 
     def _refused(self, context: RequestContext, code: int | None) -> Response | None:
         """The answer with an error everywhere; without one the connection is closed."""
@@ -275,7 +268,7 @@ class Broker:
         elif rule.fault is Fault.REFUSE and rule.error is not None:
             response = self._refused(context, rule.error.code)
             if response is not None:
-                self._reply(context, response)
+                context.reply(response)
         else:
             return False
         return True

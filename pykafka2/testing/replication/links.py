@@ -58,6 +58,8 @@ class Links(Part):
         self._count = 0
         self._correlation_id = 0
         self._last_due: dict[tuple[int, int], float] = {}
+        self.on_frame: Callable[[int, int, memoryview], None] | None = None
+        """Sees every frame as it leaves, with source and target; the simulation's trace listens."""
 
     # ------------------------------------------------------------------ who is there
 
@@ -122,6 +124,8 @@ class Links(Part):
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request(request, version, self._correlation_id, f"broker-{source}")
         frame = memoryview(b"".join(parts))[LENGTH_BYTES:]
+        if self.on_frame is not None:
+            self.on_frame(source, target, frame)
         self._carry((source, target), lambda at: self._arrive(call, frame, at), now)
 
     def _arrive(self, call: Call, frame: memoryview, now: float) -> None:
@@ -147,7 +151,13 @@ class Links(Part):
         if self.is_cut(call.target, call.source):
             self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
             return
-        frame = memoryview(b"".join(encode_response(response, version, correlation_id)))[LENGTH_BYTES:]
+        try:
+            frame = memoryview(b"".join(encode_response(response, version, correlation_id)))[LENGTH_BYTES:]
+        except KafkaError as error:
+            self._fail(call, f"broker {call.target} could not encode its answer: {error}")
+            return
+        if self.on_frame is not None:
+            self.on_frame(call.target, call.source, frame)
         self._carry((call.target, call.source), lambda at: self._return(call, frame, at), now)
 
     def _return(self, call: Call, frame: memoryview, now: float) -> None:

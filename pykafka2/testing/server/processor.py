@@ -141,7 +141,13 @@ class Processor(Part):
         payload = None
         if response is not None:
             version = 0 if context.is_unsupported else context.version
-            payload = encode_response(response, version, context.correlation_id)
+            try:
+                payload = encode_response(response, version, context.correlation_id)
+            except KafkaError:
+                # A bug of a handler; it costs this one connection, whoever completed the request.
+                logger.exception("%s: %r has no version %d", connection.peer, response, version)
+                self.drop_soon(connection, reset=False)
+                return
 
         def complete(now: float) -> None:
             if connection.is_closed:

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.handlers.registry import APIS
 from tests.testing.wire import Wire, batch, partition_of, produce, produce_request
@@ -124,6 +124,26 @@ def test_api_versions_offers_what_is_served_and_nothing_else(connect: Connect) -
     assert {8, 9, 11, 12, 14}.isdisjoint(offered)
     assert offered[0] == (0, 13)
     assert offered[1] == (4, 18)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
+    kafka_cluster: KafkaCluster,
+    leader: Callable[[str, int], Wire],
+    wait_for: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it is given late, from the purgatory."""
+    kafka_cluster.controls.pause_followers()
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    broken = ProduceResponse(responses=[])
+    broken.throttle_time_ms = 2**40  # no int32
+    monkeypatch.setattr("pykafka2.testing.handlers.produce._answer", lambda *_: broken)
+    kafka_cluster.controls.resume_followers()
+    assert wire.is_closed_by_broker()
+    leader("t", 0).call(METADATA, 12)
 
 
 @pytest.mark.parametrize("mode", ["serial", "pipelined"])
