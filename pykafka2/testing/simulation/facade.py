@@ -118,6 +118,7 @@ class Simulation:
         cluster = KafkaCluster(brokers=brokers, topics=topics or {}, runtime=self.runtime, **options)
         cluster.__enter__()
         self._closers.append(lambda: cluster.__exit__(None, None, None))
+        cluster.links.on_frame = self._trace_link
         return cluster
 
     def producer(self, cluster: KafkaCluster, **options: Any) -> KafkaProducer:
@@ -141,6 +142,10 @@ class Simulation:
         consumer = KafkaConsumer(*topics, runtime=self.runtime.at(name), **options)
         self._closers.append(consumer.close)
         return consumer
+
+    def _trace_link(self, source: int, target: int, frame: memoryview) -> None:
+        """Brokers talk over links of their own, past the network."""
+        self.scheduler.trace.carried(self.scheduler.now, f"broker-{source}>broker-{target}", frame)
 
     def _new_name(self, kind: str) -> str:
         self._names[kind] = self._names.get(kind, 0) + 1

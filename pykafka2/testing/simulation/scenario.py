@@ -139,9 +139,6 @@ class Scenario:
                 raise InvariantViolated(f"liveness: {problem}")
         for checker in self._checkers:
             checker.finish(self.world)
-        # What brokers told each other did not pass the network, so the trace takes it from its result.
-        for one in self.world.partitions():
-            self._simulation.note(f"log of {one}: {self.world.records(*one)}")
 
     def _make_clients(self) -> None:
         shape, seed = self._shape, self._simulation.seed

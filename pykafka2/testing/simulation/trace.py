@@ -30,7 +30,7 @@ class Trace:
         self.events += 1
         self._hash.update(_TIME.pack(now) + name.encode())
 
-    def carried(self, now: float, what: str, data: bytes) -> None:
+    def carried(self, now: float, what: str, data: bytes | memoryview) -> None:
         """Bytes entered the network."""
         self.events += 1
         self._hash.update(_TIME.pack(now) + what.encode())
