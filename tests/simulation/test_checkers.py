@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pykafka2.testing.simulation.fault_kinds import KINDS
+from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.scenario import Shape, run_seed
 from pykafka2.testing.simulation.world import World

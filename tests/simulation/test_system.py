@@ -11,7 +11,7 @@ import pytest
 from pykafka2.errors import NotLeaderOrFollower
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.simulation import Simulation
-from pykafka2.testing.simulation.fault_kinds import KINDS
+from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.run import main
 from pykafka2.testing.simulation.scenario import Shape, run_seed
 from pykafka2.types import TopicPartition

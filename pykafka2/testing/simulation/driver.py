@@ -12,8 +12,10 @@ from typing import TypeVar, cast
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task
 from pykafka2.network.transport import Network, Selector
-from pykafka2.testing.simulation.network import SimNetwork, place_of
-from pykafka2.testing.simulation.scheduler import START, Scheduler, SimTask, TaskSelector
+from pykafka2.testing.simulation.network import SimNetwork
+from pykafka2.testing.simulation.scheduler import START, Scheduler
+from pykafka2.testing.simulation.tasks import SimTask, TaskSelector
+from pykafka2.testing.simulation.transports import place_of
 
 T = TypeVar("T")
 

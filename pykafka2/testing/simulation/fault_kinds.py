@@ -6,15 +6,12 @@ moved.
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any
-
-from pykafka2.testing.simulation.faults import Kind
 
 if TYPE_CHECKING:
     from pykafka2.testing.simulation.links import Link
-    from pykafka2.testing.simulation.network import SimConnection
     from pykafka2.testing.simulation.pipe import Pipe
+    from pykafka2.testing.simulation.transports import SimConnection
     from pykafka2.testing.simulation.world import World
 
 # How long a fault that needs bytes under way looks for some.
@@ -338,101 +335,3 @@ class Setting:
 
     def outcome(self, world: World) -> str:
         return self._word if self._counted else ""
-
-
-def one_way(random: Random, world: World) -> list[tuple[str, str]]:
-    """From one client to one broker, or back."""
-    ends = [random.choice(world.clients), f"broker-{random.choice(world.broker_ids)}"]
-    random.shuffle(ends)
-    return [(ends[0], ends[1])]
-
-
-def around(random: Random, world: World) -> list[tuple[str, str]]:
-    """All that a broker says to clients and hears from them."""
-    place = f"broker-{random.choice(world.broker_ids)}"
-    return [("*", place), (place, "*")]
-
-
-def two_brokers(random: Random, world: World) -> dict[str, object]:
-    one, other = random.sample(world.broker_ids, 2)
-    return {"one": one, "other": other, "both": random.random() < 0.5}
-
-
-def any_partition(random: Random, world: World) -> dict[str, object]:
-    topic = random.choice(sorted(world.topics))
-    partition = random.randrange(world.topics[topic])
-    return {"topic": topic, "partition": partition, "to": random.choice(world.broker_ids)}
-
-
-def any_place(random: Random, world: World) -> str:
-    return random.choice([*world.clients, *(f"broker-{broker}" for broker in world.broker_ids)])
-
-
-def any_broker(random: Random, world: World) -> int:
-    return random.choice(world.broker_ids)
-
-
-KINDS: tuple[Kind, ...] = (
-    Kind("break", 0.0, BreakConnection, lambda random, world: {"pick": random.random()}),
-    Kind(
-        "late bytes",
-        0.0,
-        LateBytes,
-        lambda random, world: {"pick": random.random(), "late_by": random.uniform(0.01, 3.0)},
-    ),
-    Kind(
-        "lose request",
-        3.0,
-        LoseNext,
-        lambda random, world: {"pick": random.random(), "to_server": True},
-    ),
-    Kind(
-        "lose reply",
-        3.0,
-        LoseNext,
-        lambda random, world: {"pick": random.random(), "to_server": False},
-    ),
-    Kind("cut one way", 8.0, LinkFault, lambda random, world: {"ways": one_way(random, world)}),
-    Kind("cut broker off", 6.0, LinkFault, lambda random, world: {"ways": around(random, world)}),
-    Kind("cut brokers", 8.0, BrokerLink, two_brokers),
-    Kind(
-        "clog",
-        4.0,
-        Clog,
-        lambda random, world: {"ways": one_way(random, world), "seconds": random.uniform(0.1, 4.0)},
-    ),
-    Kind(
-        "slow",
-        8.0,
-        Slow,
-        lambda random, world: {"ways": around(random, world), "extra_latency": random.uniform(0.02, 1.0)},
-    ),
-    Kind("refuse", 3.0, Refuse, lambda random, world: {"broker": any_broker(random, world)}),
-    Kind(
-        "pause",
-        4.0,
-        Pause,
-        lambda random, world: {"place": any_place(random, world), "seconds": random.uniform(0.05, 4.0)},
-    ),
-    Kind("crash", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": False}),
-    Kind("stop", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": True}),
-    Kind("move leader", 0.0, MoveLeader, any_partition),
-    Kind("clock jump", 3.0, ClockJump, lambda random, world: {"seconds": random.uniform(-3600.0, 3600.0)}),
-    Kind(
-        "slicing",
-        4.0,
-        Setting,
-        lambda random, world: {"attribute": "slicing", "value": 1.0, "counter": "slices", "word": "sliced"},
-    ),
-    Kind(
-        "small buffers",
-        4.0,
-        Setting,
-        lambda random, world: {
-            "attribute": "buffer_bytes",
-            "value": random.choice([64, 256, 1024]),
-            "counter": "full_writes",
-            "word": "filled",
-        },
-    ),
-)

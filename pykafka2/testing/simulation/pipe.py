@@ -13,8 +13,9 @@ import attrs
 from pykafka2.testing.simulation.links import Link
 
 if TYPE_CHECKING:
-    from pykafka2.testing.simulation.network import SimNetwork, SimTransport
-    from pykafka2.testing.simulation.scheduler import Timer
+    from pykafka2.testing.simulation.network import SimNetwork
+    from pykafka2.testing.simulation.tasks import Timer
+    from pykafka2.testing.simulation.transports import SimTransport
 
 # A sender whose bytes are held up for so long gives the connection up (TCP's retransmission timeout).
 GIVE_UP_AFTER = 30.0

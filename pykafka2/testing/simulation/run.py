@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
-from pykafka2.testing.simulation.fault_kinds import KINDS
+from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import Tallies, add_tallies, table
 from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
 

@@ -16,7 +16,7 @@ import attrs
 from pykafka2.testing.simulation.actors import Actor
 from pykafka2.testing.simulation.checkers import Checker, all_checkers
 from pykafka2.testing.simulation.facade import Simulation
-from pykafka2.testing.simulation.fault_kinds import KINDS
+from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.workloads import Consuming, Producing

@@ -12,15 +12,12 @@ this, so there are no locks here.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
-from typing import Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Step
-from pykafka2.network.transport import Ready, Selector
 from pykafka2.testing.simulation.actors import Actor, ActorThreads
 from pykafka2.testing.simulation.problems import (
     Deadlock,
@@ -29,9 +26,8 @@ from pykafka2.testing.simulation.problems import (
     SimulationEnded,
     SimulationError,
 )
+from pykafka2.testing.simulation.tasks import Due, SimTask, TaskSelector, Timer
 from pykafka2.testing.simulation.trace import Trace
-
-logger = logging.getLogger(__name__)
 
 # Real monotonic clocks do not start at zero, and code that takes 0.0 for "never" must not work by accident.
 START = 1000.0
@@ -46,134 +42,6 @@ PATIENCE = 3600.0
 
 # A loop that spins makes 60,000 turns in a virtual second; a busy cluster with its clients a few thousand.
 MOST_TURNS_PER_SECOND = 40_000
-
-
-class Due(Protocol):
-    """What the heap holds: `fire` is called unless `token` has moved on since the entry was made."""
-
-    token: int
-
-    def fire(self) -> None: ...
-
-
-class Timer:
-    """One call at one moment."""
-
-    __slots__ = ("_call", "token")
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-        self.token = 0
-
-    def fire(self) -> None:
-        self.token += 1
-        self._call()
-
-    def cancel(self) -> None:
-        self.token += 1
-
-
-class TaskSelector(Selector, Protocol):
-    """What a task asks of its in-memory selector beyond the protocol."""
-
-    def has_ready(self) -> bool: ...
-
-    def attach(self, task: SimTask) -> None: ...
-
-
-class SimTask:
-    """A loop that the scheduler turns when it is due, woken, or its selector has something."""
-
-    def __init__(
-        self, scheduler: Scheduler, name: str, place: str, step: Step, selector: TaskSelector | None
-    ) -> None:
-        self.name = name
-        self.place = place
-        self.error: BaseException | None = None
-        self.token = 0
-        self.turns = 0
-        self.turns_before = 0
-        """Turns up to the current virtual second."""
-        self._scheduler = scheduler
-        self._step = step
-        self._selector = selector
-        self._due_at = FOREVER
-        self._in_turn = False
-        self._woken = False
-        self._stopped = False
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stopped
-
-    def wake(self) -> None:
-        if self._in_turn:
-            self._woken = True
-        else:
-            self.be_turned_by(self._scheduler.now + self._scheduler.hop())
-
-    def be_turned_by(self, when: float) -> None:
-        """Have the next turn at `when`, or earlier if that is so already."""
-        if when < self._due_at and not self._stopped:
-            self._due_at = when
-            self.token += 1
-            self._scheduler.push(when, self)
-
-    def fire(self) -> None:
-        scheduler = self._scheduler
-        resumes_at = scheduler.resumes_at(self.place)
-        self._due_at = FOREVER
-        if resumes_at > scheduler.now:
-            scheduler.deferred[self.place] = scheduler.deferred.get(self.place, 0) + 1
-            self.be_turned_by(resumes_at)
-            return
-        self.turns += 1
-        scheduler.trace.turned(scheduler.now, self.name)
-        before, scheduler.current_task = scheduler.current_task, self
-        self._in_turn = True
-        self._woken = False
-        try:
-            wake_at = self._step.run_once(scheduler.now, self._events())
-        except Exception as error:
-            self._end(error)
-            return
-        finally:
-            self._in_turn = False
-            scheduler.current_task = before
-        self._rest_until(wake_at)
-
-    def _events(self) -> Sequence[Ready]:
-        return () if self._selector is None else self._selector.select(0.0)
-
-    def _rest_until(self, wake_at: float) -> None:
-        if self._stopped:
-            self._close_selector()
-            return
-        soonest = self._scheduler.now + self._scheduler.hop()
-        if self._woken or (self._selector is not None and self._selector.has_ready()):
-            wake_at = soonest
-        if wake_at < FOREVER:
-            self.be_turned_by(max(wake_at, soonest))
-
-    def _end(self, error: Exception) -> None:
-        logger.error("the loop %s ended by %r", self.name, error, exc_info=error)
-        self.error = error
-        self._stopped = True
-        self._close_selector()
-        self._scheduler.loop_failed(self, error)
-
-    def stop(self, timeout: float = 5.0) -> bool:
-        """At once: nobody is inside a loop's turn but the loop itself."""
-        if not self._stopped:
-            self._stopped = True
-            self.token += 1
-            if not self._in_turn:
-                self._close_selector()
-        return True
-
-    def _close_selector(self) -> None:
-        if self._selector is not None:
-            self._selector.close()
 
 
 def holds(predicate: Callable[[], bool] | None) -> bool:

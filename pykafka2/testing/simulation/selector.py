@@ -13,7 +13,8 @@ from pykafka2.clock import FOREVER
 from pykafka2.network.transport import Listener, Ready, Transport
 
 if TYPE_CHECKING:
-    from pykafka2.testing.simulation.scheduler import Scheduler, SimTask
+    from pykafka2.testing.simulation.scheduler import Scheduler
+    from pykafka2.testing.simulation.tasks import SimTask
 
 
 class Source:
