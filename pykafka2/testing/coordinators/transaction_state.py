@@ -1,186 +1,262 @@
-"""A transaction as its coordinator sees it: one value per transactional id, each change one record.
+"""What the coordinator knows of one transactional id, and how it moves.
 
-Values are immutable: `transactions.py` derives the next one, its record is appended, replay puts it in place.
+Values only: a move answers with a draft, which becomes the state when its record is appended and replayed.
+Names, numbers and moves are those of Kafka 4.3 (TransactionState, TransactionMetadata); epochs follow KIP-360
+and, with transaction.version 2, KIP-890.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Final
+from enum import Enum
+from typing import Any, Final
 
 import attrs
 
-from pykafka2.errors import IllegalTransition
-from pykafka2.protocol.messages.transaction_records import (
-    PartitionsSchema,
-    TransactionLogKey,
-    TransactionLogValue,
-)
-from pykafka2.testing.coordinators.replay import Result
+from pykafka2.errors import CorruptData, IllegalTransition, ProducerFenced
+from pykafka2.protocol.messages.transaction_records import PartitionsSchema, TransactionLogValue
 
-NO_ID: Final = -1
+Partition = tuple[str, int]
+
+NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
-MAX_EPOCH: Final = 2**15 - 1
+MAX_EPOCH: Final = 32767
 
-Place = tuple[str, int]
-
-
-class TransactionState(IntEnum):
-    """Where a transaction stands; the number is the log's."""
-
-    EMPTY = 0
-    ONGOING = 1
-    PREPARE_COMMIT = 2
-    PREPARE_ABORT = 3
-    COMPLETE_COMMIT = 4
-    COMPLETE_ABORT = 5
-
-    @property
-    def title(self) -> str:
-        """Kafka's name, such as PrepareCommit."""
-        return self.name.title().replace("_", "")
+EPOCH_BUMP: Final = 2
+"""The transaction.version from which on every end of a transaction brings a new epoch (KIP-890)."""
 
 
-_E, _O, _PC, _PA, _CC, _CA = TransactionState
+class TransactionState(Enum):
+    """The name that DescribeTransactions shows; `number` is what the log says."""
 
-LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
-    _E: frozenset({_E, _O, _PA}),
-    _O: frozenset({_O, _PC, _PA}),
-    _PC: frozenset({_CC}),
-    _PA: frozenset({_CA}),
-    # From here on an abort without partitions is a producer of KIP-890 that fences itself.
-    _CC: frozenset({_E, _O, _PA}),
-    _CA: frozenset({_E, _O, _PA}),
-}
-
-OTHER_STATES: Final = frozenset({"Dead", "PrepareEpochFence"})
-"""Names that filters know although nothing is ever seen in these states."""
-
-
-@attrs.define(frozen=True)
-class Transaction:
-    """A transactional id's producer and transaction; milliseconds as in the log."""
-
-    id: str
-    producer_id: int
-    epoch: int
-    timeout_ms: int
-    updated_ms: int
-    state: TransactionState = TransactionState.EMPTY
-    partitions: frozenset[Place] = frozenset()
-    started_ms: int = -1
-    previous_producer_id: int = NO_ID
-    next_producer_id: int = NO_ID
-    version: int = 0
-    """The transaction version that the client spoke when it last changed (KIP-890: 2)."""
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
     @property
-    def is_exhausted(self) -> bool:
-        """Whether the epoch is the last that a client may use (rule 40)."""
-        return self.epoch >= MAX_EPOCH - 1
+    def number(self) -> int:
+        return STATES.index(self)
 
     @property
     def is_ending(self) -> bool:
-        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+        """Its markers are on their way."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
-    def move(self, state: TransactionState, updated_ms: int, **changes: object) -> Transaction:
-        """The next value; IllegalTransition where the table has no such move."""
+
+STATES: Final = tuple(TransactionState)
+
+_AFTER_THE_END: Final = frozenset(
+    {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,  # of nothing, with transaction.version 2 only
+        TransactionState.DEAD,
+    }
+)
+
+LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: _AFTER_THE_END,
+    TransactionState.ONGOING: frozenset(
+        {
+            TransactionState.ONGOING,
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.PREPARE_ABORT,
+            TransactionState.PREPARE_EPOCH_FENCE,
+        }
+    ),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+    TransactionState.COMPLETE_COMMIT: _AFTER_THE_END,
+    TransactionState.COMPLETE_ABORT: _AFTER_THE_END,
+    TransactionState.DEAD: frozenset(),
+    # Passed through on the way to an abort that fences; never in the log.
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
+}
+
+
+def is_exhausted(epoch: int) -> bool:
+    """The last epoch is kept for fencing, so that a producer never has it (rule 40)."""
+    return epoch >= MAX_EPOCH - 1
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Transaction:
+    """One transactional id.  Times are the wall clock's milliseconds."""
+
+    id: str
+    """The transactional id."""
+    producer_id: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    """With transaction.version 2: who goes on when the epochs of this one are used up."""
+    epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    """The epoch before a bump that was asked for.  Not in the log: a coordinator that moved does not know."""
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[Partition] = frozenset()
+    started_ms: int = -1
+    updated_ms: int
+    client_version: int = 0
+    """The transaction.version that the client's requests speak: 0 or 2."""
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return is_exhausted(self.epoch)
+
+    def moved_to(self, state: TransactionState, **changes: Any) -> Transaction:
+        """The draft of a move; `IllegalTransition` for one that the table does not have."""
         if state not in LEGAL_MOVES[self.state]:
-            raise IllegalTransition(self.state.title, state.title)
-        # Kafka notes the id before each change, which tells a rotation's retry apart.
-        said = {"previous_producer_id": self.producer_id, **changes}
-        return attrs.evolve(self, state=state, updated_ms=updated_ms, **said)  # type: ignore[arg-type]
+            raise IllegalTransition(self.state.value, state.value)
+        return attrs.evolve(self, state=state, previous_producer_id=self.producer_id, **changes)
 
-    def initialized(
-        self, timeout_ms: int, updated_ms: int, epoch: int, producer_id: int | None = None
+    # -- InitProducerId -----------------------------------------------------------------------------
+
+    def with_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
+        """A producer begins or goes on (KIP-360): one epoch higher, but for the retry of a bump.
+
+        Raises:
+            ProducerFenced: it names an epoch that is neither the present one nor the one before the bump.
+        """
+        epoch, last_epoch = self.epoch + 1, NO_EPOCH
+        if expected_epoch is not None and self.epoch != NO_EPOCH:
+            if expected_epoch == self.epoch:
+                last_epoch = self.epoch
+            elif expected_epoch == self.last_epoch:
+                epoch, last_epoch = self.epoch, self.last_epoch
+            else:
+                raise ProducerFenced(f"{self.id}: epoch {expected_epoch} is over, {self.epoch} is valid")
+        return self._begun_again(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
+
+    def with_new_id(
+        self, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
     ) -> Transaction:
-        """Ready for a producer's first transaction under this epoch."""
-        return self.move(
+        """The epochs of the present producer id are used up (rule 40)."""
+        last_epoch = self.epoch if keeps_last_epoch else NO_EPOCH
+        return self._begun_again(producer_id, 0, last_epoch, timeout_ms, now_ms)
+
+    def _begun_again(
+        self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+    ) -> Transaction:
+        return self.moved_to(
             TransactionState.EMPTY,
-            updated_ms,
-            producer_id=self.producer_id if producer_id is None else producer_id,
+            producer_id=producer_id,
             epoch=epoch,
+            last_epoch=last_epoch,
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             started_ms=-1,
+            updated_ms=now_ms,
         )
 
-    def with_partitions(self, places: frozenset[Place], updated_ms: int, version: int) -> Transaction:
+    # -- in a transaction ---------------------------------------------------------------------------
+
+    def with_partitions(self, added: frozenset[Partition], now_ms: int, client_version: int) -> Transaction:
+        """They take part; the first ones begin the transaction."""
         is_ongoing = self.state is TransactionState.ONGOING
-        return self.move(
+        return self.moved_to(
             TransactionState.ONGOING,
-            updated_ms,
-            partitions=(self.partitions if is_ongoing else frozenset()) | places,
-            started_ms=self.started_ms if is_ongoing else updated_ms,
-            version=version,
+            partitions=self.partitions | added,
+            started_ms=self.started_ms if is_ongoing else now_ms,
+            updated_ms=now_ms,
+            client_version=client_version,
         )
 
-    def ending(
-        self, commits: bool, updated_ms: int, version: int, epoch: int, next_producer_id: int = NO_ID
-    ) -> Transaction:
-        """Decided; markers are to be written under `epoch`."""
-        is_ongoing = self.state is TransactionState.ONGOING
-        return self.move(
-            TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
-            updated_ms,
+    def ended(self, committed: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
+        """The decision: from here on it will be committed, or aborted, whatever happens.
+
+        With transaction.version 2 the epoch is one higher from here on (rule 42).
+        """
+        epoch, last_epoch = self.epoch, self.last_epoch
+        if client_version >= EPOCH_BUMP:
+            epoch, last_epoch = min(self.epoch + 1, MAX_EPOCH), self.epoch
+        has_begun = self.state in (TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE)
+        return self.moved_to(
+            TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
             epoch=epoch,
-            partitions=self.partitions if is_ongoing else frozenset(),
-            started_ms=self.started_ms if is_ongoing else updated_ms,
+            last_epoch=last_epoch,
             next_producer_id=next_producer_id,
-            version=version,
+            started_ms=self.started_ms if has_begun else now_ms,
+            updated_ms=now_ms,
+            client_version=client_version,
         )
 
-    def completed(self, updated_ms: int) -> Transaction:
-        """All markers are written; a rotated producer id takes over here."""
-        commits = self.state is TransactionState.PREPARE_COMMIT
-        rotates = self.version >= 2 and self.next_producer_id != NO_ID
-        return self.move(
-            TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
-            updated_ms,
-            producer_id=self.next_producer_id if rotates else self.producer_id,
-            epoch=0 if rotates else self.epoch,
-            next_producer_id=NO_ID,
+    def aborted_and_fenced(self, transaction_version: int, next_producer_id: int, now_ms: int) -> Transaction:
+        """Abort what is open with an epoch that the producer does not have (rules 38 and 45).
+
+        One bump in every version: transaction.version 2 brings it anyway (KAFKA-19367, mended in 4.1).
+        """
+        if transaction_version >= EPOCH_BUMP:
+            fence = self.moved_to(TransactionState.PREPARE_EPOCH_FENCE)
+            return fence.ended(False, transaction_version, next_producer_id, now_ms)
+        fence = self.moved_to(
+            TransactionState.PREPARE_EPOCH_FENCE,
+            epoch=min(self.epoch + 1, MAX_EPOCH),
+            last_epoch=NO_EPOCH,
+        )
+        return fence.ended(False, 0, NO_PRODUCER_ID, now_ms)
+
+    def completed(self, now_ms: int) -> Transaction:
+        """All markers are written."""
+        was_commit = self.state is TransactionState.PREPARE_COMMIT
+        has_new_id = self.client_version >= EPOCH_BUMP and self.next_producer_id != NO_PRODUCER_ID
+        return self.moved_to(
+            TransactionState.COMPLETE_COMMIT if was_commit else TransactionState.COMPLETE_ABORT,
+            producer_id=self.next_producer_id if has_new_id else self.producer_id,
+            epoch=0 if has_new_id else self.epoch,
+            next_producer_id=NO_PRODUCER_ID,
             partitions=frozenset(),
+            updated_ms=now_ms,
         )
 
-    def write(self, out: Result, transaction_version: int) -> None:
-        """Its record; flexible, with what KIP-890 added, since transaction.version 1."""
+    # -- the log ------------------------------------------------------------------------------------
+
+    def to_value(self, version: int) -> TransactionLogValue:
+        """What the log says; version 0 has no place for the other ids and the client's version."""
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(self.partitions):
             topics.setdefault(topic, []).append(partition)
-        is_flexible = transaction_version >= 1
         value = TransactionLogValue(
             producer_id=self.producer_id,
-            previous_producer_id=self.previous_producer_id if is_flexible else NO_ID,
-            next_producer_id=self.next_producer_id if is_flexible else NO_ID,
             producer_epoch=self.epoch,
             transaction_timeout_ms=self.timeout_ms,
-            transaction_status=int(self.state),
+            transaction_status=self.state.number,
             transaction_partitions=None
             if self.state is TransactionState.EMPTY
-            else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()],
+            else [PartitionsSchema(topic=name, partition_ids=ids) for name, ids in topics.items()],
             transaction_last_update_timestamp_ms=self.updated_ms,
             transaction_start_timestamp_ms=self.started_ms,
-            client_transaction_version=self.version if is_flexible else 0,
         )
-        out.write(TransactionLogKey(transactional_id=self.id), value, int(is_flexible))
+        if version >= 1:
+            value.previous_producer_id = self.previous_producer_id
+            value.next_producer_id = self.next_producer_id
+            value.client_transaction_version = self.client_version
+        return value
 
     @classmethod
-    def from_record(cls, transactional_id: str, value: TransactionLogValue) -> Transaction:
+    def from_value(cls, transactional_id: str, value: TransactionLogValue) -> Transaction:
+        """Raises CorruptData for a state that the log cannot have."""
+        number = value.transaction_status
+        if not 0 <= number < TransactionState.DEAD.number:
+            raise CorruptData(f"the log says state {number} of transactional id {transactional_id!r}")
         return cls(
-            transactional_id,
-            value.producer_id,
-            value.producer_epoch,
-            value.transaction_timeout_ms,
-            value.transaction_last_update_timestamp_ms,
-            TransactionState(value.transaction_status),
-            frozenset(
-                (topic.topic, partition)
-                for topic in value.transaction_partitions or ()
-                for partition in topic.partition_ids
+            id=transactional_id,
+            producer_id=value.producer_id,
+            previous_producer_id=value.previous_producer_id,
+            next_producer_id=value.next_producer_id,
+            epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+            state=STATES[number],
+            partitions=frozenset(
+                (one.topic, partition)
+                for one in value.transaction_partitions or ()
+                for partition in one.partition_ids
             ),
-            value.transaction_start_timestamp_ms,
-            value.previous_producer_id,
-            value.next_producer_id,
-            value.client_transaction_version,
+            started_ms=value.transaction_start_timestamp_ms,
+            updated_ms=value.transaction_last_update_timestamp_ms,
+            client_version=value.client_transaction_version,
         )

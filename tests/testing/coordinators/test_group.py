@@ -183,10 +183,9 @@ def test_rule_76_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     (leader,) = bench.stable(1)
     pending = bench.member_id()
     rejoined = bench.join(leader)
-    assert not rejoined.is_done
+    assert rejoined.response is None
     joined = bench.join(pending)
-    assert rejoined.is_done
-    assert joined.is_done
+    assert [_code(one.response) for one in (rejoined, joined)] == [0, 0]
 
 
 def test_rule_76_old_clients_join_without_an_id() -> None:
@@ -254,7 +253,7 @@ def test_rule_79_members_need_a_protocol_in_common() -> None:
     refused = bench.join(protocols={"roundrobin": b""}).response
     assert refused is not None
     assert refused.error_code == 23
-    assert bench.join(protocols={"sticky": b"", "roundrobin": b""}).response.error_code == 79  # type: ignore[union-attr]
+    assert _code(bench.join(protocols={"sticky": b"", "roundrobin": b""}).response) == 79
 
 
 def test_rule_79_the_protocol_that_most_name_first_is_chosen() -> None:
