@@ -293,7 +293,7 @@ class TransactionShard:
                 self.transactions[draft.id] = draft
                 self._arm(draft, now)
             if draft.state.is_ending and draft.partitions:
-                self._order(draft, result)
+                self._order(draft, result, now)
             else:
                 self.endings.pop(draft.id, None)
 
@@ -315,16 +315,11 @@ class TransactionShard:
     def loaded(self, now: float) -> Result:
         """Every decision of the coordinator before is carried out again, whatever it had done of it."""
         self._loaded_at = now
-        out, done = Result(), []
+        out = Result()
         for transaction in self.transactions.values():
             self._arm(transaction, now)
-            if not transaction.state.is_ending:
-                continue
-            if transaction.partitions:
-                self._order(transaction, out)
-            else:
-                done.append(transaction.completed(self._wall_ms(now)))
-        self._propose(done, out, now)
+            if transaction.state.is_ending:
+                self._order(transaction, out, now)
         return out
 
     def unloaded(self) -> Result:
@@ -334,9 +329,12 @@ class TransactionShard:
 
     # -- markers ------------------------------------------------------------------------------------
 
-    def _order(self, transaction: Transaction, result: Result) -> None:
+    def _order(self, transaction: Transaction, result: Result, now: float) -> None:
         ending = self.endings[transaction.id] = ending_of(transaction, self.coordinator_epoch)
-        result.actions.append(ending.order_all())
+        if transaction.partitions:
+            result.actions.append(ending.order_all())
+        else:  # loaded from a log that ends between the two records of an end without partitions
+            self.timers.set(("markers", transaction.id), now, lambda at: self._retry(ending, at))
 
     def marker_written(self, order: WriteMarkers, partition: Partition, code: int, now: float) -> Result:
         """What a partition's leader said to an ordered marker; have the runtime carry the result out.
