@@ -231,6 +231,8 @@ class ConsumerGroups:
         if not must and draft.topics_seen is self.topics:
             return
         metadata_hash = self._hash(draft)
+        # A group begins at epoch 1, and its first member moves it on, as seen in Kafka 4.3.1.
+        draft.epoch = max(draft.epoch, 1)
         if must or metadata_hash != draft.metadata_hash:
             draft.epoch += 1
             draft.metadata_hash = metadata_hash
@@ -404,7 +406,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
             problem = "the rebalance timeout is missing in a first request"
         elif request.topic_partitions is None or request.topic_partitions:
             problem = "the list of owned partitions is empty in a first request, not missing"
-        elif request.subscribed_topic_names is None and not request.subscribed_topic_regex:
+        elif request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             problem = "neither topics nor a pattern in a first request"
     if problem is not None:
         raise InvalidRequest(problem)

@@ -51,7 +51,7 @@ def _described(
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(protocol) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment,  # the last one, while a new one is made
             )
             for member in group.members.values()
         ],
@@ -65,8 +65,8 @@ def list_groups(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Re
     listed = []
     for group_id, group in sorted(groups.items()):
         is_classic = isinstance(group, ClassicGroup)
-        kind = "Classic" if is_classic else "Consumer"
-        if (states and group.state.value.lower() not in states) or (types and kind.lower() not in types):
+        kind = "classic" if is_classic else "consumer"
+        if (states and group.state.value.lower() not in states) or (types and kind not in types):
             continue
         protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL
         listed.append(
@@ -119,7 +119,7 @@ def _consumer_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex,
+        subscribed_topic_regex=member.regex or "",
         assignment=_named(member.assigned, topics),
         target_assignment=_named(group.targets.get(member.id, {}), topics),
         member_type=1,

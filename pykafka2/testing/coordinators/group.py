@@ -55,6 +55,7 @@ from pykafka2.testing.coordinators.timers import Timers
 
 FIRST_JOIN_WITH_REQUIRED_ID = 4
 FIRST_LEAVE_OF_MANY = 3
+FIRST_SYNC_WITH_PROTOCOL = 5
 
 
 class ClassicGroups(ClassicRebalance):
@@ -288,6 +289,9 @@ class ClassicGroups(ClassicRebalance):
 
     def sync(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
         request = cast("SyncGroupRequest", deferred.request)
+        names = (request.protocol_type, request.protocol_name)
+        if caller.version >= FIRST_SYNC_WITH_PROTOCOL and None in names:
+            raise InconsistentGroupProtocol
         if not request.group_id:
             raise InvalidGroupId
         group = self.get(request.group_id)

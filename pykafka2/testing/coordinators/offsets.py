@@ -154,7 +154,7 @@ class Offsets:
         for topic, name in zip(request.topics, names, strict=True):
             answers = []
             for one in topic.partitions:
-                code = self._refusal(name, one.committed_metadata)
+                code = self._refusal(name, one.partition_index, one.committed_metadata)
                 if not code and name is not None:
                     offset = CommittedOffset(
                         one.committed_offset,
@@ -185,11 +185,10 @@ class Offsets:
     def _name(self, name: str, topic_id: bytes, version: int) -> str | None:
         return self.topics.name_of(topic_id) if version >= FIRST_COMMIT_WITH_TOPIC_IDS else name
 
-    def _refusal(self, name: str | None, metadata: str | None) -> int:
+    def _refusal(self, name: str | None, partition: int, metadata: str | None) -> int:
         if name is None:
             return UnknownTopicId.code
-        # Apache looks at the topic only: a partition that does not exist is committed all the same.
-        if self.topics.id_of(name) is None:
+        if not 0 <= partition < self.topics.partition_count(name):
             return UnknownTopicOrPartition.code
         # Apache counts Java's characters, not bytes, against offset.metadata.max.bytes.
         units = len((metadata or "").encode("utf-16-be", "surrogatepass")) // 2
@@ -230,7 +229,7 @@ class Offsets:
         for topic in request.topics:
             answers = []
             for one in topic.partitions:
-                code = self._refusal(topic.name, one.committed_metadata)
+                code = self._refusal(topic.name, one.partition_index, one.committed_metadata)
                 if not code:
                     offset = CommittedOffset(
                         one.committed_offset,
@@ -367,7 +366,7 @@ class Offsets:
             for one in topic.partitions:
                 place = (topic.name, one.partition_index)
                 code = 0
-                if self.topics.id_of(topic.name) is None:
+                if not 0 <= one.partition_index < self.topics.partition_count(topic.name):
                     code = UnknownTopicOrPartition.code
                 elif group.is_subscribed_to(topic.name):
                     code = GroupSubscribedToTopic.code

@@ -144,19 +144,24 @@ class Bench:
         *,
         instance: str | None = None,
         version: int = 5,
-        **options: Any,
+        kind: str | None = "consumer",
+        protocol: str | None = None,
     ) -> Deferred[messages.SyncGroupResponse]:
+        if protocol is None and version >= 5:
+            group = self.shard.groups.get(GROUP)
+            protocol = (isinstance(group, ClassicGroup) and group.protocol) or "range"
         return self.ask(
             messages.SyncGroupRequest(
                 group_id=GROUP,
                 generation_id=generation,
                 member_id=member_id,
                 group_instance_id=instance,
+                protocol_type=kind,
+                protocol_name=protocol,
                 assignments=[
                     messages.SyncGroupRequestAssignment(member_id=one, assignment=data)
                     for one, data in (assignments or {}).items()
                 ],
-                **options,
             ),
             version,
         )
@@ -187,7 +192,7 @@ class Bench:
         leader = self.classic().leader
         for one in ids:
             everybody = {other: other.encode() for other in ids} if one == leader else None
-            self.sync(one, generation, everybody)
+            self.sync(one, generation, everybody, kind=self.classic().protocol_type)
         return ids
 
     # -- offsets ------------------------------------------------------------------------------------

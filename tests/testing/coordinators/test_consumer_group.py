@@ -24,10 +24,10 @@ def bench() -> Bench:
 
 def test_rule_86_epoch_0_joins_and_is_given_everything(bench: Bench) -> None:
     answer = bench.beat("a", 0)
-    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 1)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
     assert answer.heartbeat_interval_ms == 5000
     assert assigned(answer) == {ORDERS: ALL}
-    assert assigned(bench.beat("a", 1)) is None, "nothing new"
+    assert assigned(bench.beat("a", 2)) is None, "nothing new"
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
@@ -40,40 +40,40 @@ def test_version_0_is_given_a_member_id(bench: Bench) -> None:
 def test_rule_86_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: Bench) -> None:
     bench.beat("a", 0)
     second = bench.beat("b", 0)
-    assert (second.member_epoch, assigned(second)) == (2, {})
+    assert (second.member_epoch, assigned(second)) == (3, {})
     assert bench.consumer().members["b"].state is MemberState.UNRELEASED_PARTITIONS
-    told = bench.beat("a", 1, owned={ORDERS: ALL})
-    assert (told.member_epoch, assigned(told)) == (1, {ORDERS: [0, 1, 2]}), "at its old epoch still"
+    told = bench.beat("a", 2, owned={ORDERS: ALL})
+    assert (told.member_epoch, assigned(told)) == (2, {ORDERS: [0, 1, 2]}), "at its old epoch still"
     assert bench.consumer().state is ConsumerGroupState.RECONCILING
-    assert assigned(bench.beat("b", 2)) is None
-    assert assigned(bench.beat("a", 1)) is None, "it has not said that it gave them up"
-    done = bench.beat("a", 1, owned={ORDERS: [0, 1, 2]})
-    assert done.member_epoch == 2
-    assert assigned(bench.beat("b", 2)) == {ORDERS: [3, 4, 5]}
+    assert assigned(bench.beat("b", 3)) is None
+    assert assigned(bench.beat("a", 2)) is None, "it has not said that it gave them up"
+    done = bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    assert done.member_epoch == 3
+    assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
 def test_rule_86_who_does_not_give_up_in_its_rebalance_timeout_is_fenced(bench: Bench) -> None:
     bench.beat("a", 0, rebalance=20.0)
     bench.beat("b", 0)
-    bench.beat("a", 1)
+    bench.beat("a", 2)
     assert bench.consumer().members["a"].state is MemberState.UNREVOKED_PARTITIONS
     bench.advance(19.9)
-    assert bench.beat("a", 1).error_code == 0
+    assert bench.beat("a", 2).error_code == 0
     bench.advance(0.1)
-    assert bench.beat("a", 1).error_code == 25
-    assert assigned(bench.beat("b", 2)) == {ORDERS: ALL}
+    assert bench.beat("a", 2).error_code == 25
+    assert assigned(bench.beat("b", 3)) == {ORDERS: ALL}
 
 
 def test_rule_86_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.advance(30.0)
-    bench.beat("b", 2)
+    bench.beat("b", 3)
     bench.advance(15.0)
     assert list(bench.consumer().members) == ["b"]
-    answer = bench.beat("b", 2)
-    assert (answer.member_epoch, assigned(answer)) == (3, {ORDERS: ALL})
+    answer = bench.beat("b", 3)
+    assert (answer.member_epoch, assigned(answer)) == (4, {ORDERS: ALL})
 
 
 def test_rule_86_epoch_minus_1_leaves(bench: Bench) -> None:
@@ -81,19 +81,21 @@ def test_rule_86_epoch_minus_1_leaves(bench: Bench) -> None:
     answer = bench.beat("a", -1)
     assert (answer.error_code, answer.member_epoch) == (0, -1)
     assert bench.consumer().state is ConsumerGroupState.EMPTY
-    assert bench.beat("a", 1).error_code == 25
+    assert bench.beat("a", 2).error_code == 25
     assert bench.beat("a", -1).error_code == 25
     assert bench.beat("a", -1, group_id="none").error_code == 69
 
 
-@pytest.mark.parametrize(("epoch", "owned", "code"), [(3, [0], 110), (0, None, 0), (1, [0, 1, 2], 0)])
+@pytest.mark.parametrize(
+    ("epoch", "owned", "code"), [(4, [0], 110), (0, None, 0), (2, [0, 1, 2], 0), (1, [0], 110)]
+)
 def test_rule_86_only_the_members_epoch_or_the_one_before_is_taken(
     bench: Bench, epoch: int, owned: list[int] | None, code: int
 ) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
-    bench.beat("a", 1, owned={ORDERS: [0, 1, 2]})
-    assert bench.consumer().members["a"].epoch == 2
+    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    assert bench.consumer().members["a"].epoch == 3
     answer = bench.beat("a", epoch, owned=None if owned is None else {ORDERS: owned})
     assert answer.error_code == code
 
@@ -102,9 +104,9 @@ def test_rule_86_the_epoch_before_needs_a_subset_of_what_is_owned(bench: Bench) 
     """The answer with the new epoch may be lost, but a member that reads more than its own is behind."""
     bench.beat("a", 0)
     bench.beat("b", 0)
-    bench.beat("a", 1, owned={ORDERS: [0, 1, 2]})
-    assert bench.beat("a", 1, owned={ORDERS: [0, 1, 2, 3]}).error_code == 110
-    assert bench.beat("a", 1).error_code == 110
+    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    assert bench.beat("a", 2, owned={ORDERS: [0, 1, 2, 3]}).error_code == 110
+    assert bench.beat("a", 2).error_code == 110
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,6 @@ def test_rule_86_the_epoch_before_needs_a_subset_of_what_is_owned(bench: Bench) 
         {"rebalance": -0.001},
         {"owned": {ORDERS: [1]}},
         {"group_id": ""},
-        {"regex": ""},
     ],
 )
 def test_requests_that_make_no_sense_are_invalid(bench: Bench, options: dict[str, object]) -> None:
@@ -134,7 +135,7 @@ def test_rule_86_unknown_assignors_are_refused(bench: Bench) -> None:
 
 
 def test_heartbeats_to_groups_that_do_not_exist(bench: Bench) -> None:
-    assert bench.beat("a", 1).error_code == 69
+    assert bench.beat("a", 2).error_code == 69
     assert bench.shard.groups == {}
 
 
@@ -142,18 +143,18 @@ def test_a_full_group_takes_no_more() -> None:
     bench = Bench(GroupSettings(consumer_max_size=1))
     assert bench.beat("a", 0).error_code == 0
     assert bench.beat("b", 0).error_code == 81
-    assert bench.beat("a", 1).error_code == 0
+    assert bench.beat("a", 2).error_code == 0
 
 
 def test_rule_86_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0, instance="two")
-    bench.beat("a", 1, owned={ORDERS: [0, 1, 2]}, instance="one")
-    bench.beat("b", 2, instance="two")
+    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]}, instance="one")
+    bench.beat("b", 3, instance="two")
     epoch = bench.consumer().epoch
     assert bench.beat("a", -2, instance="one").member_epoch == -2
     assert bench.consumer().members["a"].epoch == -2
-    assert assigned(bench.beat("b", 2, instance="two")) is None
+    assert assigned(bench.beat("b", 3, instance="two")) is None
     back = bench.beat("a2", 0, instance="one")
     assert (back.member_epoch, assigned(back)) == (epoch, {ORDERS: [0, 1, 2]})
     assert bench.consumer().epoch == epoch, "no rebalance"
@@ -164,7 +165,7 @@ def test_rule_86_a_static_member_leaves_for_a_while_and_finds_its_partitions(ben
 def test_rule_86_an_instance_in_use_is_not_released(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     assert bench.beat("b", 0, instance="one").error_code == 111
-    assert bench.beat("b", 1, instance="other").error_code == 25
+    assert bench.beat("b", 2, instance="other").error_code == 25
 
 
 def test_rule_86_a_static_member_that_stays_away_is_out_after_its_session(bench: Bench) -> None:
@@ -176,32 +177,32 @@ def test_rule_86_a_static_member_that_stays_away_is_out_after_its_session(bench:
 
 def test_a_changed_subscription_takes_partitions_away(bench: Bench) -> None:
     bench.beat("a", 0, topics=["orders", "refunds"])
-    answer = bench.beat("a", 1, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
+    answer = bench.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
     assert assigned(answer) == {REFUNDS: [0, 1, 2]}
-    assert bench.beat("a", 1, owned={REFUNDS: [0, 1, 2]}).member_epoch == 2
+    assert bench.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
 
 
 def test_new_partitions_are_given_out_at_the_next_heartbeat(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), bench.now)
-    answer = bench.beat("a", 1)
-    assert (answer.member_epoch, assigned(answer)) == (2, {ORDERS: [*ALL, 6, 7]})
+    answer = bench.beat("a", 2)
+    assert (answer.member_epoch, assigned(answer)) == (3, {ORDERS: [*ALL, 6, 7]})
 
 
 def test_a_deleted_topic_is_taken_away(bench: Bench) -> None:
     bench.beat("a", 0, topics=["orders", "refunds"])
     bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"orders": (ORDERS, 6)})), bench.now)
-    assert assigned(bench.beat("a", 1, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
+    assert assigned(bench.beat("a", 2, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
 
 
 def test_targets_are_made_at_most_once_an_interval() -> None:
     bench = Bench(GroupSettings(consumer_assignment_interval=1.0))
     bench.beat("a", 0)
     answer = bench.beat("b", 0)
-    assert (answer.member_epoch, assigned(answer)) == (1, {})
+    assert (answer.member_epoch, assigned(answer)) == (2, {})
     assert bench.consumer().state is ConsumerGroupState.ASSIGNING
     bench.advance(1.0)
-    assert bench.beat("b", 1).member_epoch == 2
+    assert bench.beat("b", 2).member_epoch == 3
 
 
 # -- patterns -----------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ def test_a_pattern_reads_what_it_matches_now_and_later(bench: Bench) -> None:
     assert assigned(bench.beat("a", 0, regex="ord.*")) == {ORDERS: ALL}
     topics = TopicTable({"orders": (ORDERS, 6), "ordinary": (REFUNDS, 1)})
     bench.runtime.carry_out(bench.shard.on_topics(topics), bench.now)
-    assert assigned(bench.beat("a", 1)) == {ORDERS: ALL, REFUNDS: [0]}
+    assert assigned(bench.beat("a", 2)) == {ORDERS: ALL, REFUNDS: [0]}
     bench.reload()
     assert bench.consumer().regexes == {"ord.*": frozenset({"orders", "ordinary"})}
 
@@ -235,7 +236,7 @@ def test_a_pattern_that_nobody_uses_is_forgotten(bench: Bench) -> None:
     bench.beat("b", 0, regex="ref.*")
     bench.beat("a", -1)
     assert set(bench.consumer().regexes) == {"ref.*"}
-    bench.beat("b", 2, regex="", topics=["orders"])
+    bench.beat("b", 3, regex="", topics=["orders"])
     assert bench.consumer().regexes == {}
 
 
@@ -245,11 +246,11 @@ def test_a_pattern_that_nobody_uses_is_forgotten(bench: Bench) -> None:
 def test_a_group_goes_on_under_its_next_coordinator(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
-    bench.beat("a", 1)
+    bench.beat("a", 2)
     bench.reload()
     assert bench.consumer().members["a"].state is MemberState.UNREVOKED_PARTITIONS
-    assert bench.beat("a", 1, owned={ORDERS: [0, 1, 2]}).member_epoch == 2
-    assert assigned(bench.beat("b", 2)) == {ORDERS: [3, 4, 5]}
+    assert bench.beat("a", 2, owned={ORDERS: [0, 1, 2]}).member_epoch == 3
+    assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
     bench.reload()
     bench.advance(44.0)
     assert len(bench.consumer().members) == 2
@@ -261,7 +262,7 @@ def test_rule_87_empty_groups_change_their_protocol(bench: Bench) -> None:
     bench.commit(5)
     assert bench.beat("a", 0).error_code == 0
     bench.reload()
-    assert bench.consumer().epoch == 1
+    assert bench.consumer().epoch == 2
     assert bench.committed() == 5
     refused = bench.join().response
     assert refused is not None
@@ -293,7 +294,7 @@ def test_rule_84_an_empty_group_goes_with_its_last_offset() -> None:
     settings = GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0)
     bench = Bench(settings)
     bench.beat("a", 0)
-    bench.commit(5, member="a", generation=1)
+    bench.commit(5, member="a", generation=2)
     bench.beat("a", -1)
     bench.advance(590.0)
     assert bench.committed() == 5
@@ -309,14 +310,14 @@ def test_describing_shows_assignment_and_target(bench: Bench) -> None:
     assert (unknown.error_code, unknown.error_message) == (69, "Group none not found.")
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
         "Reconciling",
-        2,
-        2,
+        3,
+        3,
         "uniform",
     )
     a, b = group.members
     assert [one.partitions for one in a.assignment.topic_partitions] == [ALL]
     assert [one.partitions for one in a.target_assignment.topic_partitions] == [[0, 1, 2]]
-    assert (b.instance_id, b.member_epoch, b.subscribed_topic_names) == ("two", 2, ["orders"])
+    assert (b.instance_id, b.member_epoch, b.subscribed_topic_names) == ("two", 3, ["orders"])
     assert b.assignment.topic_partitions == []
     assert b.target_assignment.topic_partitions[0].topic_name == "orders"
 

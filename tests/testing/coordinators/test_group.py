@@ -275,9 +275,11 @@ def test_rule_79_the_protocol_that_most_name_first_is_chosen() -> None:
 def test_rule_79_sync_names_the_generations_protocol() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
-    assert _code(bench.sync(member, 1, protocol_type="connect").response) == 23
-    assert _code(bench.sync(member, 1, protocol_name="sticky").response) == 23
-    assert _code(bench.sync(member, 1, protocol_type="consumer", protocol_name="range").response) == 0
+    assert _code(bench.sync(member, 1, kind="connect").response) == 23
+    assert _code(bench.sync(member, 1, protocol="sticky").response) == 23
+    assert _code(bench.sync(member, 1).response) == 0
+    assert _code(bench.sync(member, 1, kind=None).response) == 23, "since version 5 it must be said"
+    assert _code(bench.sync(member, 1, kind=None, version=4).response) == 0
 
 
 def test_rule_79_a_full_group_takes_no_more() -> None:
@@ -618,7 +620,10 @@ def test_rule_85_describing_shows_members_of_a_stable_group_only_with_their_data
     bench.join(bench.member_id())
     group = bench.describe()
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
-    assert group.members[0].member_assignment == b""
+    assert [(one.member_metadata, one.member_assignment) for one in group.members] == [
+        (b"", ids[0].encode()),
+        (b"", b""),
+    ]
 
 
 def test_rule_85_an_unknown_group_is_dead_and_since_version_6_not_found() -> None:
@@ -653,9 +658,9 @@ def test_listing_filters_by_state_and_type() -> None:
         return [(one.group_id, one.protocol_type, one.group_state, one.group_type) for one in groups]
 
     everything = [
-        ("billing", "consumer", "Stable", "Classic"),
-        ("modern", "consumer", "Stable", "Consumer"),
-        ("simple", "", "Empty", "Classic"),
+        ("billing", "consumer", "Stable", "classic"),
+        ("modern", "consumer", "Stable", "consumer"),
+        ("simple", "", "Empty", "classic"),
     ]
     assert listed() == everything
     assert listed(states_filter=["stable"]) == everything[:2]

@@ -114,6 +114,7 @@ def test_topics_go_by_id_since_version_10() -> None:
 def test_commits_to_topics_that_do_not_exist_are_refused() -> None:
     bench = Bench()
     assert bench.commit(topic="nothing") == 3
+    assert bench.commit(partition=6) == 3
     assert bench.commit_transactional(5, MOVER, group_id="other") == 0
     assert bench.shard.offsets.committed == {}
 
@@ -232,6 +233,7 @@ def test_rule_85_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     assert delete(bench, "refunds") == (0, 0)
     assert delete(bench, "refunds") == (0, 0)
     assert delete(bench, "nothing") == (0, 3)
+    assert delete(bench, partition=6) == (0, 3)
     assert [topic.name for topic in bench.fetch(None).topics] == ["orders"]
     bench.leave(member)
     assert delete(bench) == (0, 0)
@@ -312,11 +314,11 @@ def test_old_clients_choose_the_retention_of_a_commit() -> None:
 def test_rule_87_members_commit_at_their_epoch() -> None:
     bench = Bench()
     bench.beat("m", 0)
-    assert bench.commit(5, member="m", generation=1) == 0
-    assert bench.commit(5, member="m", generation=2) == 113
-    assert bench.commit(5, member="other", generation=1) == 25
+    assert bench.commit(5, member="m", generation=2) == 0
+    assert bench.commit(5, member="m", generation=3) == 113
+    assert bench.commit(5, member="other", generation=2) == 25
     assert bench.commit(5) == 25
-    assert bench.commit(5, member="m", generation=1, version=8) == 35
+    assert bench.commit(5, member="m", generation=2, version=8) == 35
 
 
 def test_rule_87_an_old_epoch_commits_what_the_member_still_holds_from_then() -> None:
@@ -324,20 +326,20 @@ def test_rule_87_an_old_epoch_commits_what_the_member_still_holds_from_then() ->
     bench = Bench(GroupSettings(consumer_assignment_interval=0.0))
     bench.beat("a", 0)
     bench.beat("b", 0)
-    bench.beat("a", 1, owned={ORDERS: list(range(6))})
-    bench.beat("a", 1, owned={ORDERS: [0, 1, 2]})
-    assert bench.consumer().members["a"].epoch == 2
-    assert bench.commit(5, member="a", generation=1, partition=0) == 0
-    assert bench.commit(5, member="a", generation=1, partition=5) == 113
-    bench.beat("b", 2)
-    assert bench.commit(5, member="b", generation=1, partition=5) == 113
-    assert bench.commit_transactional(5, MOVER, member="a", generation=1, partition=5) == 22
+    bench.beat("a", 2, owned={ORDERS: list(range(6))})
+    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    assert bench.consumer().members["a"].epoch == 3
+    assert bench.commit(5, member="a", generation=2, partition=0) == 0
+    assert bench.commit(5, member="a", generation=2, partition=5) == 113
+    bench.beat("b", 3)
+    assert bench.commit(5, member="b", generation=2, partition=5) == 113
+    assert bench.commit_transactional(5, MOVER, member="a", generation=2, partition=5) == 22
 
 
 def test_rule_87_members_fetch_at_their_epoch() -> None:
     bench = Bench()
     bench.beat("m", 0)
-    assert bench.fetch([0], member="m", epoch=1).error_code == 0
-    assert bench.fetch([0], member="m", epoch=0).error_code == 113
-    assert bench.fetch([0], member="other", epoch=1).error_code == 25
+    assert bench.fetch([0], member="m", epoch=2).error_code == 0
+    assert bench.fetch([0], member="m", epoch=1).error_code == 113
+    assert bench.fetch([0], member="other", epoch=2).error_code == 25
     assert bench.fetch([0]).error_code == 0, "anybody may look from outside"
