@@ -144,14 +144,14 @@ class KafkaConsumer(GroupCalls):
         wanted = [TopicPartition(*partition) for partition in partitions]
         change = self._subscription.assign(wanted)
         self._undelivered.forget(change.removed)
-        self._reader.let_go(change.removed)
+        self._reader.tell()
 
     @_owned
     def unsubscribe(self) -> None:
         """Read nothing any more, whether subscribed or assigned; positions are forgotten."""
         removed = self._subscription.unsubscribe().removed
         self._undelivered.forget(removed)
-        self._reader.let_go(removed)
+        self._reader.tell()
 
     @_owned
     def assignment(self) -> set[TopicPartition]:
@@ -452,7 +452,7 @@ class KafkaConsumer(GroupCalls):
         stay = [partition for partition in self._subscription.assigned if partition not in partitions]
         self._subscription.replace(stay)
         self._undelivered.forget(partitions)
-        self._reader.let_go(partitions)
+        self._reader.tell()
 
     def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Let what iteration has not handed out of these partitions be read again."""

@@ -60,13 +60,19 @@ class FetchBuffer:
 
     # ------------------------------------------------------------------ the caller's thread
 
-    def take_resets(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Generation and offset of each reset that ended since the last call."""
+    def resets(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Generation and offset of each reset that has ended and was not dropped."""
         if not self._resets:
             return {}
         with self._lock:
-            resets, self._resets = self._resets, {}
-        return resets
+            return dict(self._resets)
+
+    def drop_resets(self, resets: dict[TopicPartition, tuple[int, int]]) -> None:
+        """These are taken over."""
+        with self._lock:
+            for partition, reset in resets.items():
+                if self._resets.get(partition) == reset:
+                    del self._resets[partition]
 
     def partitions(self) -> list[TopicPartition]:
         """Partitions with something waiting, the one served longest ago first."""

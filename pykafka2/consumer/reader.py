@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -69,6 +70,8 @@ class Reader:
         self._key_deserializer = deserialize_function(options.key_deserializer, "key_deserializer")
         self._value_deserializer = deserialize_function(options.value_deserializer, "value_deserializer")
         self._failed: tuple[TopicPartition, int, KafkaError] | None = None
+        self._done: list[Item] = []
+        """What the pass before has read to its end."""
         self._pinned: frozenset[str] = frozenset()
         self._assigned_as_of = -1
         self.is_woken = False
@@ -129,38 +132,49 @@ class Reader:
     # ------------------------------------------------------------------ moving positions
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        generation = self._subscription.seek(partition, offset).generation
-        self._buffer.discard(partition)
-        self._command(lambda now: self._fetcher.begin(partition, generation, offset))
+        self._subscription.seek(partition, offset)
+        self.tell()
 
     def reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
         """Go to the beginning or the end of these partitions, as soon as it is known where that is."""
         timestamp = EARLIEST_TIMESTAMP if policy == EARLIEST else LATEST_TIMESTAMP
-        generations = {}
         for partition in partitions:
-            generations[partition] = self._subscription.begin_reset(partition).generation
-            self._buffer.discard(partition)
-
-        def begin(now: float) -> None:
-            for partition, generation in generations.items():
-                self._fetcher.reset(partition, generation, timestamp)
-
-        self._command(begin)
+            self._subscription.begin_reset(partition, timestamp)
+        self.tell()
 
     def pause(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
-        partitions = list(partitions)
         for partition in partitions:
-            self._subscription.find(partition).is_paused = is_paused
-        act = self._fetcher.pause if is_paused else self._fetcher.resume
-        self._command(lambda now: act(partitions))
+            self._subscription.pause(partition, is_paused)
+        self.tell()
 
-    def let_go(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are assigned no longer."""
-        partitions = list(partitions)
-        for partition in partitions:
-            self._buffer.discard(partition)
-        if partitions:
-            self._command(lambda now: self._fetcher.end(partitions))
+    def tell(self) -> None:
+        """Have the driver's thread follow what has changed; what it fetched of such partitions is void."""
+        subscription, buffer, fetcher = self._subscription, self._buffer, self._fetcher
+        untold, untold_pauses = tuple(subscription.untold), tuple(subscription.untold_pauses)
+        commands: list[Callable[[], None]] = []
+        for partition in untold:
+            buffer.discard(partition)
+            assigned = subscription.assigned.get(partition)
+            position = subscription.positions.get(partition)
+            if assigned is None:
+                commands.append(partial(fetcher.end, (partition,)))
+            elif assigned.resetting_to is not None:
+                commands.append(partial(fetcher.reset, partition, assigned.generation, assigned.resetting_to))
+            elif position is not None:
+                commands.append(partial(fetcher.begin, partition, assigned.generation, position))
+        paused = subscription.paused()
+        for partition in untold_pauses:
+            act = fetcher.pause if partition in paused else fetcher.resume
+            commands.append(partial(act, (partition,)))
+
+        def obey(now: float) -> None:
+            for command in commands:
+                command()
+
+        if commands:
+            self._driver.call_soon(obey)
+        subscription.untold.difference_update(untold)
+        subscription.untold_pauses.difference_update(untold_pauses)
 
     # ------------------------------------------------------------------ before each look
 
@@ -168,16 +182,20 @@ class Reader:
         """Bring subscription and positions up to date; raises what stands in the way for good."""
         subscription = self._subscription
         if subscription.wanted_topics != self._pinned:
-            self._pinned = subscription.wanted_topics
-            self._metadata.pin_topics(self._pinned)
             self._assigned_as_of = -1
-        if subscription.mode is Mode.TOPICS and self._metadata.version != self._assigned_as_of:
-            self._assigned_as_of = self._metadata.version
+            self._metadata.pin_topics(subscription.wanted_topics)
+            self._pinned = subscription.wanted_topics
+        version = self._metadata.version
+        if subscription.mode is Mode.TOPICS and version != self._assigned_as_of:
             self._assign_all_partitions()
+            self._assigned_as_of = version
         self._watch.check()
-        resets = self._buffer.take_resets()
+        if subscription.untold or subscription.untold_pauses:
+            self.tell()  # a Ctrl-C kept the call that made the change from telling it
+        resets = self._buffer.resets()
         if resets:
             subscription.end_resets(resets)
+            self._buffer.drop_resets(resets)
         missing = subscription.without_position()
         if missing:
             self._find_first_positions(missing)
@@ -190,7 +208,8 @@ class Reader:
             known = self._metadata.topic(topic)
             if known is not None and known.is_usable:
                 partitions += [TopicPartition(topic, number) for number in sorted(known.partitions)]
-        self.let_go(subscription.replace(partitions).removed)
+        subscription.replace(partitions)
+        self.tell()
 
     def _is_in_doubt(self, topic: str) -> bool:
         known = self._metadata.topic(topic)
@@ -259,6 +278,9 @@ class Reader:
 
     def _begin_pass(self) -> _Pass:
         """Raises what the pass before could not say because it had records to hand over."""
+        done, self._done = self._done, []
+        if done:
+            self._buffer.drop(done)
         failed, self._failed = self._failed, None
         if failed is not None:
             partition, generation, error = failed
@@ -311,16 +333,15 @@ class Reader:
             this.failed = (partition, assigned.generation, error)
 
     def _finish(self, this: _Pass, has_records: bool) -> None:
-        """From here on it counts: one update moves all positions."""
-        self._subscription.positions.update(this.positions)
-        if this.done:
-            self._buffer.drop(this.done)
+        """Make it count: one update moves all positions, and little comes between that and the return."""
         for partition in this.served:
             self._buffer.serve_last(partition)
-        if this.failed is not None:
-            if not has_records:
-                raise this.failed[2]
+        if has_records:
             self._failed = this.failed
+        self._subscription.positions.update(this.positions)
+        self._done = this.done
+        if this.failed is not None and not has_records:
+            raise this.failed[2]
 
     # ------------------------------------------------------------------ what can go wrong
 
@@ -364,13 +385,11 @@ class Reader:
             logger.info("%s: offset %d is out of range, going to %s", partition, problem.offset, policy)
             self.reset([partition], policy)
             return
-        self._buffer.drop([problem])
         assigned = self._subscription.find(partition)
         if assigned.is_resetting:
-            assigned.is_resetting = False  # the next look begins another reset
+            assigned.resetting_to = None  # the next look begins another reset
         else:
-            self._command(lambda now: self._fetcher.begin(partition, problem.generation, problem.offset))
+            self._subscription.untold.add(partition)
+        self._buffer.drop([problem])
+        self.tell()
         raise problem.error
-
-    def _command(self, command: Callable[[float], None]) -> None:
-        self._driver.call_soon(command)

@@ -1,7 +1,8 @@
 """What a consumer reads, and how far the application has read it.
 
-Pure state of the caller's thread; consumer.py acts on what changes here.  A partition's generation is drawn
-anew whenever it is to be read from elsewhere, so that what was fetched before can be told apart.
+Pure state of the caller's thread; reader.py tells the driver's thread what changes here.  A partition's
+generation is drawn anew whenever it is to be read from elsewhere, so that what was fetched before can be told
+apart.  A change is noted as untold before it is made: a Ctrl-C in between delays telling it, no more.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ class Assigned:
 
     generation: int
     is_paused: bool = False
-    is_resetting: bool = False
+    resetting_to: int | None = None
+    """While its position is being found: the time asked for, or -2 and -1 for the ends of the log."""
+
+    @property
+    def is_resetting(self) -> bool:
+        return self.resetting_to is not None
 
 
 @attrs.define
@@ -51,6 +57,9 @@ class Subscription:
         """The next offset of each partition whose place is known; written by one `update` a poll."""
         self.wanted_topics: frozenset[str] = frozenset()
         """The topics whose metadata is needed; kept here because every poll() looks at it."""
+        self.untold: set[TopicPartition] = set()
+        """Partitions that the driver's thread must be told about: where to read, or no more."""
+        self.untold_pauses: set[TopicPartition] = set()
         self._generation = 0
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -79,6 +88,7 @@ class Subscription:
             removed=[partition for partition in self.assigned if partition not in wanted],
             added=[partition for partition in wanted if partition not in self.assigned],
         )
+        self.untold.update(change.removed)
         for partition in change.removed:
             del self.assigned[partition]
             self.positions.pop(partition, None)
@@ -95,28 +105,33 @@ class Subscription:
             raise IllegalState(f"{partition} is not assigned to this consumer; see assignment()")
         return assigned
 
-    def seek(self, partition: TopicPartition, offset: int) -> Assigned:
+    def seek(self, partition: TopicPartition, offset: int) -> None:
         assigned = self.find(partition)
+        self.untold.add(partition)
         assigned.generation = self._next_generation()
-        assigned.is_resetting = False
+        assigned.resetting_to = None
         self.positions[partition] = offset
-        return assigned
 
-    def begin_reset(self, partition: TopicPartition) -> Assigned:
+    def begin_reset(self, partition: TopicPartition, timestamp: int) -> None:
         """Its position is unknown until the reset is over."""
         assigned = self.find(partition)
+        self.untold.add(partition)
         assigned.generation = self._next_generation()
-        assigned.is_resetting = True
+        assigned.resetting_to = timestamp
         self.positions.pop(partition, None)
-        return assigned
 
     def end_resets(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Take over the positions found, where nothing else was decided meanwhile."""
+        """Take over the positions found, where nothing else was decided meanwhile.  Safe to repeat."""
         for partition, (generation, offset) in found.items():
             assigned = self.assigned.get(partition)
-            if assigned is not None and assigned.generation == generation:
-                assigned.is_resetting = False
+            if assigned is not None and assigned.generation == generation and assigned.is_resetting:
                 self.positions[partition] = offset
+                assigned.resetting_to = None
+
+    def pause(self, partition: TopicPartition, is_paused: bool) -> None:
+        assigned = self.find(partition)
+        self.untold_pauses.add(partition)
+        assigned.is_paused = is_paused
 
     def without_position(self) -> list[TopicPartition]:
         """Partitions whose place nobody knows or is finding out."""

@@ -43,8 +43,9 @@ class TopicWatch:
             raise error
         version, topics = self._metadata.version, self._subscription.wanted_topics
         if version != self._checked_version or topics != self._checked_topics:
+            self._missing = self._look(topics)
             self._checked_version, self._checked_topics = version, topics
-            self._look(topics)
+            self._raise_refusal(topics)
         if self._missing:
             self._raise_if_overdue()
 
@@ -59,7 +60,7 @@ class TopicWatch:
         leader = f"its leader is node {info.leader}" if info is not None else "it has no leader now"
         return KafkaTimeoutError(f"no position of {partition} within {timeout:g} s; {leader}")
 
-    def _look(self, topics: frozenset[str]) -> None:
+    def _look(self, topics: frozenset[str]) -> dict[str | TopicPartition, float]:
         now = self._cluster.driver.clock.monotonic()
         missing: dict[str | TopicPartition, float] = {}
         for topic in topics:
@@ -70,7 +71,10 @@ class TopicWatch:
             known = self._metadata.topic(partition.topic)
             if known is not None and known.is_usable and partition.partition not in known.partitions:
                 missing[partition] = self._missing.get(partition, now)
-        self._missing = missing
+        return missing
+
+    def _raise_refusal(self, topics: frozenset[str]) -> None:
+        """Raise what the brokers say of a topic, once for each answer, if no waiting will cure it."""
         for topic in topics:
             error = self._metadata.topic_error(topic)
             if error is not None and not error.retriable:

@@ -355,6 +355,25 @@ def test_a_seek_overtakes_what_was_fetched_before(cluster: LogCluster, delay: fl
             assert consumer.poll(1000, max_records=1)[ORDERS_0][0].offset == target
 
 
+def test_an_answer_that_is_there_but_not_read_yet_does_not_undo_a_seek(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        consumer.seek(ORDERS_0, 0)
+        while not cluster.brokers[0].requests(FetchRequest):
+            consumer.poll()
+            cluster.runtime.run_for(0.0001)
+        cluster.arrive()  # the bytes wait in the socket while the application seeks
+        consumer.seek(ORDERS_0, 7)
+        assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == [7, 8, 9]
+        consumer.seek(ORDERS_0, 0)
+        cluster.runtime.run_for(0.0001)
+        cluster.arrive()
+        consumer.assign([])
+        assert consumer.poll(1000) == {}
+        assert consumer.metrics()["buffered-bytes"] == 0
+
+
 def test_positions_of_others_are_refused(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     elsewhere = TopicPartition("bills", 0)
     for call in (consumer.position, consumer.seek_to_end, consumer.pause):

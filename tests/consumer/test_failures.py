@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -267,10 +270,13 @@ def test_a_batch_that_ends_the_readable_part_is_named_after_the_good_ones(cluste
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == [0, 1]
+        fetches = len(cluster.requests(FetchRequest))
         for _ in range(2):
             with pytest.raises(CorruptData, match="orders-0 at offset 2"):
                 consumer.poll(1000)
         assert consumer.position(ORDERS_0) == 2
+        cluster.runtime.run_for(10)
+        assert len(cluster.requests(FetchRequest)) == fetches, "what cannot be read is not fetched again"
 
 
 def test_a_batch_cut_short_is_fetched_again_and_one_that_never_fits_is_named(cluster: LogCluster) -> None:
@@ -357,6 +363,111 @@ def test_an_interrupt_in_the_middle_of_a_poll_loses_and_repeats_nothing(
                 interrupts += 1
         assert sorted(found) == sorted(b"%d-%s" % (n, half) for n in range(10) for half in (b"a", b"b"))
         assert interrupts == (1 if nth < 20 else 0)
+
+
+class InterruptAtLine:
+    """Ctrl-C at the n-th line that the consumer and the decoder run, as a signal handler would raise it."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+
+    def trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        name = frame.f_code.co_filename
+        if "/pykafka2/consumer/" not in name and not name.endswith("decoder.py"):
+            return None
+        # Signals come after calls and at loops, where a `with` covers its lock; a trace function would also
+        # raise where it does not, between the body's end and the release.
+        if name.endswith("fetch_buffer.py"):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self.trace
+
+
+def poll_interrupted(nth: int) -> tuple[list[bytes], bool, bool]:
+    """What is read in all when the n-th line of one poll is interrupted; whether it was, and was too late.
+
+    Too late: the positions have moved already, and the records are on their way out.
+    """
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    for number in range(4):
+        cluster.append("orders", number % 2, b"%d-a" % number, b"%d-b" % number)
+    found: list[bytes] = []
+    with cluster.consumer("orders", max_poll_records=3) as consumer:
+        interrupt = InterruptAtLine(nth)
+        polled: dict[TopicPartition, list[Any]] = {}
+        before = {ORDERS_0: 0, ORDERS_1: 0}
+        for _ in range(3):  # to find the partitions, to find where they begin, to read
+            sys.settrace(interrupt.trace)
+            try:
+                polled = consumer.poll()
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            if not polled:
+                cluster.runtime.run_for(0.1)
+        positions = consumer._subscription.positions
+        was_too_late = not polled and bool(positions) and positions != before
+        for _ in range(10):
+            for some in polled.values():
+                found += [record.value for record in some]
+            polled = consumer.poll(100)
+    return found, interrupt.left <= 0, was_too_late
+
+
+@pytest.mark.slow
+def test_a_ctrl_c_at_any_line_of_a_poll_loses_and_repeats_nothing() -> None:
+    expected = sorted(b"%d-%s" % (number, half) for number in range(4) for half in (b"a", b"b"))
+    too_late = 0
+    for nth in range(1, 2000):
+        found, was_interrupted, was_too_late = poll_interrupted(nth)
+        if not was_interrupted:
+            break
+        too_late += was_too_late
+        assert was_too_late or sorted(found) == expected, f"interrupted at line {nth}"
+    assert 200 < nth < 1999
+    assert too_late <= 16, "lines between moving the positions and the return"
+
+
+def seek_interrupted(nth: int) -> tuple[list[int], bool]:
+    """What is read from 3 on when the n-th line of an assignment, a pause or a seek is interrupted."""
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    fill(cluster, 6)
+    with cluster.consumer() as consumer:
+        interrupt = InterruptAtLine(nth)
+        steps: list[Callable[[], object]] = [
+            lambda: consumer.assign([ORDERS_1]),
+            lambda: consumer.assign([ORDERS_0, ORDERS_1]),
+            consumer.poll,
+            lambda: consumer.pause(ORDERS_0),
+            lambda: consumer.seek_to_end(ORDERS_0),
+            lambda: consumer.seek(ORDERS_0, 3),
+            lambda: consumer.resume(ORDERS_0),
+        ]
+        for step in steps:
+            sys.settrace(interrupt.trace)
+            try:
+                step()
+            except KeyboardInterrupt:
+                sys.settrace(None)
+                step()  # as a user would who was interrupted in a shell
+            finally:
+                sys.settrace(None)
+            cluster.runtime.run_for(0.01)
+        return offsets(consumer, 1000), interrupt.left <= 0
+
+
+@pytest.mark.slow
+def test_a_call_that_was_interrupted_can_be_made_again() -> None:
+    for nth in range(1, 2000):
+        found, was_interrupted = seek_interrupted(nth)
+        if not was_interrupted:
+            break
+        assert found == [3, 4, 5], f"interrupted at line {nth}"
+    assert 200 < nth < 1999
 
 
 # ---------------------------------------------------------------------------------------- transactions

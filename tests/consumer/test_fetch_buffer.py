@@ -95,12 +95,17 @@ TestBuffer = BufferMachine.TestCase
 TestBuffer.settings = settings(max_examples=40, stateful_step_count=25)
 
 
-def test_resets_are_taken_once() -> None:
+def test_a_reset_stays_until_it_was_taken_over() -> None:
     buffer = FetchBuffer(lambda: None)
     buffer.put_reset(PARTITIONS[0], 3, 42)
     assert buffer.arrivals == 1
-    assert buffer.take_resets() == {PARTITIONS[0]: (3, 42)}
-    assert buffer.take_resets() == {}
+    taken = buffer.resets()
+    assert taken == buffer.resets() == {PARTITIONS[0]: (3, 42)}
+    buffer.put_reset(PARTITIONS[0], 4, 43)
+    buffer.drop_resets(taken)
+    assert buffer.resets() == {PARTITIONS[0]: (4, 43)}, "a newer one is not dropped with an older"
+    buffer.drop_resets(buffer.resets())
+    assert buffer.resets() == {}
 
 
 @pytest.mark.slow
