@@ -14,7 +14,7 @@ from pykafka2.testing.coordinators import consumer_records
 from pykafka2.testing.coordinators.classic_rebalance import Groups
 from pykafka2.testing.coordinators.classic_state import CONSUMER_PROTOCOL, ClassicGroup, GroupState
 from pykafka2.testing.coordinators.consumer_state import Assignment, ConsumerGroup, ConsumerMember, Target
-from pykafka2.testing.coordinators.offsets import Offsets
+from pykafka2.testing.coordinators.offset_requests import Offsets
 from pykafka2.testing.coordinators.refusals import consumer_described_error, described_error
 from pykafka2.testing.coordinators.replay import Caller, Deferred, Result
 from pykafka2.testing.coordinators.settings import Topics

@@ -28,7 +28,7 @@ from pykafka2.testing.coordinators.classic_state import ClassicGroup
 from pykafka2.testing.coordinators.consumer_group import ConsumerGroups
 from pykafka2.testing.coordinators.consumer_state import ConsumerGroup
 from pykafka2.testing.coordinators.group import ClassicGroups
-from pykafka2.testing.coordinators.offsets import Offsets
+from pykafka2.testing.coordinators.offset_requests import Offsets
 from pykafka2.testing.coordinators.replay import (
     GROUP_RECORDS,
     Caller,

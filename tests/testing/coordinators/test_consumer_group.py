@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from pykafka2.testing.coordinators.assignors import ASSIGNORS, Subscriber
 from pykafka2.testing.coordinators.consumer_state import ConsumerGroupState, MemberState
+from pykafka2.testing.coordinators.runtime import Entry
 from pykafka2.testing.coordinators.settings import GroupSettings, TopicTable
 from tests.testing.coordinators.bench import GROUP, ORDERS, REFUNDS, Bench
 from tests.testing.coordinators.bench import given as assigned
@@ -256,6 +257,27 @@ def test_a_group_goes_on_under_its_next_coordinator(bench: Bench) -> None:
     assert len(bench.consumer().members) == 2
     bench.advance(1.0)
     assert bench.consumer().members == {}
+
+
+def test_rule_86_the_time_to_give_up_goes_on_under_the_next_coordinator(bench: Bench) -> None:
+    bench.beat("a", 0, rebalance=20.0)
+    bench.beat("b", 0)
+    bench.beat("a", 2)
+    bench.reload()
+    bench.advance(20.0)
+    assert set(bench.consumer().members) == {"b"}
+
+
+def test_a_group_that_changed_its_protocol_leaves_nothing_behind(bench: Bench) -> None:
+    bench.beat("a", 0)
+    bench.beat("a", -1)
+    bench.member_id()
+    assert bench.delete_group() == 0
+    last = {one.key: one for one in bench.log.entries if isinstance(one, Entry)}
+    bench.log.entries[:] = last.values()
+    bench.log.commit_all()
+    bench.reload()
+    assert bench.shard.groups == {}, "from the compacted log either"
 
 
 def test_rule_87_empty_groups_change_their_protocol(bench: Bench) -> None:

@@ -474,6 +474,17 @@ def test_003_70_a_stable_group_goes_on_under_its_new_coordinator() -> None:
     assert bench.classic().generation == 1
 
 
+def test_003_70_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    bench.reload()
+    bench.advance(9.0)
+    assert bench.heartbeat(ids[0], 1) == 0
+    bench.advance(1.0)
+    assert bench.classic().state is PREPARING
+    assert list(bench.classic().members) == ids[:1]
+
+
 def test_003_70_a_group_that_became_too_large_rebalances_when_loaded() -> None:
     bench = Bench()
     bench.stable(3)

@@ -194,6 +194,16 @@ def test_rule_49_two_producers_transactions_end_apart() -> None:
     assert bench.committed(0, require_stable=True) == -1 - 88
 
 
+def test_rule_49_a_deleted_groups_pending_offsets_are_gone_too() -> None:
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    assert bench.delete_group() == 0
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed() == -1
+    bench.reload()
+    assert bench.committed() == -1
+
+
 def test_rule_49_member_and_generation_are_checked_where_given() -> None:
     bench = Bench()
     (member,) = bench.stable(1)

@@ -21,7 +21,7 @@ from pykafka2.testing.coordinators.classic_state import ClassicGroup, GroupState
 from pykafka2.testing.coordinators.consumer_state import ConsumerGroup, ConsumerGroupState
 from pykafka2.testing.coordinators.group_shard import GroupShard
 from pykafka2.testing.coordinators.replay import Deferred, Producer
-from pykafka2.testing.coordinators.runtime import ShardRuntime
+from pykafka2.testing.coordinators.runtime import Entry, Marker, MemoryLog, ShardRuntime
 from pykafka2.testing.coordinators.settings import GroupSettings
 from tests.testing.coordinators.bench import GROUP, ORDERS, TOPICS, Bench
 from tests.testing.coordinators.bench import given as assigned
@@ -31,12 +31,28 @@ CLIENTS = 4
 WHO = st.integers(0, CLIENTS - 1)
 
 
-def twin_of(bench: Bench) -> GroupShard:
-    """What another coordinator would know, from the log alone."""
+def twins_of(bench: Bench) -> list[GroupShard]:
+    """What another coordinator would know, from the log alone, whole and compacted."""
+    return [loaded_from(bench, entries) for entries in (bench.log.entries, compacted(bench.log.entries))]
+
+
+def loaded_from(bench: Bench, entries: list[Entry | Marker]) -> GroupShard:
     shard = GroupShard(bench.settings, lambda now: round(now * 1000), lambda: "twin")
     shard.on_topics(TOPICS)
-    ShardRuntime(shard, bench.log).load(bench.log.entries, len(bench.log.entries), bench.now)
+    ShardRuntime(shard, MemoryLog()).load(entries, len(entries), bench.now)
     return shard
+
+
+def compacted(entries: list[Entry | Marker]) -> list[Entry | Marker]:
+    """The last record of each key; those of transactions stay."""
+    last = {
+        one.key: place for place, one in enumerate(entries) if isinstance(one, Entry) and one.producer is None
+    }
+    return [
+        one
+        for place, one in enumerate(entries)
+        if isinstance(one, Marker) or one.producer is not None or last[one.key] == place
+    ]
 
 
 def offsets_of(shard: GroupShard) -> tuple[Any, Any]:
@@ -232,7 +248,10 @@ class ClassicMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_log_knows_the_group(self) -> None:
-        twin, live = twin_of(self.bench), self.bench.shard
+        for twin in twins_of(self.bench):
+            self.compare(twin, self.bench.shard)
+
+    def compare(self, twin: GroupShard, live: GroupShard) -> None:
         assert offsets_of(twin) == offsets_of(live)
         group, other = live.groups.get(GROUP), twin.groups.get(GROUP)
         assert (group is None) == (other is None)
@@ -419,10 +438,14 @@ class ModernMachine(RuleBasedStateMachine):
                 for partition in partitions
             ]
             assert sorted(held) == sorted(group.owners)
+            assert set(group.targets) <= set(group.members)
 
     @invariant()
     def the_log_knows_everything(self) -> None:
-        twin, live = twin_of(self.bench), self.bench.shard
+        for twin in twins_of(self.bench):
+            self.compare(twin, self.bench.shard)
+
+    def compare(self, twin: GroupShard, live: GroupShard) -> None:
         assert offsets_of(twin) == offsets_of(live)
         assert set(twin.groups) == set(live.groups)
         group, other = live.groups.get(GROUP), twin.groups.get(GROUP)
