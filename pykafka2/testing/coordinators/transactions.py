@@ -397,9 +397,12 @@ class TransactionShard:
     def _arm_round(
         self, name: str, interval: float, action: Callable[[float], Result | None], now: float
     ) -> None:
-        if self.timers.deadline(name) is None:
-            rounds = floor((now - self._loaded_at) / interval) + 1
-            self.timers.set(name, self._loaded_at + rounds * interval, action)
+        if self.timers.deadline(name) is not None:
+            return
+        rounds = floor((now - self._loaded_at) / interval) + 1
+        deadline = self._loaded_at + rounds * interval
+        # A round armed in its own moment may be rounded down to that moment, and would never end.
+        self.timers.set(name, deadline if deadline > now else deadline + interval, action)
 
     def _abort_timed_out(self, now: float) -> Result | None:
         """Rule 45.  As in Kafka a round every abort_check_interval, so up to that much late."""

@@ -389,6 +389,18 @@ def test_rule_45_a_round_that_cannot_append_is_tried_again(bench: Bench) -> None
     assert bench.state == "PrepareAbort"
 
 
+@pytest.mark.parametrize("loaded_at", [0.1 * n for n in range(1, 60, 7)])
+def test_rule_45_rounds_follow_one_another_whatever_the_clock_says(loaded_at: float) -> None:
+    bench = Bench(abort_check_interval=0.3)
+    bench.now = loaded_at
+    bench.reload()
+    bench.add(bench.begin())
+    for _ in range(50):
+        due = bench.runtime.poll(bench.now)
+        assert due > bench.now
+        bench.now = due
+
+
 def test_an_idle_coordinator_has_nothing_to_do(bench: Bench) -> None:
     assert bench.runtime.poll(0.0) == float("inf")
     producer = bench.begin()
