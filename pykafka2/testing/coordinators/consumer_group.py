@@ -7,6 +7,7 @@ is resolved at once where Apache does it in the background, and is Python's synt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import attrs
@@ -22,9 +23,8 @@ from pykafka2.protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatResponseAssignment,
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
-from pykafka2.protocol.messages.group_records import GroupMetadataKey
 from pykafka2.testing.coordinators import consumer_records as records
-from pykafka2.testing.coordinators.classic_state import ClassicGroup, GroupState
+from pykafka2.testing.coordinators.classic_state import ClassicGroup
 from pykafka2.testing.coordinators.consumer_checks import check_epoch, check_heartbeat, owned_of
 from pykafka2.testing.coordinators.consumer_state import (
     JOIN_EPOCH,
@@ -47,7 +47,7 @@ class ConsumerGroups(ConsumerSteps):
         request = cast("ConsumerGroupHeartbeatRequest", deferred.request)
         check_heartbeat(request, caller.version, self.settings.consumer_assignors)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-            self._leave(deferred, request, out)
+            self._leave(deferred, request, out, now)
             return
         group = self._get_or_make(request, out)
         member_id = request.member_id or self._new_id()
@@ -64,7 +64,7 @@ class ConsumerGroups(ConsumerSteps):
         has_changed = updated.topics != member.topics or has_new_patterns
         self.bump_epoch(draft, has_changed or draft.epoch == 0, out)
         self.assign(draft, out, now)
-        moved = self.reconcile(draft, updated, request, has_changed, out)
+        moved = self.reconcile(draft, updated, owned_of(request), has_changed, out)
         is_full = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -83,11 +83,11 @@ class ConsumerGroups(ConsumerSteps):
 
         def appended(out: Result) -> None:
             if replaced is not None and replaced.id != moved.id:
-                self._disarm(group.id, replaced.id)
+                self.disarm(group.id, replaced.id)
             live = self.groups.get(group.id)
             if isinstance(live, ConsumerGroup):
                 live.topics_seen = self.topics
-            self._arm_session(group.id, moved.id, now)
+            self.arm_session(group.id, moved, now)
             if moved != updated:
                 self._arm_revocation(group.id, moved, now)
 
@@ -100,11 +100,12 @@ class ConsumerGroups(ConsumerSteps):
         if request.member_epoch != JOIN_EPOCH:
             raise GroupIdNotFound(f"no consumer group {request.group_id}")
         if isinstance(group, ClassicGroup):
-            # Rule 87, the part that costs nothing: a classic group without members becomes one of ours.
-            if group.state is not GroupState.EMPTY:
-                raise GroupIdNotFound(f"{request.group_id} has members of the classic protocol")
-            out.write(GroupMetadataKey(group=group.id), None)
+            return self.upgraded(group, out)
         return ConsumerGroup(request.group_id)
+
+    def upgraded(self, group: ClassicGroup, out: Result) -> ConsumerGroup:
+        """Rule 87: a classic group becomes one of ours; with members only if it can be (migration.py)."""
+        raise NotImplementedError
 
     def _replaced(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
@@ -131,8 +132,14 @@ class ConsumerGroups(ConsumerSteps):
         old = draft.static_member(request.instance_id)
         if old is None:
             return ConsumerMember(member_id)
-        if old.epoch != STATIC_LEAVE_EPOCH:
+        if old.epoch != STATIC_LEAVE_EPOCH and old.classic is None:
             raise UnreleasedInstanceId(f"{request.instance_id} of {draft.id} is in use by {old.id}")
+        return self.take_over(draft, old, member_id, out)
+
+    def take_over(
+        self, draft: ConsumerGroup, old: ConsumerMember, member_id: str, out: Result
+    ) -> ConsumerMember:
+        """A static member under its new id, with all that it had under the old one."""
         member = attrs.evolve(old, id=member_id, epoch=JOIN_EPOCH, previous_epoch=0)
         records.write_removal(out, draft.id, old.id)
         target = draft.targets.pop(old.id, {})
@@ -162,11 +169,15 @@ class ConsumerGroups(ConsumerSteps):
             "assignor": request.server_assignor,
         }
         given = {name: value for name, value in said.items() if value is not None}
-        return attrs.evolve(member, client_id=caller.client_id, client_host=caller.client_host, **given)
+        return attrs.evolve(
+            member, client_id=caller.client_id, client_host=caller.client_host, classic=None, **given
+        )
 
     # -- leaving and being put out ------------------------------------------------------------------
 
-    def _leave(self, deferred: Deferred[Any], request: ConsumerGroupHeartbeatRequest, out: Result) -> None:
+    def _leave(
+        self, deferred: Deferred[Any], request: ConsumerGroupHeartbeatRequest, out: Result, now: float
+    ) -> None:
         group = self.get(request.group_id)
         if request.instance_id is None:
             member = group.get_member(request.member_id)
@@ -178,7 +189,7 @@ class ConsumerGroups(ConsumerSteps):
             records.write_current(out, group.id, gone)
             out.on_appended = lambda out: self.timers.cancel(("revocation", group.id, member.id))
         else:
-            self.fence(group, member, out)
+            self.fence(group, [member], out, now)
         out.reply(
             deferred,
             ConsumerGroupHeartbeatResponse(
@@ -186,44 +197,58 @@ class ConsumerGroups(ConsumerSteps):
             ),
         )
 
-    def fence(self, group: ConsumerGroup, member: ConsumerMember, out: Result) -> None:
-        """Put a member out; a new epoch gives its partitions to others."""
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Result, now: float) -> None:
+        """Put members out; a new epoch gives their partitions to others."""
         draft = group.draft()
-        draft.remove_member(member.id)
-        records.write_removal(out, group.id, member.id)
-        if member.regex and draft.subscribers_of_regex(member.regex) == 0:
-            records.write_regex(out, group.id, member.regex, None)
+        for member in members:
+            draft.remove_member(member.id)
+            records.write_removal(out, group.id, member.id)
+        for regex in sorted({member.regex for member in members if member.regex}):
+            if draft.subscribers_of_regex(regex) == 0:
+                records.write_regex(out, group.id, regex, None)
         records.write_epoch(out, group.id, group.epoch + 1, self.hash_of(draft))
-        out.on_appended = lambda out: self._disarm(group.id, member.id)
+
+        def appended(out: Result) -> None:
+            for member in members:
+                self.disarm(group.id, member.id)
+
+        out.on_appended = appended
 
     # -- timers -------------------------------------------------------------------------------------
 
     def loaded(self, group: ConsumerGroup, now: float) -> None:
         """Another coordinator's group goes on: its members get a full session."""
         for member in group.members.values():
-            self._arm_session(group.id, member.id, now)
+            self.arm_session(group.id, member, now)
             self._arm_revocation(group.id, member, now)
 
-    def _arm_session(self, group_id: str, member_id: str, now: float) -> None:
-        def expire(now: float) -> Result | None:
-            return self._fence_by_id(group_id, member_id, None)
+    def arm_session(self, group_id: str, member: ConsumerMember, now: float) -> None:
+        timeout = self.settings.consumer_session_timeout
+        if member.classic is not None:
+            timeout = member.classic.session_timeout
+        self.arm_fence("session", group_id, member.id, now + timeout)
 
-        deadline = now + self.settings.consumer_session_timeout
-        self.timers.set(("session", group_id, member_id), deadline, expire)
+    def arm_fence(self, name: str, group_id: str, member_id: str, deadline: float) -> None:
+        """Put the member out at this time, unless the timer is cancelled before."""
+        self.timers.set(
+            (name, group_id, member_id),
+            deadline,
+            lambda now: self._fence_by_id(group_id, member_id, None, now),
+        )
 
     def _arm_revocation(self, group_id: str, member: ConsumerMember, now: float) -> None:
         """A member has its rebalance timeout to give up what is no longer its own."""
         name = ("revocation", group_id, member.id)
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self.timers.cancel(name)
             return
 
         def expire(now: float) -> Result | None:
-            return self._fence_by_id(group_id, member.id, member.epoch)
+            return self._fence_by_id(group_id, member.id, member.epoch, now)
 
         self.timers.set(name, now + member.rebalance_timeout, expire)
 
-    def _fence_by_id(self, group_id: str, member_id: str, epoch: int | None) -> Result | None:
+    def _fence_by_id(self, group_id: str, member_id: str, epoch: int | None, now: float) -> Result | None:
         group = self.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if not isinstance(group, ConsumerGroup) or not isinstance(member, ConsumerMember):
@@ -231,12 +256,12 @@ class ConsumerGroups(ConsumerSteps):
         if epoch is not None and member.epoch != epoch:
             return None
         out = Result()
-        self.fence(group, member, out)
+        self.fence(group, [member], out, now)
         return out
 
-    def _disarm(self, group_id: str, member_id: str) -> None:
-        self.timers.cancel(("session", group_id, member_id))
-        self.timers.cancel(("revocation", group_id, member_id))
+    def disarm(self, group_id: str, member_id: str) -> None:
+        for name in ("session", "revocation", "rejoin", "resync"):
+            self.timers.cancel((name, group_id, member_id))
 
 
 def _partitions(member: ConsumerMember) -> dict[bytes, set[int]]:

@@ -17,6 +17,7 @@ import attrs
 
 from pykafka2.errors import (
     FencedInstanceId,
+    IllegalGeneration,
     StaleMemberEpoch,
     UnknownMemberId,
     UnsupportedVersion,
@@ -53,6 +54,14 @@ class ConsumerGroupState(Enum):
 
 
 @attrs.define(frozen=True)
+class ClassicSide:
+    """What a member of the classic protocol joined with, in a group on its way between the two."""
+
+    session_timeout: float
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@attrs.define(frozen=True)
 class ConsumerMember:
     """One member; timeouts in seconds."""
 
@@ -68,6 +77,7 @@ class ConsumerMember:
     rebalance_timeout: float = -0.001
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
+    classic: ClassicSide | None = None
     assigned: Assignment = attrs.field(factory=dict)
     pending_revocation: Assignment = attrs.field(factory=dict)
 
@@ -85,7 +95,15 @@ class ConsumerMember:
             subscribed_topic_regex=self.regex,
             rebalance_timeout_ms=round(self.rebalance_timeout * 1000),
             server_assignor=self.assignor,
-            classic_member_metadata=None,
+            classic_member_metadata=None
+            if self.classic is None
+            else records.ClassicMemberMetadata(
+                session_timeout_ms=round(self.classic.session_timeout * 1000),
+                supported_protocols=[
+                    records.ClassicProtocol(name=name, metadata=metadata)
+                    for name, metadata in self.classic.protocols
+                ],
+            ),
         )
 
     def current_value(self) -> records.ConsumerGroupCurrentMemberAssignmentValue:
@@ -193,6 +211,7 @@ class ConsumerGroup:
 
     def replay_member_metadata(self, member_id: str, value: records.ConsumerGroupMemberMetadataValue) -> None:
         old = self.members.get(member_id, ConsumerMember(member_id))
+        said = value.classic_member_metadata
         self.put(
             attrs.evolve(
                 old,
@@ -204,6 +223,12 @@ class ConsumerGroup:
                 regex=value.subscribed_topic_regex,
                 rebalance_timeout=value.rebalance_timeout_ms / 1000,
                 assignor=value.server_assignor,
+                classic=None
+                if said is None
+                else ClassicSide(
+                    said.session_timeout_ms / 1000,
+                    tuple((one.name, one.metadata) for one in said.supported_protocols),
+                ),
             )
         )
 
@@ -271,6 +296,10 @@ class ConsumerGroup:
         if is_transactional and epoch == -1 and not member_id and instance_id is None:
             return
         member = self.get_member(member_id)
+        if member.classic is not None:
+            if epoch != member.epoch:
+                raise IllegalGeneration(f"{member_id} is at generation {member.epoch}, not {epoch}")
+            return
         if not is_transactional and version < FIRST_COMMIT_WITH_MEMBER_EPOCH:
             raise UnsupportedVersion("members of the consumer protocol commit with OffsetCommit 9 or newer")
         if epoch > member.epoch:

@@ -13,18 +13,14 @@ from pykafka2.errors import (
     GroupIdNotFound,
     InvalidRegularExpression,
 )
-from pykafka2.protocol.messages.consumer_group import (
-    ConsumerGroupHeartbeatRequest,
-)
 from pykafka2.testing.coordinators import consumer_records as records
 from pykafka2.testing.coordinators.assignors import ASSIGNORS, Subscriber
 from pykafka2.testing.coordinators.classic_rebalance import Groups
-from pykafka2.testing.coordinators.consumer_checks import owned_of
 from pykafka2.testing.coordinators.consumer_state import (
     ConsumerGroup,
     ConsumerMember,
 )
-from pykafka2.testing.coordinators.reconciliation import reconcile
+from pykafka2.testing.coordinators.reconciliation import Owned, reconcile
 from pykafka2.testing.coordinators.replay import Result
 from pykafka2.testing.coordinators.settings import NO_TOPICS, GroupSettings, Topics
 from pykafka2.testing.coordinators.timers import Timers
@@ -153,7 +149,7 @@ class ConsumerSteps:
         self,
         draft: ConsumerGroup,
         member: ConsumerMember,
-        request: ConsumerGroupHeartbeatRequest,
+        owned: Owned,
         has_changed: bool,
         out: Result,
     ) -> ConsumerMember:
@@ -164,7 +160,7 @@ class ConsumerSteps:
             draft.targets.get(member.id, {}),
             self._subscribed_ids(draft, member),
             has_changed,
-            owned_of(request),
+            owned,
         )
         if moved != member:
             records.write_current(out, draft.id, moved)

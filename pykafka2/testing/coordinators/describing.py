@@ -5,6 +5,7 @@ Reads no more than the state of one shard; service.py puts the answers of shards
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from pykafka2.errors import BrokerError, GroupIdNotFound, NonEmptyGroup
@@ -13,7 +14,7 @@ from pykafka2.protocol.messages.group_records import GroupMetadataKey
 from pykafka2.testing.coordinators import consumer_records
 from pykafka2.testing.coordinators.classic_rebalance import Groups
 from pykafka2.testing.coordinators.classic_state import CONSUMER_PROTOCOL, ClassicGroup, GroupState
-from pykafka2.testing.coordinators.consumer_state import Assignment, ConsumerGroup, ConsumerMember, Target
+from pykafka2.testing.coordinators.consumer_state import ConsumerGroup, ConsumerMember
 from pykafka2.testing.coordinators.offset_requests import Offsets
 from pykafka2.testing.coordinators.refusals import consumer_described_error, described_error
 from pykafka2.testing.coordinators.replay import Caller, Deferred, Result
@@ -34,7 +35,8 @@ def _described(
     if not isinstance(group, ClassicGroup):
         # Rule 85: old clients are shown a dead group.
         if version >= FIRST_DESCRIBE_WITH_ERRORS:
-            message = f"Group {group_id} not found."
+            what = "not found" if group is None else "is not a classic group"
+            message = f"Group {group_id} {what}."
             return described_error(group_id, version, GroupIdNotFound.code, "Dead", message)
         return described_error(group_id, version, 0, "Dead")
     is_stable = group.state is GroupState.STABLE
@@ -120,14 +122,23 @@ def _consumer_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex or "",
-        assignment=_named(member.assigned, topics),
+        assignment=_named(_held(member), topics),
         target_assignment=_named(group.targets.get(member.id, {}), topics),
-        member_type=1,
+        member_type=0 if member.classic is not None else 1,
     )
 
 
+def _held(member: ConsumerMember) -> dict[bytes, set[int]]:
+    """What it may read still: what it has yet to give up counts, as in Apache."""
+    held: dict[bytes, set[int]] = {}
+    for assignment in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in assignment.items():
+            held.setdefault(topic_id, set()).update(partitions)
+    return held
+
+
 def _named(
-    assignment: Assignment | Target, topics: Topics
+    assignment: Mapping[bytes, Iterable[int]], topics: Topics
 ) -> consumer_group.ConsumerGroupDescribeResponseAssignment:
     """Topics that were deleted meanwhile are left out, as in Apache."""
     return consumer_group.ConsumerGroupDescribeResponseAssignment(

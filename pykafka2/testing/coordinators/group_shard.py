@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pykafka2.errors import InconsistentGroupProtocol, InvalidGroupId
+from pykafka2.errors import InvalidGroupId
 from pykafka2.protocol.messages import committed_offsets as offset_messages
 from pykafka2.protocol.messages import consumer_group as consumer_messages
 from pykafka2.protocol.messages import group as classic_messages
@@ -25,9 +25,9 @@ from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
 from pykafka2.testing.coordinators import consumer_records, describing
 from pykafka2.testing.coordinators.classic_rebalance import Groups
 from pykafka2.testing.coordinators.classic_state import ClassicGroup
-from pykafka2.testing.coordinators.consumer_group import ConsumerGroups
 from pykafka2.testing.coordinators.consumer_state import ConsumerGroup
 from pykafka2.testing.coordinators.group import ClassicGroups
+from pykafka2.testing.coordinators.migration import MixedGroups
 from pykafka2.testing.coordinators.offset_requests import Offsets
 from pykafka2.testing.coordinators.replay import (
     GROUP_RECORDS,
@@ -54,7 +54,7 @@ class GroupShard:
         self.groups: Groups = {}
         self.timers = Timers()
         self.classic = ClassicGroups(self.groups, self.timers, settings, wall_ms, new_id)
-        self.consumer = ConsumerGroups(self.groups, self.timers, settings, wall_ms, new_id)
+        self.consumer = MixedGroups(self.classic, settings, wall_ms, new_id)
         self.offsets = Offsets(self.groups, self.classic, settings, wall_ms)
         self.topics: Topics = NO_TOPICS
         self._is_loading = True
@@ -67,11 +67,20 @@ class GroupShard:
         if isinstance(request, classic_messages.JoinGroupRequest):
             self._join(caller, deferred, out, now)
         elif isinstance(request, classic_messages.SyncGroupRequest):
-            self.classic.sync(caller, deferred, out, now)
+            if self._is_mixed(request.group_id):
+                self.consumer.sync_classic(caller, deferred, out, now)
+            else:
+                self.classic.sync(caller, deferred, out, now)
         elif isinstance(request, classic_messages.HeartbeatRequest):
-            self.classic.heartbeat(caller, deferred, out, now)
+            if self._is_mixed(request.group_id):
+                self.consumer.heartbeat_classic(caller, deferred, out, now)
+            else:
+                self.classic.heartbeat(caller, deferred, out, now)
         elif isinstance(request, classic_messages.LeaveGroupRequest):
-            self.classic.leave(caller, deferred, out, now)
+            if self._is_mixed(request.group_id):
+                self.consumer.leave_classic(caller, deferred, out, now)
+            else:
+                self.classic.leave(caller, deferred, out, now)
         elif isinstance(request, offset_messages.OffsetCommitRequest):
             self.offsets.commit(caller, deferred, out, now)
         elif isinstance(request, offset_messages.OffsetFetchRequest):
@@ -110,7 +119,8 @@ class GroupShard:
             self.classic.join(caller, deferred, out, now)
             return
         if group.members:
-            raise InconsistentGroupProtocol(f"{group_id} has members of the consumer protocol")
+            self.consumer.join_classic(caller, deferred, out, now)
+            return
         # The live classic group is in place before the tombstones of the other are replayed.
         del self.groups[group_id]
         tombstones = Result()
@@ -129,6 +139,10 @@ class GroupShard:
             self.groups[group_id] = group
 
         out.on_append_error = restore
+
+    def _is_mixed(self, group_id: str) -> bool:
+        """Whether members of the classic protocol are in a KIP-848 group there."""
+        return isinstance(self.groups.get(group_id), ConsumerGroup)
 
     def poll(self, now: float) -> Result | None:
         while (action := self.timers.pop_due(now)) is not None:

@@ -286,21 +286,12 @@ def test_rule_87_empty_groups_change_their_protocol(bench: Bench) -> None:
     bench.reload()
     assert bench.consumer().epoch == 2
     assert bench.committed() == 5
-    refused = bench.join().response
-    assert refused is not None
-    assert refused.error_code == 23, "it has a member of the consumer protocol"
     bench.beat("a", -1)
     member = bench.member_id()
     bench.join(member)
     bench.reload()
     assert bench.classic().state.value == "Empty"
     assert bench.committed() == 5
-
-
-def test_rule_87_a_classic_group_with_members_is_not_taken_over(bench: Bench) -> None:
-    bench.stable(1)
-    assert bench.beat("a", 0).error_code == 69
-    assert bench.classic().state.value == "Stable"
 
 
 def test_rule_85_groups_with_members_are_not_deleted(bench: Bench) -> None:
@@ -342,6 +333,10 @@ def test_describing_shows_assignment_and_target(bench: Bench) -> None:
     assert (b.instance_id, b.member_epoch, b.subscribed_topic_names) == ("two", 3, ["orders"])
     assert b.assignment.topic_partitions == []
     assert b.target_assignment.topic_partitions[0].topic_name == "orders"
+    bench.beat("a", 2)
+    (group,) = bench.answer(request).groups[:1]
+    assert [one.partitions for one in group.members[0].assignment.topic_partitions] == [ALL], "not given up"
+    assert bench.describe().error_message == "Group billing is not a classic group."
 
 
 # -- assignors ----------------------------------------------------------------------------------------
