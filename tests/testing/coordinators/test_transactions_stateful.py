@@ -363,6 +363,72 @@ class Transactions(RuleBasedStateMachine):
         self.bench.log.commits_at_once = at_once
         self.bench.commit_all()
 
+    # -- short stories that chance alone would seldom tell --------------------------------------------
+
+    @precondition(lambda self: bool(self.living()))
+    @rule(data=st.data())
+    def a_batch_arrives_after_the_end(self, data: st.DataObject) -> None:
+        """The hanging transaction of KIP-890."""
+        client = data.draw(st.sampled_from(self.living()), label="client")
+        self._move(client, is_late=True)
+        self._end(client, False, is_lost=False)
+        self._carry_out_markers()
+        for late in [late for late in self.late if late.has_answer]:
+            self.late.remove(late)
+            self._append(late)
+
+    @precondition(lambda self: bool(self.living()))
+    @rule(data=st.data())
+    def a_decision_is_lost_with_its_coordinator(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.living()), label="client")
+        self._move(client, is_late=False)
+        self._carry_out_markers()
+        self.bench.log.commits_at_once = False
+        self._end(client, True, is_lost=False)
+        self._collect()
+        if self.sent:
+            order, partition = self.sent.pop(0)
+            self.bench.report(order, partition, self.bench.mark(order, partition))
+        self.bench.log.commits_at_once = True
+        self.bench.reload(keep_uncommitted=False)
+
+    @precondition(lambda self: bool(self.living()))
+    @rule(data=st.data())
+    def an_old_coordinators_markers_come_late(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.living()), label="client")
+        self._move(client, is_late=False)
+        self._end(client, True, is_lost=False)
+        self._collect()
+        old, self.sent = self.sent, []
+        self.bench.reload()
+        self._carry_out_markers()
+        if client.current is None and not client.is_gone:
+            self._move(client, is_late=False)
+        for order, partition in old:
+            self.bench.mark(order, partition)
+
+    @precondition(lambda self: bool(self.living()))
+    @rule(data=st.data())
+    def one_leader_takes_its_marker_and_one_does_not(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.living()), label="client")
+        self._move(client, is_late=False)
+        self._carry_out_markers()
+        self._end(client, True, is_lost=False)
+        self._collect()
+        codes = [0, errors.NotLeaderOrFollower.code]
+        for (order, partition), code in zip(self.sent, codes, strict=False):
+            self.bench.report(order, partition, code or self.bench.mark(order, partition))
+        self.sent.clear()
+
+    @precondition(lambda self: self.version == 2 and bool(self.living()))
+    @rule(data=st.data())
+    def the_end_before_arrives_again(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.living()), label="client")
+        before = [moved for moved in self.moves if moved.owner is client and moved.request]
+        self._move(client, is_late=False)
+        if before:
+            self._send_end(before[-1], is_lost=True)
+
     # -- what holds ---------------------------------------------------------------------------------
 
     def visible(self) -> set[bytes]:
