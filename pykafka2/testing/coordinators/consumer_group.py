@@ -87,6 +87,9 @@ class ConsumerGroups(ConsumerSteps):
             live = self.groups.get(group.id)
             if isinstance(live, ConsumerGroup):
                 live.topics_seen = self.topics
+                if live is not group:  # it may have been upgraded with members that are gone by now
+                    for member in live.members.values():
+                        self.arm_session(group.id, member, now)
             self.arm_session(group.id, moved, now)
             if moved != updated:
                 self._arm_revocation(group.id, moved, now)

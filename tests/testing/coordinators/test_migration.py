@@ -173,6 +173,13 @@ def test_rule_87_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: B
     assert list(bench.classic().members) == [old.member_id]
 
 
+def test_rule_87_an_old_consumer_that_is_gone_when_the_group_is_upgraded_times_out(bench: Bench) -> None:
+    old_group(bench)
+    bench.beat("new", 0)
+    bench.advance(10.0)
+    assert set(bench.consumer().members) == {"new"}
+
+
 def test_rule_87_a_group_stays_new_while_one_is(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("a", 0)

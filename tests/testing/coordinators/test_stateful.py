@@ -7,6 +7,7 @@ this one knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -16,6 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pykafka2.errors import NotEnoughReplicas
+from pykafka2.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupResponse
 from pykafka2.testing.coordinators.classic_state import ClassicGroup, GroupState
 from pykafka2.testing.coordinators.consumer_state import ConsumerGroup, ConsumerGroupState
@@ -65,6 +70,18 @@ def offsets_of(shard: GroupShard) -> tuple[Any, Any]:
     return shard.offsets.committed, pending
 
 
+def assignment_of(partitions: Iterable[int]) -> bytes:
+    topic = ConsumerProtocolAssignmentTopicPartition(topic="orders", partitions=list(partitions))
+    return b"\0\1" + ConsumerProtocolAssignment(assigned_partitions=[topic]).encode(1)
+
+
+def partitions_in(data: bytes) -> frozenset[int]:
+    if not data:
+        return frozenset()
+    assignment = ConsumerProtocolAssignment.decode(data[2:], 1, allow_trailing=True)
+    return frozenset(one for topic in assignment.assigned_partitions for one in topic.partitions)
+
+
 @attrs.define
 class ClassicClient:
     """A consumer of the classic protocol: follows the answers, one request at a time."""
@@ -112,7 +129,7 @@ class ClassicClient:
                 self.member_id, self.generation = response.member_id, response.generation_id
                 members = [one.member_id for one in response.members]
                 shares = {
-                    one: bytes(range(position, PARTITIONS, len(members)))
+                    one: assignment_of(range(position, PARTITIONS, len(members)))
                     for position, one in enumerate(members)
                 }
                 if response.skip_assignment:
@@ -124,7 +141,7 @@ class ClassicClient:
             if response.error_code:
                 self.lose(response.error_code)
             else:
-                self.owned = frozenset(response.assignment)
+                self.owned = partitions_in(response.assignment)
 
     def lose(self, code: int) -> None:
         self.owned, self.generation = frozenset(), -1
