@@ -272,6 +272,41 @@ def test_rule_87_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
     assert set(bench.consumer().members) == {"new"}, "it joined and never synced"
 
 
+def test_rule_87_who_joins_and_syncs_in_time_stays(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0)
+    assert old.heartbeat() == 27
+    for second in range(0, 150, 5):
+        bench.advance(5.0)
+        bench.beat("new", 2)
+        if second == 30:
+            old.join()
+        if second == 40:
+            old.sync()
+            old.join()
+            old.sync()
+        old.heartbeat()
+    assert set(bench.consumer().members) == {"new", old.member_id}
+
+
+def test_rule_87_after_a_downgrade_silent_members_time_out(bench: Bench) -> None:
+    old_group(bench)
+    bench.beat("new", 0)
+    bench.beat("new", -1)
+    bench.advance(10.0)
+    assert bench.classic().state.value == "Empty"
+
+
+def test_rule_87_an_old_consumer_keeps_what_nobody_else_reads(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0, topics=["refunds"])
+    assert bench.consumer().targets[old.member_id] == {ORDERS: frozenset(ALL)}
+    assert old.heartbeat() == 27
+    assert old.join().generation_id == 2
+    assert old.sync() == 0
+    assert old.owned == list(ALL)
+
+
 def test_rule_87_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
     bench.beat("new", 0)
     old = Old(bench, "one")
@@ -280,6 +315,7 @@ def test_rule_87_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -
     assert answer.error_code == 0
     assert set(bench.consumer().members) == {"new", "old-as-new"}
     assert old.heartbeat() == 82
+    assert bench.consumer().members["old-as-new"].classic is None
     stranger = Old(bench, "one")
     assert stranger.join().error_code == 0
     assert set(bench.consumer().members) == {"new", stranger.member_id}

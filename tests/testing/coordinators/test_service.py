@@ -145,6 +145,25 @@ def test_many_groups_in_one_request_are_asked_each_at_its_partition() -> None:
     assert broker.ask(group_admin.ListGroupsRequest()).groups == []
 
 
+def test_an_answer_in_parts_waits_for_its_slowest_part() -> None:
+    broker = Broker()
+    broker.lead(*range(PARTITIONS))
+    slow, fast = (
+        NAMES[0],
+        next(
+            name for name in NAMES if partition_for(name, PARTITIONS) != partition_for(NAMES[0], PARTITIONS)
+        ),
+    )
+    partition = partition_for(slow, PARTITIONS)
+    broker.logs[partition].commits_at_once = False
+    broker.groups.submit(Caller(9), commit(slow), 0.0)
+    asked = broker.groups.submit(Caller(6), group_admin.DescribeGroupsRequest(groups=[slow, fast]), 0.0)
+    assert not asked.is_done
+    broker.groups.on_high_watermark(partition, 1)
+    answer: Any = asked.response
+    assert [one.group_id for one in answer.groups] == [slow, fast]
+
+
 def test_lists_of_nothing_are_answered() -> None:
     broker = Broker()
     assert broker.ask(group_admin.DescribeGroupsRequest(groups=[])).groups == []

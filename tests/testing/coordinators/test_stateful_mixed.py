@@ -143,7 +143,7 @@ class MixedMachine(RuleBasedStateMachine):
             return
         self.rounds(60)
         if isinstance(self.bench.shard.groups[GROUP], ClassicGroup):
-            # As in Apache, a coordinator that dies takes the rebalance of a downgrade along; the next heals it.
+            # As in Apache, a coordinator that dies takes a downgrade's rebalance along; the next heals it.
             for old in self.old:
                 old.join()
             self.rounds(30)
