@@ -165,6 +165,9 @@ class KafkaProducer(TransactionalCalls):
         on_delivery: OnDelivery | None,
     ) -> Delivery:
         key_bytes, value_bytes = key, value
+        if self._serialize_key is not None or self._serialize_value is not None:
+            # A serializer may add headers (as in Java); the caller's own list stays as it is.
+            headers = list(headers) if headers else []
         if key is not None:
             if self._serialize_key is not None:
                 key_bytes = self._serialized(self._serialize_key, "key", topic, headers, key)
@@ -351,7 +354,7 @@ class KafkaProducer(TransactionalCalls):
         self, serialize: SerializeFunction, what: str, topic: str, headers: Headers | None, data: Any
     ) -> bytes | None:
         try:
-            return serialize(topic, headers or [], data)
+            return serialize(topic, [] if headers is None else headers, data)
         except KafkaError:
             raise
         except Exception as error:

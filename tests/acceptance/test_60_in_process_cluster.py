@@ -1,0 +1,94 @@
+"""Row 60: the cluster as a test double: quick, clean, for any client, and the same from the same seed.
+
+The 100 ms are a row of `benchmarks/cluster.py`; a test allows ten times as much.  More clients, and the
+exchange of every codec with them, are in `tests/conformance/test_other_clients.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from typing import Any
+
+import pytest
+
+from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing.leaks import LeakCheck
+
+VALUES = [b"%d" % number for number in range(200)]
+
+
+@pytest.mark.slow
+def test_three_brokers_start_quickly_and_leave_nothing_behind() -> None:
+    threads = threading.active_count()
+    leaks = LeakCheck()
+    started = time.perf_counter()
+    with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
+        assert time.perf_counter() - started < 1.0
+        assert len(cluster.bootstrap_servers.split(",")) == 3
+    assert leaks.wait_for_none(timeout=5.0) == []
+    assert threading.active_count() == threads
+
+
+def test_the_fixture_is_there_by_itself(kafka_cluster: KafkaCluster) -> None:
+    assert [broker.is_running for broker in kafka_cluster.brokers] == [True, True, True]
+
+
+@pytest.mark.slow
+def test_kafka_python_works_on_it(kafka_cluster: KafkaCluster) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import kafka
+    kafka_cluster.create_topic("orders", partitions=1)
+    servers = kafka_cluster.bootstrap_servers
+    producer = kafka.KafkaProducer(bootstrap_servers=servers)
+    for value in VALUES:
+        producer.send("orders", value)
+    producer.flush(30)
+    producer.close()
+    consumer = kafka.KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest", group_id=None)
+    consumer.assign([kafka.TopicPartition("orders", 0)])
+    read: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(read) < len(VALUES) and time.monotonic() < deadline:
+        for records in consumer.poll(timeout_ms=500).values():
+            read += [record.value for record in records]
+    consumer.close()
+    assert read == VALUES == kafka_cluster.log("orders", 0).values()
+
+
+@pytest.mark.slow
+def test_confluent_kafka_works_on_it(kafka_cluster: KafkaCluster) -> None:
+    import confluent_kafka
+
+    kafka_cluster.create_topic("orders", partitions=1)
+    servers = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    producer = confluent_kafka.Producer({**servers, "enable.idempotence": True})
+    for value in VALUES:
+        producer.produce("orders", value)
+    assert producer.flush(30) == 0
+    consumer = confluent_kafka.Consumer({**servers, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    read: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(read) < len(VALUES) and time.monotonic() < deadline:
+        read += [message.value() for message in consumer.consume(100, timeout=0.5)]
+    consumer.close()
+    assert read == VALUES
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_trace() -> None:
+    def trace(seed: int) -> str:
+        with Simulation(seed=seed) as simulation:
+            cluster = simulation.cluster(brokers=3, topics={"orders": 2})
+            with simulation.producer(cluster) as producer:
+                for value in VALUES:
+                    producer.send("orders", value)
+                producer.flush(timeout=30)
+            simulation.run_for(10.0)
+            return simulation.trace_hash
+
+    assert trace(11) == trace(11)
+    assert trace(11) != trace(12)
