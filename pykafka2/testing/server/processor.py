@@ -57,6 +57,7 @@ class Processor(Part):
         self._max_idle = config.seconds("connections.max.idle.ms")
         self._idle_check_at = FOREVER
         self._commands: deque[Command] = deque()
+        self._arriving: deque[Transport] = deque()
         self._scratch: memoryview | None = None
 
     @property
@@ -70,7 +71,8 @@ class Processor(Part):
 
     def adopt(self, transport: Transport) -> None:
         """Take over an accepted connection."""
-        self._queue(lambda now: self._adopt(transport, now))
+        self._arriving.append(transport)
+        self._queue(self._adopt_next)
 
     def _queue(self, command: Command) -> None:
         self._commands.append(command)
@@ -189,6 +191,12 @@ class Processor(Part):
             self.connections.pop(connection)
             connection.close(reset=reset)
         self._commands.clear()
+        # Accepted, but not taken over yet: nobody else would close them.
+        while self._arriving:
+            self._arriving.popleft().close(reset=reset)
+
+    def _adopt_next(self, now: float) -> None:
+        self._adopt(self._arriving.popleft(), now)
 
     def _adopt(self, transport: Transport, now: float) -> None:
         channel = Channel(

@@ -1,0 +1,35 @@
+"""A broker that dies between accepting a connection and taking it over still closes the socket.
+
+Seen as a `ResourceWarning` in a producer's crash test: the accepted socket was in nobody's hands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.server.processor import Processor
+
+
+class AcceptedTransport:
+    peer = "127.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.closed_with_reset: list[bool] = []
+
+    def close(self, *, reset: bool = False) -> None:
+        self.closed_with_reset.append(reset)
+
+
+class QuietProcessor(Processor):
+    def signal(self) -> None:
+        """No loop turns this one."""
+
+
+def test_a_connection_not_taken_over_yet_is_closed_with_the_others() -> None:
+    nothing: Any = None
+    processor = QuietProcessor("processor", nothing, BrokerConfig({}), nothing, nothing)
+    transport: Any = AcceptedTransport()
+    processor.adopt(transport)
+    processor.close_all(reset=True)
+    assert transport.closed_with_reset == [True]
