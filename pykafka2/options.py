@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar
 
 import attrs
 
@@ -467,3 +467,37 @@ class OptionTable(Generic[O]):
             shown = "[hidden]" if option.secret else repr(value)
             more = f" ({error})" if isinstance(error, Because) else ""
             raise ConfigurationError(f"{option.name}={shown}: legal is {option.legal}{more}") from None
+
+
+class ClientConfig(TypedDict, total=False):
+    """The keyword options that every client takes, for type checkers."""
+
+    bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
+    client_id: str | None
+    client_dns_lookup: str
+    request_timeout_ms: float
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    reconnect_backoff_ms: float
+    reconnect_backoff_max_ms: float
+    connections_max_idle_ms: float
+    socket_connection_setup_timeout_ms: float
+    socket_connection_setup_timeout_max_ms: float
+    metadata_max_age_ms: float
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: float
+    allow_auto_create_topics: bool
+    send_buffer_bytes: int | None
+    receive_buffer_bytes: int | None
+    receive_message_max_bytes: int
+    security_protocol: str
+    ssl_context: Any
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_key_password: str | None
+    ssl_crlfile: str | None
+    ssl_ciphers: str | None
+    ssl_check_hostname: bool
+    ssl_enabled_protocols: str | Sequence[str]

@@ -6,13 +6,14 @@ Pure data; read on the caller's thread when a consumer is made.  The table machi
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import attrs
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.options import (
+    ClientConfig,
     ClientOptions,
     OptionTable,
     Refused,
@@ -165,39 +166,10 @@ CONSUMER_OPTIONS = OptionTable(
 )
 
 
-class ConsumerConfig(TypedDict, total=False):
+class ConsumerConfig(ClientConfig, total=False):
     """The keyword options of `KafkaConsumer`, for type checkers; a test keeps it in line with the table."""
 
-    bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
-    client_id: str | None
-    client_dns_lookup: str
-    request_timeout_ms: float
     default_api_timeout_ms: float
-    retry_backoff_ms: float
-    retry_backoff_max_ms: float
-    reconnect_backoff_ms: float
-    reconnect_backoff_max_ms: float
-    connections_max_idle_ms: float
-    socket_connection_setup_timeout_ms: float
-    socket_connection_setup_timeout_max_ms: float
-    metadata_max_age_ms: float
-    metadata_recovery_strategy: str
-    metadata_recovery_rebootstrap_trigger_ms: float
-    allow_auto_create_topics: bool
-    send_buffer_bytes: int | None
-    receive_buffer_bytes: int | None
-    receive_message_max_bytes: int
-    security_protocol: str
-    ssl_context: Any
-    ssl_cafile: str | None
-    ssl_certfile: str | None
-    ssl_keyfile: str | None
-    ssl_password: str | None
-    ssl_key_password: str | None
-    ssl_crlfile: str | None
-    ssl_ciphers: str | None
-    ssl_check_hostname: bool
-    ssl_enabled_protocols: str | Sequence[str]
     key_deserializer: Callable[[Any], Any] | Any | None
     value_deserializer: Callable[[Any], Any] | Any | None
     auto_offset_reset: str

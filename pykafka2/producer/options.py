@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypedDict, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.options import (
     INT64_MAX,
+    ClientConfig,
     ClientOptions,
     OptionTable,
     Refused,
@@ -226,39 +227,10 @@ PRODUCER_OPTIONS = OptionTable(
 )
 
 
-class ProducerConfig(TypedDict, total=False):
+class ProducerConfig(ClientConfig, total=False):
     """The keyword options of `KafkaProducer`, for type checkers; a test keeps it in line with the table."""
 
-    bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
-    client_id: str | None
-    client_dns_lookup: str
-    request_timeout_ms: float
-    retry_backoff_ms: float
-    retry_backoff_max_ms: float
-    reconnect_backoff_ms: float
-    reconnect_backoff_max_ms: float
-    connections_max_idle_ms: float
-    socket_connection_setup_timeout_ms: float
-    socket_connection_setup_timeout_max_ms: float
-    metadata_max_age_ms: float
     metadata_max_idle_ms: float
-    metadata_recovery_strategy: str
-    metadata_recovery_rebootstrap_trigger_ms: float
-    allow_auto_create_topics: bool
-    send_buffer_bytes: int | None
-    receive_buffer_bytes: int | None
-    receive_message_max_bytes: int
-    security_protocol: str
-    ssl_context: Any
-    ssl_cafile: str | None
-    ssl_certfile: str | None
-    ssl_keyfile: str | None
-    ssl_password: str | None
-    ssl_key_password: str | None
-    ssl_crlfile: str | None
-    ssl_ciphers: str | None
-    ssl_check_hostname: bool
-    ssl_enabled_protocols: str | Sequence[str]
     key_serializer: Callable[[Any], Any] | Any | None
     value_serializer: Callable[[Any], Any] | Any | None
     acks: int | str
