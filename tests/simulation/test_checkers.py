@@ -39,7 +39,7 @@ def planted(mutant: mutants.Mutant, patch: pytest.MonkeyPatch) -> Callable[[Worl
         (mutants.callbacks_are_forgotten, {"EverySendEnds", "liveness"}),
         (mutants.watermark_runs_back, {"HighWatermarkOnlyRises"}),
         (mutants.send_fails_after_it_appended, {"NothingIsInvented"}),
-        (mutants.retries_overtake_each_other, {"SentOrderIsLogOrder"}),
+        (mutants.retries_overtake_each_other, {"SentOrderIsLogOrder", "WrittenOnce"}),
         (mutants.follower_keeps_other_bytes, {"ReplicasAgree", "AckedIsKept", "WrittenOnce"}),
         (mutants.consumer_skips_a_record, {"ReadInOrderWithoutGaps"}),
         (mutants.consumer_reads_a_record_twice, {"ReadInOrderWithoutGaps"}),

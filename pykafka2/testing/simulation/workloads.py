@@ -27,6 +27,8 @@ class Producing:
         self._world = world
         self._stop = stop
         self._random = Random(seed)
+        # Busy seeds fill batches and windows; calm ones cost a third and leave room for many more seeds.
+        self._rounds_per_second = self._random.choice([0.5, 1.0, 1.0, 5.0])
         self.producer = world.simulation.producer(world.cluster, **options)
         world.producers.append(self.producer)
         self.name = world.simulation.last_client
@@ -41,7 +43,7 @@ class Producing:
                 self._send(*random.choice(self._world.partitions()))
             if random.random() < 0.05:
                 self._flush(random.choice([0.1, 1.0, 10.0]))
-            self._stop.wait(random.expovariate(5.0))
+            self._stop.wait(random.expovariate(self._rounds_per_second))
         self.drain()
 
     def drain(self) -> None:
