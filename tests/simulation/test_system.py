@@ -97,8 +97,8 @@ def test_a_seed_full_of_faults_keeps_every_promise(seed: int, quiet: None) -> No
     report = run_seed(seed, Shape(producers=2))
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
     assert report.counts, report
-    assert report.reads > 1000
-    assert report.outcomes["ok"] > 1000
+    assert report.reads > 300
+    assert report.outcomes["ok"] > 300
 
 
 @pytest.mark.slow
