@@ -24,6 +24,7 @@ from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller import Controller, NewTopic
 from pykafka2.testing.faults import Faults
+from pykafka2.testing.features import finalised
 from pykafka2.testing.handlers.registry import load as load_handlers
 from pykafka2.testing.history import History
 from pykafka2.testing.image import ClusterImage, TopicImage
@@ -63,6 +64,7 @@ class KafkaCluster:
         host: where brokers listen; "{id}" in it stands for the broker's id.
         ports: one for each broker; default: free ones.
         tls: listen with TLS.
+        features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
         runtime: what it runs on; default: real threads and sockets.
 
     Raises `ConfigurationError` for anything that cannot be.  Leaves no thread, socket or file behind after
@@ -80,12 +82,14 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         tls: TlsContext | None = None,
         runtime: Runtime | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         if not isinstance(brokers, int) or not 1 <= brokers <= MAX_BROKERS:
             raise ConfigurationError(f"brokers={brokers!r}: say a number from 1 to {MAX_BROKERS}")
         if ports is not None and len(ports) != brokers:
             raise ConfigurationError(f"{brokers} brokers need {brokers} ports, not {len(ports)}")
         self.config = BrokerConfig(config)
+        self._features = finalised(features)
         self.lock = threading.RLock()
         self.tls = tls
         self.history = History()
@@ -112,7 +116,7 @@ class KafkaCluster:
         try:
             entropy = SeededEntropy(f"cluster-{self._seed}")
             cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
-            self.controller = Controller(cluster_id, self.config, entropy, self._publish)
+            self.controller = Controller(cluster_id, self.config, entropy, self._publish, self._features)
             self.loops = Loops(
                 self._runtime, "kafka-cluster", separate=self.config.get("threads") == "separate"
             )

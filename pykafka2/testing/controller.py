@@ -28,6 +28,7 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.testing.configs import BrokerConfig, TopicConfig
+from pykafka2.testing.features import LATEST
 from pykafka2.testing.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from pykafka2.testing.placement import place
 from pykafka2.testing.topic_names import INTERNAL_TOPICS, check_topic_name, collision
@@ -62,7 +63,14 @@ class IsrChange:
 class Controller:
     """Decides and publishes."""
 
-    def __init__(self, cluster_id: str, config: BrokerConfig, entropy: Entropy, publish: Publish) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        config: BrokerConfig,
+        entropy: Entropy,
+        publish: Publish,
+        features: Mapping[str, int] = LATEST,
+    ) -> None:
         self._config = config
         self._entropy = entropy
         self._publish = publish
@@ -71,7 +79,7 @@ class Controller:
         self._broker_epochs = 0
         self._next_producer_id = 0
         self._next_leader = 0
-        self.image = ClusterImage(0, cluster_id, -1, {}, {}, {})
+        self.image = ClusterImage(0, cluster_id, -1, {}, {}, {}, features)
 
     # ------------------------------------------------------------------ brokers
 
@@ -277,6 +285,7 @@ class Controller:
             dict(self._brokers),
             topics,
             names,
+            self.image.features,
         )
         self._publish(self.image, changed)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from pykafka2.testing.configs import TopicConfig
+from pykafka2.testing.features import LATEST, TRANSACTION_VERSION
 
 NO_LEADER = -1
 
@@ -59,6 +60,13 @@ class ClusterImage:
     brokers: Mapping[int, BrokerImage]
     topics: Mapping[str, TopicImage]
     topic_names: Mapping[bytes, str]
+    features: Mapping[str, int] = LATEST
+    """Finalised features by name; one that is not there has level 0."""
+
+    @property
+    def transaction_version(self) -> int:
+        """2: every transaction has an epoch of its own (KIP-890)."""
+        return self.features.get(TRANSACTION_VERSION, 0)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)

@@ -1,4 +1,5 @@
-"""ApiVersions: which APIs this broker answers, at which versions (KIP-35, KIP-511; rules 3 to 5).
+"""ApiVersions: which APIs this broker answers, at which versions (KIP-35, KIP-511; rules 3 to 5), and the
+cluster's features (KIP-584).
 
 A version that we do not know is answered in version 0, with UNSUPPORTED_VERSION and nothing but our range
 for this API, so that the asker can come down.
@@ -10,8 +11,15 @@ import re
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import InvalidRequest, UnsupportedVersion
-from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from pykafka2.protocol.registry import ApiKey
+from pykafka2.testing.features import SUPPORTED
 from pykafka2.testing.handlers.registry import APIS, Api, handles, refuses
 
 if TYPE_CHECKING:
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_LEVEL_0 = 4
 
 # librdkafka takes a broker whose Produce begins above 0 for one without compression, so Kafka 4 names 0
 # although
@@ -38,7 +47,21 @@ def handle(
         SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
     ):
         return refuse(request, InvalidRequest.code or 0)
-    return ApiVersionsResponse(api_keys=[_range(APIS[key]) for key in sorted(APIS)])
+    image = broker.image
+    return ApiVersionsResponse(
+        api_keys=[_range(APIS[key]) for key in sorted(APIS)],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+            for name, levels in SUPPORTED.items()
+            # Clients of version 3 take a lowest level of 0 for a mistake (KAFKA-17011).
+            if levels.lowest > 0 or context.version >= FIRST_VERSION_WITH_LEVEL_0
+        ],
+        finalized_features_epoch=image.version,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
 
 
 @refuses(ApiVersionsRequest)

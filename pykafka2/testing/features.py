@@ -1,0 +1,61 @@
+"""Features of the cluster: which levels the brokers know, and which ones are finalised (KIP-584).
+
+Names and levels are those of Apache Kafka 4.3.1, without streams.version (streams groups are left out).  The
+finalised levels live in the controller's image; ApiVersions tells them, and the transaction coordinator takes
+its transaction.version from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from pykafka2.errors import ConfigurationError, UnknownOption
+from pykafka2.testing.configs import nearest
+
+TRANSACTION_VERSION: Final = "transaction.version"
+METADATA_VERSION: Final = "metadata.version"
+
+
+@attrs.define(frozen=True)
+class Levels:
+    """Lowest and highest level that brokers know."""
+
+    lowest: int
+    highest: int
+
+
+SUPPORTED: Final[Mapping[str, Levels]] = MappingProxyType(
+    {
+        "eligible.leader.replicas.version": Levels(0, 1),
+        "group.version": Levels(0, 1),
+        "kraft.version": Levels(0, 1),
+        METADATA_VERSION: Levels(7, 30),
+        "share.version": Levels(0, 1),
+        TRANSACTION_VERSION: Levels(0, 2),
+    }
+)
+
+LATEST: Final[Mapping[str, int]] = MappingProxyType(
+    {name: levels.highest for name, levels in SUPPORTED.items()}
+)
+"""The highest level of each: how a new cluster begins."""
+
+
+def finalised(given: Mapping[str, int] | None) -> Mapping[str, int]:
+    """The latest levels with those given in their place; level 0 leaves a feature out.
+
+    Raises `UnknownOption` naming the nearest feature, `ConfigurationError` for a level that brokers do not know.
+    """
+    levels = dict(LATEST)
+    for name, level in (given or {}).items():
+        known = SUPPORTED.get(name)
+        if known is None:
+            raise UnknownOption(f"no feature {name!r}{nearest(name, SUPPORTED)}")
+        if not isinstance(level, int) or not known.lowest <= level <= known.highest:
+            raise ConfigurationError(f"{name}={level!r}: say a level from {known.lowest} to {known.highest}")
+        levels[name] = level
+    return MappingProxyType({name: level for name, level in levels.items() if level > 0})

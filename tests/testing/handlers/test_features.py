@@ -1,0 +1,60 @@
+"""What ApiVersions says of the cluster's features (003-103), as Apache Kafka 4.3.1 does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import ConfigurationError, UnknownOption
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.wire import Wire
+
+Connect = Callable[[int], Wire]
+
+
+def ask(wire: Wire, version: int) -> ApiVersionsResponse:
+    return wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
+
+
+@pytest.mark.kafka(brokers=1)
+def test_finalised_features_are_those_of_kafka_4_3_but_for_streams(connect: Connect) -> None:
+    answer = ask(connect(0), 4)
+    assert {one.name: one.max_version_level for one in answer.finalized_features} == {
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "kraft.version": 1,
+        "metadata.version": 30,
+        "share.version": 1,
+        "transaction.version": 2,
+    }
+    assert all(one.min_version_level == one.max_version_level for one in answer.finalized_features)
+    assert answer.finalized_features_epoch >= 0
+    supported = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+    assert supported["transaction.version"] == (0, 2)
+    assert supported["metadata.version"] == (7, 30)
+
+
+@pytest.mark.kafka(brokers=1)
+def test_version_3_hears_of_no_feature_that_begins_at_level_0(connect: Connect) -> None:
+    answer = ask(connect(0), 3)
+    assert [one.name for one in answer.supported_features] == ["metadata.version"]
+    assert len(answer.finalized_features) == 6
+    assert not ask(connect(0), 2).finalized_features
+
+
+def test_a_cluster_may_finalise_lower_levels() -> None:
+    with KafkaCluster(1, features={"transaction.version": 1, "group.version": 0}) as cluster:
+        with Wire(cluster.brokers[0].address) as wire:
+            levels = {one.name: one.max_version_level for one in ask(wire, 4).finalized_features}
+        assert levels["transaction.version"] == 1
+        assert "group.version" not in levels
+        assert cluster.brokers[0].image.transaction_version == 1
+
+
+def test_a_misspelt_feature_or_an_unknown_level_raises() -> None:
+    with pytest.raises(UnknownOption, match=r"transaction\.version"):
+        KafkaCluster(features={"transactions.version": 1})
+    with pytest.raises(ConfigurationError, match="from 0 to 2"):
+        KafkaCluster(features={"transaction.version": 3})
