@@ -48,7 +48,7 @@ LATEST: Final[Mapping[str, int]] = MappingProxyType(
 def finalised(given: Mapping[str, int] | None) -> Mapping[str, int]:
     """The latest levels with those given in their place; level 0 leaves a feature out.
 
-    Raises `UnknownOption` naming the nearest feature, `ConfigurationError` for a level that brokers do not know.
+    Raises `UnknownOption` naming the nearest feature, `ConfigurationError` for a level that is not supported.
     """
     levels = dict(LATEST)
     for name, level in (given or {}).items():
