@@ -18,13 +18,11 @@ from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import Send
 from pykafka2.driver.runtime import Outcome
 from pykafka2.errors import (
-    CorruptData,
     Disconnected,
     IllegalState,
     IllegalTransition,
     KafkaError,
     NoBrokersAvailable,
-    TlsError,
 )
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.tls import TlsContext
@@ -33,6 +31,8 @@ from pykafka2.options import ClientOptions
 from pykafka2.types import Node
 
 logger = logging.getLogger(__name__)
+
+CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
 class Purpose(Enum):
@@ -229,8 +229,10 @@ class NodeLink:
         attempt, host, port = self._attempt, self.node.host, self.node.port
         network = self._driver.runtime.network
         self._resolve_deadline = now + self._options.socket_connection_setup_timeout
+        # Canonical names are for what the user wrote; brokers name themselves as they want to be called.
+        canonical = self.node.id < 0 and self._options.client_dns_lookup == CANONICAL
         self._driver.offload(
-            lambda: network.resolve(host, port),
+            lambda: network.resolve(host, port, canonical=canonical),
             lambda outcome, then: self._on_resolved(attempt, outcome, then),
         )
 
@@ -270,7 +272,7 @@ class NodeLink:
                 connection,
                 options=SocketOptions(options.send_buffer_bytes, options.receive_buffer_bytes),
                 tls=self._tls,
-                server_name=self.node.host,
+                server_name=endpoint.name or self.node.host,
             )
         except KafkaError as error:
             connection.close(now, error)
@@ -293,7 +295,7 @@ class NodeLink:
             self.last_error = error
             self._open(now)
         else:
-            self._fail(_as_tls_error(error), now)
+            self._fail(error, now)
 
     def _fail(self, error: KafkaError, now: float) -> None:
         if self.state is not LinkState.READY:
@@ -315,10 +317,3 @@ class NodeLink:
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close(now, error)
-
-
-def _as_tls_error(error: KafkaError) -> KafkaError:
-    """A frame that is really a TLS record is a matter of security_protocol, not of damaged data."""
-    if isinstance(error, CorruptData) and "security_protocol=SSL" in str(error):
-        return TlsError(str(error))
-    return error

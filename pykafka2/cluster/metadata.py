@@ -50,7 +50,8 @@ class Metadata:
         self.last_error: KafkaError | None = None
         """Why the last attempt failed; None after a success."""
         self.on_rebootstrap: Callable[[float], None] = lambda now: None
-        """Called when the brokers ask the client to start again from its bootstrap servers (KIP-1102)."""
+        """Called to start again from the bootstrap servers (KIP-1102): the brokers asked for it, or gave no
+        metadata for metadata_recovery_rebootstrap_trigger_ms."""
         self._options = options
         self._tap = tap
         self._wake = wake
@@ -65,6 +66,7 @@ class Metadata:
         self._asked_for_all = False
         self._asked_by_name: frozenset[str] = frozenset()
         self._next_forget_at = FOREVER
+        self._give_up_at = FOREVER  # on the brokers known, for want of an answer
 
     # ------------------------------------------------------------------ reading, any thread
 
@@ -167,13 +169,16 @@ class Metadata:
         return True
 
     def poll(self, now: float) -> PollResult:
+        if now >= self._give_up_at:
+            self._give_up_at = now + self._options.metadata_recovery_rebootstrap_trigger
+            self.on_rebootstrap(now)
         if self._in_flight:
-            return PollResult.idle()
+            return PollResult.idle_until(self._give_up_at)
         if now >= self._next_forget_at:
             self._forget_idle(now)
         due = self._due_at(now)
         if due > now:
-            return PollResult.idle_until(min(due, self._next_forget_at))
+            return PollResult.idle_until(min(due, self._next_forget_at, self._give_up_at))
         return PollResult.send(
             self._request(now), to=AnyNode(), on_response=self._on_response, on_failure=self._on_failure
         )
@@ -205,6 +210,8 @@ class Metadata:
         self._asked_for_all = self._wants_all_topics
         self.last_refresh = now
         self._gap = self._options.retry_backoff
+        if self._give_up_at == FOREVER and self._options.metadata_recovery_strategy == "rebootstrap":
+            self._give_up_at = now + self._options.metadata_recovery_rebootstrap_trigger
         if self._next_forget_at == FOREVER and self._wanted:
             self._next_forget_at = now + self._options.metadata_max_idle
         return MetadataRequest(
@@ -229,6 +236,7 @@ class Metadata:
         self.snapshot = merge_answer(before, response, keep)
         self.last_successful_refresh = now
         self.last_error = None
+        self._give_up_at = FOREVER
         self._emit_changes(before, now)
         if self._is_unresolved(response):
             self._retry_later()

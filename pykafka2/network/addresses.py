@@ -69,11 +69,12 @@ def format_addresses(addresses: Iterable[Address]) -> str:
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
 
 
-def resolve(host: str, port: int) -> list[Endpoint]:
-    """All addresses of a name, in the resolver's order, without duplicates.
+def resolve(host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
+    """All addresses of a name, in the resolver's order, without duplicates; they are tried in turn.
 
-    That serves both values of client_dns_lookup: every address is tried in turn (use_all_dns_ips); canonical
-    names matter for Kerberos alone.  Blocks.  Raises `NoBrokersAvailable` that names the host.
+    With `canonical` each carries the name that its address is registered under, by which TLS then knows it
+    (client_dns_lookup=resolve_canonical_bootstrap_servers_only, KIP-235: one alias for many machines); the
+    address stands for itself where it has no name.  Blocks.  Raises `NoBrokersAvailable` that names the host.
     """
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
@@ -85,7 +86,8 @@ def resolve(host: str, port: int) -> list[Endpoint]:
     found: dict[Endpoint, None] = {}
     for family, _, _, _, address in answers:
         if family in (socket.AF_INET, socket.AF_INET6):
-            found[Endpoint(str(address[0]), port, family == socket.AF_INET6)] = None
+            name = socket.getnameinfo(address, socket.NI_NUMERICSERV)[0] if canonical else None
+            found[Endpoint(str(address[0]), port, family == socket.AF_INET6, name)] = None
     if not found:
         raise NoBrokersAvailable(f"the name {host!r} has no IPv4 or IPv6 address")
     return list(found)

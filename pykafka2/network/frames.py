@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from pykafka2.errors import CorruptData
+from pykafka2.errors import CorruptData, TlsError
 
 Frame = bytes | memoryview
 """A frame without its length bytes.  Nobody writes to it again, so views of it may live on."""
@@ -22,10 +22,9 @@ DEFAULT_MAX_FRAME_BYTES = 100 * MIB
 
 _LENGTH = struct.Struct(">i")
 
-# What other protocols begin with, where a length is expected.
+# What other protocols begin with, where a length is expected: TLS records (handshake, alert) and a few more.
+_TLS = (b"\x16\x03", b"\x15\x03")
 _FOREIGN = {
-    b"\x16\x03": "speaks TLS here: set security_protocol=SSL, or use the plaintext port",
-    b"\x15\x03": "speaks TLS here: set security_protocol=SSL, or use the plaintext port",
     b"HT": "answers in HTTP: this is the port of a web server, not of Kafka",
     b"GE": "asks in HTTP: this port speaks Kafka's protocol",
     b"PO": "asks in HTTP: this port speaks Kafka's protocol",
@@ -70,7 +69,7 @@ class FrameReader:
         """`count` bytes are in the buffer handed out last: the frames that they complete, in order.
 
         Raises `CorruptData` where a length is negative or above `max_frame_bytes`, before any byte of that
-        frame is provided for; it says so if the other side speaks another protocol.
+        frame is provided for; it says so if the other side speaks another protocol.  TLS is a `TlsError`.
         """
         if self._large is not None:
             return self._received_large(self._large, count)
@@ -109,6 +108,10 @@ class FrameReader:
         if 0 <= size <= self.max_frame_bytes:
             return int(size)
         head = bytes(self._buffer[self._start : self._start + 4])
+        if head[:2] in _TLS:
+            raise TlsError(
+                f"{self.peer} speaks TLS here: set security_protocol=SSL, or use the plaintext port"
+            )
         foreign = _FOREIGN.get(head[:2])
         if foreign is not None:
             raise CorruptData(f"{self.peer} {foreign}")

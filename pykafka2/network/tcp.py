@@ -147,9 +147,9 @@ class TcpNetwork:
     def selector(self) -> SocketSelector:
         return SocketSelector()
 
-    def resolve(self, host: str, port: int) -> list[Endpoint]:
-        """All addresses of a name.  Blocks: only through `offload`.  Raises `NoBrokersAvailable`."""
-        return resolve(host, port)
+    def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
+        """As `addresses.resolve`.  Blocks: only through `offload`."""
+        return resolve(host, port, canonical=canonical)
 
     def connect(
         self,

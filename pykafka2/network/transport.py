@@ -26,11 +26,15 @@ Ready = tuple[object, int]
 
 @attrs.define(frozen=True)
 class Endpoint:
-    """A resolved address: an IP (or, in the simulation, a broker's name) and a port."""
+    """A resolved address: an IP (or, in the simulation, a broker's name) and a port.
+
+    `name` is the machine's canonical name where that was asked for: TLS expects it in the certificate.
+    """
 
     host: str
     port: int
     is_ipv6: bool = False
+    name: str | None = None
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if self.is_ipv6 else f"{self.host}:{self.port}"
@@ -114,8 +118,11 @@ class Network(Protocol):
 
     def selector(self) -> Selector: ...
 
-    def resolve(self, host: str, port: int) -> list[Endpoint]:
-        """All addresses of a name.  Blocks: only through `offload`.  Raises `NoBrokersAvailable`."""
+    def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
+        """All addresses of a name, each with its canonical name if that is asked for.
+
+        Blocks: only through `offload`.  Raises `NoBrokersAvailable`.
+        """
         ...
 
     def connect(

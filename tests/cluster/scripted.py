@@ -165,14 +165,15 @@ class Network:
         self.brokers: dict[tuple[str, int], ScriptedBroker] = {}
         self.unresolvable: set[str] = set()
         self.connects: list[Endpoint] = []
+        self.server_names: list[str | None] = []
 
     def selector(self) -> Selector:
         return Selector()
 
-    def resolve(self, host: str, port: int) -> list[Endpoint]:
+    def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
         if host in self.unresolvable:
             raise NoBrokersAvailable(f"the name {host!r} cannot be resolved")
-        return [Endpoint(host, port)]
+        return [Endpoint(host, port, name=f"canonical.{host}" if canonical else None)]
 
     def connect(
         self,
@@ -183,6 +184,7 @@ class Network:
         server_name: str | None = None,
     ) -> Transport:
         self.connects.append(endpoint)
+        self.server_names.append(server_name)
         broker = self.brokers.get((endpoint.host, endpoint.port))
         return Transport(self, broker, str(endpoint))
 

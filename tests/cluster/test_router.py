@@ -238,6 +238,49 @@ def test_when_every_known_node_is_gone_the_bootstrap_addresses_serve_again(
     assert set(client.metadata.snapshot.nodes) == {9}
 
 
+@pytest.mark.parametrize(("strategy", "found"), [("rebootstrap", {9}), ("none", {0, 1, 2})])
+def test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses(
+    cluster: ScriptedCluster, strategy: str, found: set[int]
+) -> None:
+    """KIP-1102: they still accept connections and take requests, but they were left behind."""
+    cluster.network.brokers["alias", 9092] = cluster.brokers[0]
+    client = cluster.client(
+        bootstrap_servers="alias:9092",
+        metadata_recovery_strategy=strategy,
+        metadata_recovery_rebootstrap_trigger_ms=90_000,
+    )
+    client.wait_for_topic("orders", 10)
+    for broker in cluster.brokers:
+        broker.handlers[MetadataRequest] = lambda request, broker: Hold()
+    moved = ScriptedBroker(cluster, 9)
+    cluster.brokers = [moved]
+    cluster.network.brokers["alias", 9092] = moved
+    client.metadata.request_update()
+    cluster.runtime.run_for(80)
+    assert set(client.metadata.snapshot.nodes) == {0, 1, 2}
+    cluster.runtime.run_for(50)
+    assert set(client.metadata.snapshot.nodes) == found
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("lookup", "name"),
+    [
+        ("use_all_dns_ips", "broker-0"),
+        ("resolve_canonical_bootstrap_servers_only", "canonical.broker-0"),
+    ],
+)
+def test_bootstrap_names_alone_are_made_canonical(cluster: ScriptedCluster, lookup: str, name: str) -> None:
+    """KIP-235: an alias leads to many machines, whose certificates carry their own names."""
+    client = cluster.client(bootstrap_servers="broker-0:9092", client_dns_lookup=lookup)
+    client.wait_for_topic("orders", 10)
+    assert cluster.network.server_names == [name]
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    assert cluster.network.server_names == [name, "broker-1"]
+    client.close()
+
+
 def test_a_broker_that_moved_is_found_at_its_new_address(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:

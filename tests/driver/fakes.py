@@ -109,7 +109,7 @@ class MemoryNetwork:
     def selector(self) -> Selector:
         return MemorySelector()
 
-    def resolve(self, host: str, port: int) -> list[Endpoint]:
+    def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
         return [Endpoint(host, port)]
 
     def connect(

@@ -14,7 +14,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import PollResult
 from pykafka2.driver.thread_driver import ThreadRuntime
-from pykafka2.errors import CorruptData, Disconnected, KafkaError, RequestTimeout, TlsError
+from pykafka2.errors import Disconnected, KafkaError, RequestTimeout, TlsError
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.tls import TlsContext
 from pykafka2.network.transport import Endpoint, SocketOptions
@@ -242,7 +242,7 @@ def test_plaintext_to_a_tls_port_is_a_typed_error_within_its_timeout(
     broker = make_broker(tls=tls[0])
     one = OneConnection(driver)
     one.open(broker.endpoint)
-    assert isinstance(one.error, CorruptData)
+    assert isinstance(one.error, TlsError)
     assert "security_protocol=SSL" in str(one.error)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +89,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_an_ip_address_resolves_to_itself() -> None:
     assert resolve("127.0.0.1", 9092) == [Endpoint("127.0.0.1", 9092)]
     assert resolve("::1", 9092) == [Endpoint("::1", 9092, is_ipv6=True)]
+
+
+def test_a_canonical_name_is_the_one_its_address_is_registered_under() -> None:
+    (endpoint,) = resolve("127.0.0.1", 9092, canonical=True)
+    assert endpoint == Endpoint("127.0.0.1", 9092, name=socket.getnameinfo(("127.0.0.1", 9092), 0)[0])
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70, "bad..name"])

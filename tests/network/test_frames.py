@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.errors import CorruptData
+from pykafka2.errors import CorruptData, KafkaError, TlsError
 from pykafka2.network.frames import MAX_READ_BYTES, PATIENCE, SMALL_BUFFER_BYTES, FrameReader
 
 
@@ -117,15 +117,15 @@ def test_a_bad_length_is_refused_before_anything_is_allocated(size: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("first", "hint"),
+    ("first", "kind", "hint"),
     [
-        (b"\x15\x03\x01\x00\x02\x02\x46", "security_protocol=SSL"),
-        (b"\x16\x03\x03\x00\x7a", "security_protocol=SSL"),
-        (b"HTTP/1.1 400 Bad Request", "HTTP"),
-        (b"GET / HTTP/1.1", "HTTP"),
-        (b"SSH-2.0-OpenSSH", "SSH"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", TlsError, "security_protocol=SSL"),
+        (b"\x16\x03\x03\x00\x7a", TlsError, "security_protocol=SSL"),
+        (b"HTTP/1.1 400 Bad Request", CorruptData, "HTTP"),
+        (b"GET / HTTP/1.1", CorruptData, "HTTP"),
+        (b"SSH-2.0-OpenSSH", CorruptData, "SSH"),
     ],
 )
-def test_another_protocol_is_named(first: bytes, hint: str) -> None:
-    with pytest.raises(CorruptData, match=f"broker:9092.*{hint}"):
+def test_another_protocol_is_named(first: bytes, kind: type[KafkaError], hint: str) -> None:
+    with pytest.raises(kind, match=f"broker:9092.*{hint}"):
         feed(FrameReader("broker:9092"), first, [])

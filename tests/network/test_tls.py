@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from pykafka2.errors import ConfigurationError, CorruptData, KafkaError, TlsError, TlsInterrupted
+from pykafka2.errors import ConfigurationError, KafkaError, TlsError, TlsInterrupted
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.tls import TlsContext
 from pykafka2.network.transport import READABLE, WRITABLE
@@ -267,7 +267,7 @@ def test_plaintext_to_a_tls_port_is_named_on_both_sides(
             connection.on_received(count, 0.0)
         return False
 
-    with pytest.raises(CorruptData, match="security_protocol=SSL"):
+    with pytest.raises(TlsError, match="security_protocol=SSL"):
         until(is_answered)
     assert isinstance(far.error, TlsError)
     assert "speaks plaintext to this TLS port" in str(far.error)

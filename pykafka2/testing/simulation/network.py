@@ -67,7 +67,7 @@ class SimNetwork:
     def selector(self) -> SimSelector:
         return SimSelector(self.scheduler, self.random, self.scheduler.current_place())
 
-    def resolve(self, host: str, port: int) -> list[Endpoint]:
+    def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
         if host in self.names:
             return [Endpoint(address, port) for address in self.names[host]]
         if host in self._hosts:
