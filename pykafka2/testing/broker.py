@@ -8,7 +8,7 @@ and restarts; its parts are made anew with each start, its logs are not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from pykafka2.testing.server.acceptor import Acceptor
 from pykafka2.testing.server.handler_pool import Handler
 from pykafka2.testing.server.processor import Processor
 from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
+from pykafka2.testing.server.request_metrics import RequestMetrics
 from pykafka2.testing.server.threads import Part
 from pykafka2.testing.timing_wheel import TimingWheel
 
@@ -72,6 +73,7 @@ class Broker:
         self.controller = cluster.controller
         self.image: ClusterImage = cluster.controller.image
         self.logs = LogDir()
+        self.metrics = RequestMetrics()
         self.is_running = False
         self.epoch = -1
         self._cluster = cluster
@@ -92,13 +94,19 @@ class Broker:
         self.fetchers = FollowerFetchers(
             self.id, self.config, self._cluster.links, self.lock, self._on_follower_moved
         )
+        self.fetchers.metrics = self.metrics
         self.replicas.on_follow = self.fetchers.follow
         self.replicas.on_stop_following = self.fetchers.unfollow
         self._requests = RequestChannel(self.config.int("queued.max.requests"))
         self._chores = Chores(self)
         self._processors = [
             Processor(
-                f"processor-{self.id}-{number}", self._requests, self.config, self._on_request, self._on_gone
+                f"processor-{self.id}-{number}",
+                self._requests,
+                self.config,
+                self._on_request,
+                self._on_gone,
+                self._on_left,
             )
             for number in range(self.config.int("num.network.threads"))
         ]
@@ -210,8 +218,15 @@ class Broker:
             if context.abandon is not None:
                 context.abandon(now)
 
+    def _on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
+        """Replies have left for their clients."""
+        with self.lock:
+            for context in contexts:
+                self.metrics.record(context, now)
+
     def _on_reply(self, context: RequestContext, response: Response | None) -> bool:
-        self._cluster.history.ended(context, response, self.clock.monotonic())
+        context.answered_at = self.clock.monotonic()
+        self._cluster.history.ended(context, response, context.answered_at)
         if context.faults is Fault.LOSE_REPLY:
             context.origin.disconnect(context, reset=True)
             return False
@@ -228,6 +243,8 @@ class Broker:
                 and self._meets_fault(context, now)
             ):
                 return
+            context.metrics = self.metrics
+            context.taken_at = self.clock.monotonic()
             api = APIS[context.api_key]
             response: Response | None
             try:
@@ -242,6 +259,7 @@ class Broker:
                 response = self._refused(context, UnknownServerError.code)
             if response is not None and not context.is_answered:
                 context.reply(response)
+            context.handled_at = self.clock.monotonic()
 
     def _refused(self, context: RequestContext, code: int | None) -> Response | None:
         """The answer with an error everywhere; without one the connection is closed."""

@@ -28,6 +28,7 @@ from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.testing.replication.links import Links
 from pykafka2.testing.replication.replica import Key, Replica
+from pykafka2.testing.server.request_metrics import RequestMetrics
 from pykafka2.testing.server.threads import Part
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class FollowerFetchers(Part):
         self._max_bytes = config.int("replica.fetch.response.max.bytes")
         self._partition_max_bytes = config.int("replica.fetch.max.bytes")
         self._stopped = False
+        self.metrics = RequestMetrics()
 
     # ------------------------------------------------------------------ whom to follow
 
@@ -244,6 +246,7 @@ class FollowerFetchers(Part):
             self._truncate(replica, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return
         if data.records is not None and len(data.records):
+            self.metrics.replication_bytes_in += len(data.records)
             log.append_as_follower(data.records)
         moved = log.advance_high_watermark(data.high_watermark)
         if log.advance_log_start(min(data.log_start_offset, log.high_watermark)) or moved:

@@ -146,19 +146,20 @@ class Links(Part):
         )
         inlet.put(context)
 
-    def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> None:
-        """Carry an answer back."""
+    def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
+        """Carry an answer back; the bytes that set out."""
         if self.is_cut(call.target, call.source):
             self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
-            return
+            return 0
         try:
             frame = memoryview(b"".join(encode_response(response, version, correlation_id)))[LENGTH_BYTES:]
         except KafkaError as error:
             self._fail(call, f"broker {call.target} could not encode its answer: {error}")
-            return
+            return 0
         if self.on_frame is not None:
             self.on_frame(call.target, call.source, frame)
         self._carry((call.target, call.source), lambda at: self._return(call, frame, at), now)
+        return LENGTH_BYTES + len(frame)
 
     def _return(self, call: Call, frame: memoryview, now: float) -> None:
         if call.is_done:
@@ -212,6 +213,8 @@ class LinkOrigin:
 
     __slots__ = ("_call", "_links", "peer")
 
+    is_broker = True
+
     def __init__(self, links: Links, call: Call) -> None:
         self._links = links
         self._call = call
@@ -221,8 +224,12 @@ class LinkOrigin:
         if response is None:
             self._links.fail(self._call, "there was no answer")
             return
-        now = self._links.loop.runtime.clock.monotonic()
-        self._links.answer(self._call, response, context.version, context.correlation_id, now)
+        now = context.answered_at = self._links.loop.runtime.clock.monotonic()
+        context.reply_bytes = self._links.answer(
+            self._call, response, context.version, context.correlation_id, now
+        )
+        if context.metrics is not None:
+            context.metrics.record(context, now)
 
     def local_processed(self, context: RequestContext) -> None:
         """Brokers have one request under way on each link; nothing waits for this one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.errors import CorruptData, Disconnected, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Transport
-from pykafka2.testing.server.channel import Channel
+from pykafka2.testing.server.channel import Channel, Slot
 
 if TYPE_CHECKING:
     from pykafka2.testing.server.processor import Processor
@@ -169,9 +169,12 @@ class Connection:
             self._sent_bytes += taken
             self._take_off(taken)
         ends = self._reply_ends
-        while ends and ends[0] <= self._sent_bytes:
-            ends.popleft()
-            self.channel.sent()
+        if ends and ends[0] <= self._sent_bytes:
+            left: list[Slot] = []
+            while ends and ends[0] <= self._sent_bytes:
+                ends.popleft()
+                left.append(self.channel.sent())
+            self._processor.replies_left(left)
         self.update_interest()
 
     def _take_off(self, taken: int) -> None:

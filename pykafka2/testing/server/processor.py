@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.clock import FOREVER
@@ -19,7 +19,7 @@ from pykafka2.protocol.framing import decode_request_header, encode_response
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.handlers.registry import is_served
-from pykafka2.testing.server.channel import Channel
+from pykafka2.testing.server.channel import Channel, Slot
 from pykafka2.testing.server.connection import Connection
 from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
 from pykafka2.testing.server.threads import Part
@@ -44,12 +44,14 @@ class Processor(Part):
         config: BrokerConfig,
         on_request: Callable[[RequestContext], None],
         on_gone: Callable[[RequestContext, float], None],
+        on_left: Callable[[Sequence[RequestContext], float], None],
     ) -> None:
         super().__init__(name)
         self.connections: dict[Connection, dict[int, RequestContext]] = {}
         self._requests = requests
         self._on_request = on_request
         self._on_gone = on_gone
+        self._on_left = on_left
         self._max_frame_bytes = config.int("socket.request.max.bytes")
         self._pipelined = config.get("channel.mode") == "pipelined"
         self._max_pipelined = config.int("max.pipelined.requests")
@@ -150,13 +152,16 @@ class Processor(Part):
                 logger.exception("%s: %r has no version %d", connection.peer, response, version)
                 self.drop_soon(connection, reset=False)
                 return
+            context.reply_bytes = sum(map(len, payload))
 
         def complete(now: float) -> None:
             if connection.is_closed:
                 return
             self.connections[connection].pop(id(context), None)
+            slot: Slot = context.slot
+            context.slot, slot.owner = None, context
             try:
-                connection.channel.complete(context.slot, payload)
+                connection.channel.complete(slot, payload)
                 connection.write_ready(now)
             except KafkaError as error:
                 self.drop(connection, error)
@@ -165,9 +170,13 @@ class Processor(Part):
 
         self._queue(complete)
 
+    def replies_left(self, slots: Sequence[Slot]) -> None:
+        """These replies are with the transport, to their last byte."""
+        self._on_left([slot.owner for slot in slots], self.loop.runtime.clock.monotonic())
+
     def let_next_in(self, connection: Connection, context: RequestContext) -> None:
         def move(now: float) -> None:
-            if not connection.is_closed:
+            if not connection.is_closed and context.slot is not None:
                 connection.channel.local_processed(context.slot)
                 self.take_frames(connection, now)
 
@@ -228,6 +237,8 @@ class ClientOrigin:
     """`Origin` of requests that came over a client's connection."""
 
     __slots__ = ("_connection", "_processor", "peer")
+
+    is_broker = False
 
     def __init__(self, processor: Processor, connection: Connection) -> None:
         self._processor = processor

@@ -15,6 +15,7 @@ from pykafka2.errors import IllegalState
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
+    from pykafka2.testing.server.request_metrics import RequestMetrics
     from pykafka2.testing.server.threads import Part
 
 
@@ -22,6 +23,7 @@ class Origin(Protocol):
     """Where a request came from and its reply goes: a client's connection, or another broker's link."""
 
     peer: str
+    is_broker: bool
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         """Send the reply (None: there is none) when its turn comes.  From any thread."""
@@ -39,19 +41,25 @@ class RequestContext:
 
     __slots__ = (
         "abandon",
+        "answered_at",
         "api_key",
         "client_id",
         "correlation_id",
         "faults",
+        "handled_at",
         "is_answered",
+        "is_from_broker",
         "is_unsupported",
+        "metrics",
         "on_reply",
         "origin",
         "peer",
         "received_at",
+        "reply_bytes",
         "request",
         "size_bytes",
         "slot",
+        "taken_at",
         "version",
     )
 
@@ -74,6 +82,12 @@ class RequestContext:
         self.client_id = client_id
         self.size_bytes = size_bytes
         self.received_at = received_at
+        self.taken_at = 0.0  # by a handler
+        self.handled_at = 0.0  # the handler has returned
+        self.answered_at = 0.0
+        self.reply_bytes = 0
+        self.is_from_broker = origin.is_broker
+        self.metrics: RequestMetrics | None = None  # of the broker that handles it
         self.is_unsupported = False  # ApiVersions of a version that we do not know
         self.is_answered = False
         self.slot: Any = None

@@ -28,7 +28,7 @@ class QuietProcessor(Processor):
 
 def test_a_connection_not_taken_over_yet_is_closed_with_the_others() -> None:
     nothing: Any = None
-    processor = QuietProcessor("processor", nothing, BrokerConfig({}), nothing, nothing)
+    processor = QuietProcessor("processor", nothing, BrokerConfig({}), nothing, nothing, nothing)
     transport: Any = AcceptedTransport()
     processor.adopt(transport)
     processor.close_all(reset=True)
