@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pykafka2.clock import FOREVER, Clock
+from pykafka2.clock import FOREVER, Clock, SeededEntropy
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
 from pykafka2.protocol.struct import Response
 from pykafka2.testing.faults import Fault
@@ -78,6 +78,7 @@ class Broker:
         self.epoch = -1
         self._cluster = cluster
         self._producer_ids = iter(range(0))
+        self._entropy = SeededEntropy(f"broker-{cluster.seed}-{broker_id}")
         self._prepare(self.clock.monotonic())
 
     def __repr__(self) -> str:
@@ -196,6 +197,13 @@ class Broker:
             return producer_id
         self._producer_ids = iter(self.controller.allocate_producer_ids())
         return next(self._producer_ids)
+
+    def any_live_broker(self) -> int:
+        """Whom answers name as the controller: any live broker, since each forwards what is the controller's
+        (rule 69); -1 if none is known.
+        """
+        alive = self.image.live_brokers()
+        return self._entropy.random.choice(alive).id if alive else -1
 
     def go_on(self, context: RequestContext) -> None:
         """A request that a fault held goes on to its handler."""

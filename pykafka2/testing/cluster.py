@@ -23,6 +23,8 @@ from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller import Controller, NewTopic
+from pykafka2.testing.controller.metadata_log import MetadataLog
+from pykafka2.testing.controller.state import State
 from pykafka2.testing.faults import Faults
 from pykafka2.testing.features import finalised
 from pykafka2.testing.handlers.registry import load as load_handlers
@@ -97,7 +99,7 @@ class KafkaCluster:
         self._topics = {name: _topic_of(name, topic) for name, topic in (topics or {}).items()}
         self._host = host
         self._ports = list(ports or [0] * brokers)
-        self._seed = seed
+        self.seed = seed
         self._given_runtime = runtime
         self._runtime: Runtime | None = None
         self._brokers: list[Broker] = []
@@ -114,9 +116,10 @@ class KafkaCluster:
 
         self._runtime = self._given_runtime or _thread_runtime()
         try:
-            entropy = SeededEntropy(f"cluster-{self._seed}")
+            entropy = SeededEntropy(f"cluster-{self.seed}")
             cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
-            self.controller = Controller(cluster_id, self.config, entropy, self._publish, self._features)
+            log = MetadataLog(State(cluster_id, self.config, self._features))
+            self.controller = Controller(0, log, self.config, entropy, self._publish)
             self.loops = Loops(
                 self._runtime, "kafka-cluster", separate=self.config.get("threads") == "separate"
             )

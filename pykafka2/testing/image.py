@@ -1,7 +1,8 @@
 """What the controller knows and every broker is told: brokers, topics, partitions.  Immutable values.
 
-The controller makes a new image for each change and publishes it; a broker answers Metadata from the one
-that it was given last.
+The controller makes a new image for each change and publishes it; a broker answers from the one that it was
+given last.  An image shares every topic that did not change with the image before, so two images are
+compared topic by topic with `is`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ NO_LEADER = -1
 
 @attrs.define(frozen=True)
 class BrokerImage:
-    """A registered broker; `epoch` grows with each registration, fenced ones do not count as alive."""
+    """A registered broker; `epoch` grows with each registration, fenced ones do not count as alive.
+
+    One that is shutting down in good order still serves, but leads nothing and is in sync nowhere.
+    """
 
     id: int
     host: str
@@ -26,6 +30,8 @@ class BrokerImage:
     rack: str | None
     epoch: int
     is_fenced: bool
+    is_shutting_down: bool = False
+    incarnation_id: bytes = b""
 
 
 @attrs.define(frozen=True)
@@ -52,11 +58,10 @@ class TopicImage:
 
 @attrs.define(frozen=True)
 class ClusterImage:
-    """The whole cluster at one version."""
+    """The whole cluster as of one offset of the metadata log (`version`); `features` are finalised levels."""
 
     version: int
     cluster_id: str
-    controller_id: int
     brokers: Mapping[int, BrokerImage]
     topics: Mapping[str, TopicImage]
     topic_names: Mapping[bytes, str]
@@ -84,3 +89,16 @@ class ClusterImage:
     def is_alive(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.is_fenced
+
+    def is_eligible(self, broker_id: int) -> bool:
+        """Whether a broker may lead or be in sync."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.is_fenced and not broker.is_shutting_down
+
+    def changed_since(self, older: ClusterImage) -> dict[str, TopicImage | None]:
+        """The topics that differ, None for those that are gone."""
+        changed: dict[str, TopicImage | None] = {
+            name: topic for name, topic in self.topics.items() if older.topics.get(name) is not topic
+        }
+        changed.update((name, None) for name in older.topics if name not in self.topics)
+        return changed

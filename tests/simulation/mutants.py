@@ -17,7 +17,7 @@ from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.producer.sequences import Sequences
-from pykafka2.testing import controller
+from pykafka2.testing.controller import controller, elections
 from pykafka2.testing.image import PartitionImage
 from pykafka2.testing.log.batch import placed
 from pykafka2.testing.log.partition_log import PartitionLog
@@ -62,14 +62,15 @@ def broker_forgets_what_producers_wrote(world: World, patch: pytest.MonkeyPatch)
 
 def controller_keeps_the_epoch(world: World, patch: pytest.MonkeyPatch) -> None:
     """A new leader under the old epoch."""
-    moved = controller._moved
+    moved = elections.moved
 
     def same_epoch(partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage:
         import attrs
 
         return attrs.evolve(moved(partition, leader, isr), leader_epoch=partition.leader_epoch)
 
-    patch.setattr(controller, "_moved", same_epoch)
+    patch.setattr(elections, "moved", same_epoch)
+    patch.setattr(controller, "moved", same_epoch)
 
 
 def replica_loses_a_batch_in_the_middle(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from pykafka2.errors import (
 )
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller import Controller, IsrChange, NewTopic
+from pykafka2.testing.controller.metadata_log import MetadataLog
+from pykafka2.testing.controller.state import State
 from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
 
 
@@ -26,7 +28,8 @@ class Published:
     def __init__(self, **configs: object) -> None:
         self.images: list[tuple[ClusterImage, Mapping[str, TopicImage | None]]] = []
         self.controller = Controller(
-            "cluster",
+            0,
+            MetadataLog(State("cluster", BrokerConfig())),
             BrokerConfig(),
             SeededEntropy(1),
             lambda image, changed: self.images.append((image, changed)),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 
 
-@handles(CreateTopicsRequest, 2, 7)
+@handles(CreateTopicsRequest, 2, 7, by_controller=True)
 def handle(
     broker: Broker, context: RequestContext, request: CreateTopicsRequest, now: float
 ) -> CreateTopicsResponse:

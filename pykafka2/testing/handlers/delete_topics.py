@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_IDS = 6
 
 
-@handles(DeleteTopicsRequest, 1, 6)
+@handles(DeleteTopicsRequest, 1, 6, by_controller=True)
 def handle(
     broker: Broker, context: RequestContext, request: DeleteTopicsRequest, now: float
 ) -> DeleteTopicsResponse:

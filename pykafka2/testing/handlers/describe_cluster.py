@@ -30,7 +30,7 @@ def handle(
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=broker.any_live_broker(),
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.is_fenced

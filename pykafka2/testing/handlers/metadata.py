@@ -60,7 +60,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest, no
             for node in image.live_brokers()
         ],
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=broker.any_live_broker(),
         topics=topics,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
     )

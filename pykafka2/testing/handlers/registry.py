@@ -53,6 +53,7 @@ class Api:
     max_version: int
     handle: Handle
     refuse: Refuse | None = None
+    by_controller: bool = False
 
     @property
     def name(self) -> str:
@@ -62,11 +63,17 @@ class Api:
 APIS: dict[int, Api] = {}
 
 
-def handles(request: type[Request[Any]], min_version: int, max_version: int) -> Callable[[Handle], Handle]:
-    """Register the function that answers this API at these versions."""
+def handles(
+    request: type[Request[Any]], min_version: int, max_version: int, *, by_controller: bool = False
+) -> Callable[[Handle], Handle]:
+    """Register the function that answers this API at these versions.
+
+    With `by_controller` it runs on the broker that hosts the active controller, as an event of its queue
+    (`broker.controller` is that controller); all other brokers forward to it.
+    """
 
     def register(function: Handle) -> Handle:
-        APIS[request.API_KEY] = Api(request, min_version, max_version, function)
+        APIS[request.API_KEY] = Api(request, min_version, max_version, function, by_controller=by_controller)
         return function
 
     return register
