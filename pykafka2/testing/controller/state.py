@@ -34,9 +34,7 @@ Changes = Mapping[str, "TopicImage | None"]
 class State:
     """What has been replayed so far."""
 
-    def __init__(
-        self, cluster_id: str, config: BrokerConfig, features: Mapping[str, int] = LATEST
-    ) -> None:
+    def __init__(self, cluster_id: str, config: BrokerConfig, features: Mapping[str, int] = LATEST) -> None:
         self._config = config
         self.brokers: dict[int, BrokerImage] = {}
         self.topics: dict[str, TopicImage] = {}
