@@ -35,6 +35,8 @@ class _Run:
     identity: Identity = NOBODY
     next_sequence: int = 0
     unfinished: list[ProducerBatch] = attrs.field(factory=list)
+    window: list[ProducerBatch] = attrs.field(factory=list)
+    """What was numbered from the oldest unfinished batch on, finished or not."""
     has_gap: bool = False
     """A numbered batch failed: nothing new may follow under this identity."""
     must_renumber: bool = False
@@ -44,6 +46,7 @@ class _Run:
     def begin(self, identity: Identity) -> None:
         self.identity = identity
         self.next_sequence = 0
+        self.window = list(self.unfinished)
         self.has_gap = self.must_renumber = self.is_known_to_broker = False
 
 
@@ -77,7 +80,9 @@ class Sequences:
         # A broker that knows nothing of a producer takes any number from it as the first, so a second batch
         # could be written before the first one's retry.  Java sends it all the same.
         may_follow = run.is_known_to_broker and not run.has_gap and run.identity == self.identity
-        return may_follow and len(run.unfinished) < MAX_IN_FLIGHT_IDEMPOTENT
+        # A broker knows a producer's last five batches again, no more.  When a leader has moved, the new one
+        # may finish later batches first; they count as long as an earlier one may have to be sent again.
+        return may_follow and len(run.window) < MAX_IN_FLIGHT_IDEMPOTENT
 
     def assign(self, batch: ProducerBatch) -> None:
         """Number a batch that `may_send`; one that has its number keeps it, and with it its bytes."""
@@ -86,6 +91,7 @@ class Sequences:
             batch.sequence(*run.identity, run.next_sequence)
             run.next_sequence = next_sequence(run.next_sequence, batch.count)
             run.unfinished.append(batch)
+            run.window.append(batch)
 
     def on_written(self, batch: ProducerBatch) -> None:
         run = self._run(batch)
@@ -138,8 +144,10 @@ class Sequences:
         self.identity = (producer_id, epoch + 1) if epoch < LAST_EPOCH else NOBODY
 
     def _finish(self, batch: ProducerBatch) -> bool:
-        unfinished = self._run(batch).unfinished
-        if batch not in unfinished:
+        run = self._run(batch)
+        if batch not in run.unfinished:
             return False
-        unfinished.remove(batch)
+        run.unfinished.remove(batch)
+        while run.window and run.window[0] not in run.unfinished:
+            run.window.pop(0)
         return True

@@ -94,6 +94,25 @@ def test_at_most_five_are_unfinished_in_a_partition() -> None:
     assert sequences.may_send(rest[4])
 
 
+def test_five_are_counted_from_the_oldest_unfinished_on_done_or_not() -> None:
+    """The story of simulation seed 511: the leader moves while its answers are on their way.
+
+    The new leader has 1 to 4 by replication, takes 5 and 6, and knows a producer's last five batches only:
+    when the retry of 1 arrives it is no duplicate any more but out of order, and written once more.
+    """
+    sequences = started()
+    old = [a_batch(order) for order in range(4)]
+    send(sequences, *old)
+    to_the_new_leader = a_batch(4)
+    send(sequences, to_the_new_leader)
+    sequences.on_written(to_the_new_leader)
+    assert not sequences.may_send(a_batch(5))
+    sequences.on_written(old[1])
+    assert not sequences.may_send(a_batch(5))
+    sequences.on_written(old[0])
+    assert sequences.may_send(a_batch(5))
+
+
 def test_what_is_sent_again_keeps_its_bytes_and_goes_in_order() -> None:
     sequences = started()
     first, second = a_batch(0), a_batch(1)
