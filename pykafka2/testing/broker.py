@@ -23,6 +23,7 @@ from pykafka2.testing.replication.follower_fetcher import FollowerFetchers
 from pykafka2.testing.replication.replica import Key
 from pykafka2.testing.replication.replica_manager import ReplicaManager
 from pykafka2.testing.server.acceptor import Acceptor
+from pykafka2.testing.server.connection_quotas import ConnectionQuotas
 from pykafka2.testing.server.handler_pool import Handler
 from pykafka2.testing.server.processor import Processor
 from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
@@ -98,7 +99,10 @@ class Broker:
         self.fetchers.metrics = self.metrics
         self.replicas.on_follow = self.fetchers.follow
         self.replicas.on_stop_following = self.fetchers.unfollow
-        self._requests = RequestChannel(self.config.int("queued.max.requests"))
+        self._requests = RequestChannel(
+            self.config.int("queued.max.requests"), self.config.int("queued.max.request.bytes")
+        )
+        self.quotas = ConnectionQuotas(self.config)
         self._chores = Chores(self)
         self._processors = [
             Processor(
@@ -108,6 +112,7 @@ class Broker:
                 self._on_request,
                 self._on_gone,
                 self._on_left,
+                self.quotas,
             )
             for number in range(self.config.int("num.network.threads"))
         ]
@@ -128,7 +133,7 @@ class Broker:
         self._prepare(self.clock.monotonic())
         listener = cluster.runtime.network.listen(self.host, self.port, tls=cluster.tls)
         self.port = listener.port
-        acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self._processors)
+        acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self._processors, self.quotas)
         loops = cluster.loops
         loops.add_all([*self._processors, *self._handlers, self.fetchers, self._chores])
         with self.lock:
@@ -234,6 +239,8 @@ class Broker:
 
     def _on_reply(self, context: RequestContext, response: Response | None) -> bool:
         context.answered_at = self.clock.monotonic()
+        if self._cluster.throttles.rules:
+            self._cluster.throttles.apply(context, response)
         self._cluster.history.ended(context, response, context.answered_at)
         if context.faults is Fault.LOSE_REPLY:
             context.origin.disconnect(context, reset=True)

@@ -32,6 +32,7 @@ from pykafka2.testing.history import History
 from pykafka2.testing.image import ClusterImage, TopicImage
 from pykafka2.testing.replication.links import Links
 from pykafka2.testing.server.threads import Loops
+from pykafka2.testing.throttle import Throttles
 
 if TYPE_CHECKING:
     from pykafka2.network.tls import TlsContext
@@ -62,6 +63,8 @@ class KafkaCluster:
         config: the brokers' configuration by Kafka's names; a misspelt one raises `UnknownOption` naming the
             nearest.  Beyond Kafka's: channel.mode (pipelined, serial), log.validate (headers, strict),
             threads (shared, separate), max.pipelined.requests, max.pipelined.bytes.
+        pipelined: whether a connection's next request may come in while an acks=all produce waits for its
+            replicas (the default); False is Apache's muting, as does channel.mode=serial.
         seed: topic and cluster ids come from it.
         host: where brokers listen; "{id}" in it stands for the broker's id.
         ports: one for each broker; default: free ones.
@@ -79,6 +82,7 @@ class KafkaCluster:
         topics: Mapping[str, int | Topic] | None = None,
         *,
         config: Mapping[str, object] | None = None,
+        pipelined: bool | None = None,
         seed: int | str = 0,
         host: str = "127.0.0.1",
         ports: Sequence[int] | None = None,
@@ -90,12 +94,13 @@ class KafkaCluster:
             raise ConfigurationError(f"brokers={brokers!r}: say a number from 1 to {MAX_BROKERS}")
         if ports is not None and len(ports) != brokers:
             raise ConfigurationError(f"{brokers} brokers need {brokers} ports, not {len(ports)}")
-        self.config = BrokerConfig(config)
+        self.config = BrokerConfig(_with_mode(config, pipelined))
         self._features = finalised(features)
         self.lock = threading.RLock()
         self.tls = tls
         self.history = History()
         self.faults = Faults()
+        self.throttles = Throttles()
         self._topics = {name: _topic_of(name, topic) for name, topic in (topics or {}).items()}
         self._host = host
         self._ports = list(ports or [0] * brokers)
@@ -247,6 +252,16 @@ class KafkaCluster:
         for broker in self._brokers:
             if broker.is_running:
                 broker.apply(image, changed)
+
+
+def _with_mode(config: Mapping[str, object] | None, pipelined: bool | None) -> Mapping[str, object] | None:
+    """The configuration with `pipelined` in it, under the name that the brokers read."""
+    if pipelined is None:
+        return config
+    mode = "pipelined" if pipelined else "serial"
+    if (config or {}).get("channel.mode", mode) != mode:
+        raise ConfigurationError(f"pipelined={pipelined} and channel.mode={config['channel.mode']}: say one")  # type: ignore[index]
+    return {**(config or {}), "channel.mode": mode}
 
 
 def _topic_of(name: str, topic: int | Topic) -> Topic:

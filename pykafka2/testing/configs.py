@@ -63,6 +63,13 @@ def _ratio(text: str) -> float:
     return value
 
 
+def _limits(text: str) -> dict[str, int]:
+    pairs = [part.strip().rpartition(":") for part in text.split(",") if part.strip()]
+    if not all(name and limit.isdigit() for name, _, limit in pairs):
+        raise ValueError("a list of address:number")
+    return {name: int(limit) for name, _, limit in pairs}
+
+
 INT = _number(0, MAX_INT)
 LONG = _number(0, MAX_LONG)
 ANY_LONG = _number(-1, MAX_LONG)
@@ -154,6 +161,10 @@ _BROKER_KEYS = (
     Key("group.max.session.timeout.ms", INT, "1800000", None, INT_TYPE),
     Key("group.min.session.timeout.ms", INT, "6000", None, INT_TYPE),
     Key("log.validate", _one_of("headers", "strict"), "headers", None, STRING_TYPE),
+    Key("max.connection.creation.rate", INT, str(MAX_INT), None, INT_TYPE),
+    Key("max.connections", INT, str(MAX_INT), None, INT_TYPE),
+    Key("max.connections.per.ip", INT, str(MAX_INT), None, INT_TYPE),
+    Key("max.connections.per.ip.overrides", _limits, "", None, STRING_TYPE),
     Key("max.pipelined.requests", _number(1, MAX_INT), "256", None, INT_TYPE),
     Key("max.pipelined.bytes", _number(1, MAX_LONG), "134217728", None, LONG_TYPE),
     Key("num.io.threads", _number(1, 64), "1", None, INT_TYPE),
@@ -162,6 +173,7 @@ _BROKER_KEYS = (
     Key("offsets.topic.num.partitions", _number(1, MAX_INT), "50", None, INT_TYPE),
     Key("offsets.topic.replication.factor", _number(1, 32767), "3", None, INT_TYPE),
     Key("producer.id.expiration.ms", _number(1, MAX_INT), "86400000", None, INT_TYPE),
+    Key("queued.max.request.bytes", ANY_LONG, "-1", None, LONG_TYPE),
     Key("queued.max.requests", _number(1, MAX_INT), "500", None, INT_TYPE),
     Key("replica.fetch.backoff.ms", INT, "50", None, INT_TYPE),
     Key("replica.fetch.max.bytes", _number(1, MAX_INT), "1048576", None, INT_TYPE),

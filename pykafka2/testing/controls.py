@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.errors import BrokerError, ConfigurationError
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.faults import FOR_EVER, Fault, FaultRule
+from pykafka2.testing.throttle import ThrottleRule
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -189,8 +190,30 @@ class Controls:
         """Reset the connection instead of acting on the request."""
         return self._plant(Fault.DISCONNECT, request, times, topic, client_id, broker)
 
+    def throttle(
+        self,
+        client_id: str | None,
+        request: AnyRequest | None,
+        seconds: float,
+        *,
+        times: int = FOR_EVER,
+    ) -> ThrottleRule:
+        """Throttle a client's requests of one API (None: any client, any API), as when a quota is violated.
+
+        The reply says throttle_time_ms at once, then the connection is not read for so long.
+        """
+        with self._cluster.lock:
+            return self._cluster.throttles.add(client_id, request, seconds, times)
+
+    def unthrottle(self, rule: ThrottleRule | None = None) -> None:
+        """End one rule, or all; connections that are muted stay so until their time is up."""
+        with self._cluster.lock:
+            for known in [rule] if rule is not None else list(self._cluster.throttles.rules):
+                self._cluster.throttles.remove(known)
+
     def clear(self) -> None:
-        """Take back every planted fault and release what is held."""
+        """Take back every planted fault and throttle, and release what is held."""
+        self.unthrottle()
         with self._cluster.lock:
             self._cluster.faults.clear()
 

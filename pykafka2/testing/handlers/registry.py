@@ -41,6 +41,7 @@ HANDLER_MODULES: Final = (
     "metadata",
     "offset_for_leader_epoch",
     "produce",
+    "sasl",
 )
 
 
@@ -91,9 +92,8 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
 
 def load() -> None:
     """Import every handler.  Safe to repeat."""
-    if len(APIS) < len(HANDLER_MODULES):
-        for name in HANDLER_MODULES:
-            import_module(f"pykafka2.testing.handlers.{name}")
+    for name in HANDLER_MODULES:
+        import_module(f"pykafka2.testing.handlers.{name}")
 
 
 def is_served(api_key: int, version: int) -> bool:

@@ -210,3 +210,4 @@ class Connection:
         self._unsent.clear()
         self._selector.unregister(self._transport)
         self._transport.close(reset=reset)
+        self._processor.quotas.release(self.peer)

@@ -21,6 +21,7 @@ from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.handlers.registry import is_served
 from pykafka2.testing.server.channel import Channel, Slot
 from pykafka2.testing.server.connection import Connection
+from pykafka2.testing.server.connection_quotas import ConnectionQuotas
 from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
 from pykafka2.testing.server.threads import Part
 
@@ -45,9 +46,11 @@ class Processor(Part):
         on_request: Callable[[RequestContext], None],
         on_gone: Callable[[RequestContext, float], None],
         on_left: Callable[[Sequence[RequestContext], float], None],
+        quotas: ConnectionQuotas,
     ) -> None:
         super().__init__(name)
         self.connections: dict[Connection, dict[int, RequestContext]] = {}
+        self.quotas = quotas
         self._requests = requests
         self._on_request = on_request
         self._on_gone = on_gone
@@ -58,6 +61,7 @@ class Processor(Part):
         self._max_pipelined_bytes = config.int("max.pipelined.bytes")
         self._max_idle = config.seconds("connections.max.idle.ms")
         self._idle_check_at = FOREVER
+        self._throttled: dict[Connection, float] = {}  # until when each stays muted
         self._commands: deque[Command] = deque()
         self._arriving: deque[Transport] = deque()
         self._scratch: memoryview | None = None
@@ -94,6 +98,8 @@ class Processor(Part):
                 self.take_frames(connection, now)
         if now >= self._idle_check_at:
             self._close_idle(now)
+        if self._throttled:
+            return min(self._idle_check_at, self._end_throttles(now))
         return self._idle_check_at
 
     def take_frames(self, connection: Connection, now: float) -> None:
@@ -161,6 +167,8 @@ class Processor(Part):
             slot: Slot = context.slot
             context.slot, slot.owner = None, context
             try:
+                if context.throttle:
+                    self._throttle(connection, now + context.throttle)
                 connection.channel.complete(slot, payload)
                 connection.write_ready(now)
             except KafkaError as error:
@@ -182,6 +190,21 @@ class Processor(Part):
 
         self._queue(move)
 
+    def _throttle(self, connection: Connection, until: float) -> None:
+        """Read nothing more from a connection for a while; its replies go on leaving (rule 10)."""
+        before = self._throttled.get(connection)
+        if before is None:
+            connection.channel.throttle()
+        self._throttled[connection] = until if before is None else max(before, until)
+
+    def _end_throttles(self, now: float) -> float:
+        """Let those read on whose time is up; when the next one's is."""
+        for connection in [one for one, until in self._throttled.items() if until <= now]:
+            del self._throttled[connection]
+            connection.channel.end_throttle()
+            self.take_frames(connection, now)
+        return min(self._throttled.values(), default=FOREVER)
+
     def drop_soon(self, connection: Connection, *, reset: bool) -> None:
         error = Disconnected(f"the broker closed the connection to {connection.peer}")
         self._queue(lambda now: self.drop(connection, error, reset=reset))
@@ -189,6 +212,7 @@ class Processor(Part):
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
         """Close one connection; its requests that still wait are given up (§4.1 g)."""
         pending = self.connections.pop(connection, None)
+        self._throttled.pop(connection, None)
         connection.close(reset=reset)
         for context in (pending or {}).values():
             if not context.is_answered:
@@ -200,9 +224,12 @@ class Processor(Part):
             self.connections.pop(connection)
             connection.close(reset=reset)
         self._commands.clear()
+        self._throttled.clear()
         # Accepted, but not taken over yet: nobody else would close them.
         while self._arriving:
-            self._arriving.popleft().close(reset=reset)
+            transport = self._arriving.popleft()
+            transport.close(reset=reset)
+            self.quotas.release(transport.peer)
 
     def _adopt_next(self, now: float) -> None:
         self._adopt(self._arriving.popleft(), now)

@@ -2,7 +2,8 @@
 
 A `RequestContext` is one request on its way through a broker.  Its handler answers it once: `reply`,
 `no_reply` or `close`; `local_processed` in between lets the connection's next request in.  The queue is
-bounded (queued.max.requests): processors stop reading while it is full, so that TCP holds the clients back.
+bounded (queued.max.requests, queued.max.request.bytes): processors stop reading while it is full, so that
+TCP holds the clients back.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class RequestContext:
         "size_bytes",
         "slot",
         "taken_at",
+        "throttle",
         "version",
     )
 
@@ -86,6 +88,7 @@ class RequestContext:
         self.handled_at = 0.0  # the handler has returned
         self.answered_at = 0.0
         self.reply_bytes = 0
+        self.throttle = 0.0  # seconds for which the connection is muted once the reply has been given
         self.is_from_broker = origin.is_broker
         self.metrics: RequestMetrics | None = None  # of the broker that handles it
         self.is_unsupported = False  # ApiVersions of a version that we do not know
@@ -122,8 +125,9 @@ class RequestContext:
 class RequestChannel:
     """The queue between the processors and the handlers of one broker.  Any thread."""
 
-    def __init__(self, max_requests: int) -> None:
+    def __init__(self, max_requests: int, max_bytes: int = -1) -> None:
         self._max_requests = max_requests
+        self._max_bytes = max_bytes
         self._requests: deque[RequestContext] = deque()
         self._handlers: tuple[Part, ...] = ()
         self._blocked: set[Part] = set()
@@ -135,6 +139,8 @@ class RequestChannel:
 
     @property
     def is_full(self) -> bool:
+        if self._max_bytes > 0 and sum(one.size_bytes for one in list(self._requests)) >= self._max_bytes:
+            return True
         return len(self._requests) >= self._max_requests
 
     def __len__(self) -> int:

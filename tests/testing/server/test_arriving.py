@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.server.connection_quotas import ConnectionQuotas
 from pykafka2.testing.server.processor import Processor
 
 
@@ -28,8 +29,12 @@ class QuietProcessor(Processor):
 
 def test_a_connection_not_taken_over_yet_is_closed_with_the_others() -> None:
     nothing: Any = None
-    processor = QuietProcessor("processor", nothing, BrokerConfig({}), nothing, nothing, nothing)
+    config = BrokerConfig({})
+    quotas = ConnectionQuotas(config)
+    processor = QuietProcessor("processor", nothing, config, nothing, nothing, nothing, quotas)
     transport: Any = AcceptedTransport()
+    quotas.take(transport.peer, 0.0)
     processor.adopt(transport)
     processor.close_all(reset=True)
     assert transport.closed_with_reset == [True]
+    assert len(quotas) == 0

@@ -1,0 +1,65 @@
+"""Throttling on demand: a reply carries throttle_time_ms, and its connection stays muted for so long.
+
+What Kafka's quotas do once they are violated (rule 10, KIP-219); the quotas themselves, which measure and
+decide, come with the rest of the broker.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.testing.server.request_channel import RequestContext
+
+FOR_EVER = -1
+
+
+@attrs.define(eq=False)
+class ThrottleRule:
+    """Throttle requests of one client and API (None: any) by `seconds`; `times` counts down, -1 lasts."""
+
+    client_id: str | None
+    api_key: int | None
+    seconds: float
+    times: int = FOR_EVER
+    fired: int = 0
+
+
+class Throttles:
+    """The rules of one cluster."""
+
+    def __init__(self) -> None:
+        self.rules: list[ThrottleRule] = []
+
+    def add(
+        self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
+    ) -> ThrottleRule:
+        if seconds < 0 or (times != FOR_EVER and times < 1):
+            raise ConfigurationError(f"throttle by seconds={seconds} times={times}: neither may be negative")
+        rule = ThrottleRule(client_id, None if request is None else request.API_KEY, seconds, times)
+        self.rules.append(rule)
+        return rule
+
+    def remove(self, rule: ThrottleRule) -> None:
+        """Take a rule back; what it has throttled stays so.  Safe to repeat."""
+        self.rules = [known for known in self.rules if known is not rule]
+
+    def apply(self, context: RequestContext, response: Response | None) -> None:
+        """Mark a reply that is about to leave, if a rule matches its request; the first one counts."""
+        for rule in self.rules:
+            if rule.client_id not in (None, context.client_id) or rule.api_key not in (None, context.api_key):
+                continue
+            rule.fired += 1
+            if rule.times > 0:
+                rule.times -= 1
+                if not rule.times:
+                    self.remove(rule)
+            context.throttle = rule.seconds
+            if response is not None and "throttle_time_ms" in type(response).__slots__:
+                response.throttle_time_ms = int(rule.seconds * 1000)  # type: ignore[attr-defined]
+            return
