@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pykafka2.clock import FOREVER, Clock, SeededEntropy
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
 from pykafka2.protocol.struct import Response
+from pykafka2.testing.coordinators.hosting import Coordinators
 from pykafka2.testing.faults import Fault
 from pykafka2.testing.handlers.registry import APIS
 from pykafka2.testing.image import ClusterImage, TopicImage
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Chores(Part):
-    """A broker's timers: requests that time out, followers that lag."""
+    """A broker's timers: requests that time out, followers that lag, groups and transactions."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(f"chores-{broker.id}")
@@ -56,8 +57,9 @@ class Chores(Part):
             if now >= self._isr_check_at:
                 self._isr_check_at = now + self._isr_check_every
                 broker.replicas.isrs.shrink(list(broker.replicas.replicas.values()), now)
+            broker.coordinators.run(now)
             broker.replicas.complete_delayed(now)
-            self.due = min(broker.wheel.next_deadline(), self._isr_check_at)
+            self.due = min(broker.wheel.next_deadline(), self._isr_check_at, broker.coordinators.due)
             return self.due
 
 
@@ -79,7 +81,7 @@ class Broker:
         self.epoch = -1
         self._cluster = cluster
         self._producer_ids = iter(range(0))
-        self._entropy = SeededEntropy(f"broker-{cluster.seed}-{broker_id}")
+        self._entropy = SeededEntropy(f"broker-{cluster.seed}-{broker_id}")  # goes on after a restart
         self._prepare(self.clock.monotonic())
 
     def __repr__(self) -> str:
@@ -93,6 +95,8 @@ class Broker:
         """Everything that does not outlive a restart."""
         self.wheel = TimingWheel(now)
         self.replicas = ReplicaManager(self.id, self.config, self.logs, self.wheel, self.controller)
+        self.coordinators = Coordinators(self, self._new_id)
+        self.replicas.on_moved = self.coordinators.on_moved
         self.fetchers = FollowerFetchers(
             self.id, self.config, self._cluster.links, self.lock, self._on_follower_moved
         )
@@ -146,6 +150,7 @@ class Broker:
             self.image = self.controller.image
             self.logs.remove_unknown(set(self.image.topic_names))
             self.replicas.apply(self.image, self.image.topics, now)
+            self.coordinators.apply(self.image, self.image.topics, now)
         loops.add_all([acceptor])
         loops.call(acceptor, acceptor.open)
 
@@ -192,8 +197,10 @@ class Broker:
         change.
         """
         self.image = image
-        self.replicas.apply(image, changed, self.clock.monotonic())
-        if self.replicas.has_moved:
+        now = self.clock.monotonic()
+        self.replicas.apply(image, changed, now)
+        self.coordinators.apply(image, changed, now)
+        if self.replicas.has_moved or self.coordinators.due < self._chores.due:
             self._chores.signal()
 
     def next_producer_id(self) -> int:
@@ -209,6 +216,15 @@ class Broker:
         """
         alive = self.image.live_brokers()
         return self._entropy.random.choice(alive).id if alive else -1
+
+    def _new_id(self) -> str:
+        """The random part of a member's id, as Java writes a UUID."""
+        digits = self._entropy.token_bytes(16).hex()
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def wake(self) -> None:
+        """Have the broker look at its timers and coordinators now."""
+        self._chores.signal()
 
     def go_on(self, context: RequestContext) -> None:
         """A request that a fault held goes on to its handler."""
@@ -278,11 +294,11 @@ class Broker:
 
     def _refused(self, context: RequestContext, code: int | None) -> Response | None:
         """The answer with an error everywhere; without one the connection is closed."""
-        refuse = APIS[context.api_key].refuse
-        if refuse is None or context.is_answered:
+        api = APIS[context.api_key]
+        if not api.can_refuse or context.is_answered:
             context.close()
             return None
-        return refuse(context.request, code if code is not None else -1)
+        return api.refusal(context.request, context.version, code if code is not None else -1)
 
     def _meets_fault(self, context: RequestContext, now: float) -> bool:
         """Do what a planted fault asks; True if the request is not to be handled now."""
@@ -312,7 +328,7 @@ class Broker:
             if not self.is_running:
                 return
             self.replicas.complete_delayed(now)
-            if self.wheel.next_deadline() < self._chores.due:
+            if min(self.wheel.next_deadline(), self.coordinators.due) < self._chores.due:
                 self._chores.signal()
 
     def _on_follower_moved(self, key: Key) -> None:

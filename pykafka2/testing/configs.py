@@ -56,6 +56,18 @@ def _list_of(*choices: str) -> Parser:
     return parse
 
 
+def _names_of(*choices: str) -> Parser:
+    """A list whose order counts."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        values = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        if not values or not set(values) <= set(choices):
+            raise ValueError("a list of " + ", ".join(choices))
+        return values
+
+    return parse
+
+
 def _ratio(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
@@ -157,8 +169,21 @@ _BROKER_KEYS = (
     Key("default.replication.factor", _number(-1, 32767), "-1", None, INT_TYPE),
     Key("delete.topic.enable", _boolean, "true", None, BOOLEAN_TYPE),
     Key("fetch.max.bytes", _number(1024, MAX_INT), "57671680", None, INT_TYPE),
+    Key("group.consumer.assignment.interval.ms", INT, "1000", None, INT_TYPE),
+    Key("group.consumer.assignors", _names_of("uniform", "range"), "uniform,range", None, LIST_TYPE),
+    Key("group.consumer.heartbeat.interval.ms", _number(1, MAX_INT), "5000", None, INT_TYPE),
+    Key("group.consumer.max.size", _number(1, MAX_INT), str(MAX_INT), None, INT_TYPE),
+    Key(
+        "group.consumer.migration.policy",
+        _one_of("disabled", "upgrade", "downgrade", "bidirectional"),
+        "bidirectional",
+        None,
+        STRING_TYPE,
+    ),
+    Key("group.consumer.session.timeout.ms", _number(1, MAX_INT), "45000", None, INT_TYPE),
     Key("group.initial.rebalance.delay.ms", INT, "3000", None, INT_TYPE),
     Key("group.max.session.timeout.ms", INT, "1800000", None, INT_TYPE),
+    Key("group.max.size", _number(1, MAX_INT), str(MAX_INT), None, INT_TYPE),
     Key("group.min.session.timeout.ms", INT, "6000", None, INT_TYPE),
     Key("log.validate", _one_of("headers", "strict"), "headers", None, STRING_TYPE),
     Key("max.connection.creation.rate", INT, str(MAX_INT), None, INT_TYPE),
@@ -170,8 +195,13 @@ _BROKER_KEYS = (
     Key("num.io.threads", _number(1, 64), "1", None, INT_TYPE),
     Key("num.network.threads", _number(1, 64), "1", None, INT_TYPE),
     Key("num.partitions", _number(1, MAX_INT), "1", None, INT_TYPE),
+    Key("offset.metadata.max.bytes", INT, "4096", None, INT_TYPE),
+    Key("offsets.commit.timeout.ms", _number(1, MAX_INT), "5000", None, INT_TYPE),
+    Key("offsets.retention.check.interval.ms", _number(1, MAX_LONG), "600000", None, LONG_TYPE),
+    Key("offsets.retention.minutes", _number(1, MAX_INT), "10080", None, INT_TYPE),
     Key("offsets.topic.num.partitions", _number(1, MAX_INT), "50", None, INT_TYPE),
-    Key("offsets.topic.replication.factor", _number(1, 32767), "3", None, INT_TYPE),
+    Key("offsets.topic.replication.factor", _number(-1, 32767), "-1", None, INT_TYPE),
+    Key("offsets.topic.segment.bytes", _number(1, MAX_INT), "104857600", None, INT_TYPE),
     Key("producer.id.expiration.ms", _number(1, MAX_INT), "86400000", None, INT_TYPE),
     Key("queued.max.request.bytes", ANY_LONG, "-1", None, LONG_TYPE),
     Key("queued.max.requests", _number(1, MAX_INT), "500", None, INT_TYPE),
@@ -185,8 +215,26 @@ _BROKER_KEYS = (
     Key("socket.send.buffer.bytes", _number(-1, MAX_INT), "-1", None, INT_TYPE),
     Key("socket.receive.buffer.bytes", _number(-1, MAX_INT), "-1", None, INT_TYPE),
     Key("threads", _one_of("shared", "separate"), "shared", None, STRING_TYPE),
+    Key(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        _number(1, MAX_INT),
+        "10000",
+        None,
+        INT_TYPE,
+    ),
     Key("transaction.max.timeout.ms", _number(1, MAX_INT), "900000", None, INT_TYPE),
+    Key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _number(1, MAX_INT),
+        "3600000",
+        None,
+        INT_TYPE,
+    ),
+    Key("transaction.state.log.min.isr", _number(1, MAX_INT), "2", None, INT_TYPE),
     Key("transaction.state.log.num.partitions", _number(1, MAX_INT), "50", None, INT_TYPE),
+    Key("transaction.state.log.replication.factor", _number(-1, 32767), "-1", None, INT_TYPE),
+    Key("transaction.state.log.segment.bytes", _number(1, MAX_INT), "104857600", None, INT_TYPE),
+    Key("transactional.id.expiration.ms", _number(1, MAX_INT), "604800000", None, INT_TYPE),
 )
 _SYNONYMS = tuple(
     Key(key.synonym, key.parse, key.default, None, key.type_code) for key in _TOPIC_KEYS if key.synonym

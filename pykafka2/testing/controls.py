@@ -83,6 +83,25 @@ class Controls:
             for broker in self._cluster.brokers:
                 broker.fetchers.resume()
 
+    # ------------------------------------------------------------------ coordinators
+
+    def hold_loading(self, broker: int | None = None) -> None:
+        """Let coordinators that are elected (on one broker or all) say COORDINATOR_LOAD_IN_PROGRESS until
+        `release_loading`.
+        """
+        self._cluster.check()
+        with self._cluster.lock:
+            for one in self._cluster.brokers if broker is None else [self._cluster.broker(broker)]:
+                one.coordinators.is_loading_held = True
+
+    def release_loading(self) -> None:
+        """Coordinators load their logs now."""
+        self._cluster.check()
+        with self._cluster.lock:
+            for one in self._cluster.brokers:
+                one.coordinators.is_loading_held = False
+                one.wake()
+
     # ------------------------------------------------------------------ links between brokers
 
     def cut_link(self, source: int, target: int, *, one_way: bool = False) -> None:

@@ -12,9 +12,9 @@ from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
-from pykafka2.protocol.messages.group import JoinGroupRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.share_fetch import ShareFetchRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster
@@ -82,7 +82,7 @@ def test_every_api_can_be_failed(
 
 
 def test_every_served_api_knows_how_to_refuse() -> None:
-    assert [api.name for api in APIS.values() if api.refuse is None] == []
+    assert [api.name for api in APIS.values() if not api.can_refuse] == []
 
 
 @one_broker
@@ -142,8 +142,8 @@ def test_clear_takes_everything_back(
 @one_broker
 def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
     controls = kafka_cluster.controls
-    with pytest.raises(ConfigurationError, match="JoinGroupRequest is not served"):
-        controls.fail_next(JoinGroupRequest, RequestTimedOut)
+    with pytest.raises(ConfigurationError, match="ShareFetchRequest is not served"):
+        controls.fail_next(ShareFetchRequest, RequestTimedOut)
     with pytest.raises(ConfigurationError, match="times"):
         controls.fail_next(ProduceRequest, RequestTimedOut, times=0)
     with pytest.raises(ConfigurationError, match="no broker 3"):

@@ -6,7 +6,7 @@ under the broker's lock, driven by runtime.py; the cluster's topics are pushed i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from pykafka2.errors import InvalidGroupId
@@ -193,9 +193,10 @@ class GroupShard:
 
     # -- what comes from the cluster and the clock --------------------------------------------------
 
-    def on_topics(self, topics: Topics) -> Result:
-        """The cluster's topics changed; offsets of deleted ones go, to be carried out by the runtime."""
-        gone = set(self.topics.names()) - set(topics.names())
+    def on_topics(self, topics: Topics, gone: Set[str] | None = None) -> Result:
+        """The topics changed; offsets of those gone (None: find out) go with what is carried out."""
+        if gone is None:
+            gone = set(self.topics.names()) - set(topics.names())
         self.topics = self.consumer.topics = self.offsets.topics = topics
         out = Result()
         if gone:

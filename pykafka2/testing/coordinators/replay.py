@@ -102,21 +102,6 @@ def decode_record(
     return decoded_key, classes[1].decode(value[2:], version)
 
 
-def java_hash(text: str) -> int:
-    """Java's String.hashCode, over UTF-16 units."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def partition_for(key: str, partitions: int) -> int:
-    """Which partition of the internal topic holds a group or transactional id."""
-    value = java_hash(key)
-    return 0 if value == -(1 << 31) else abs(value) % partitions
-
-
 @attrs.define(frozen=True)
 class Caller:
     """Who asks: what an operation needs to know of its request beyond the body."""

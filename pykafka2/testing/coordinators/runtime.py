@@ -167,6 +167,11 @@ class ShardRuntime:
             self._carry_out(result, now)
         while self._waiting and self._waiting[0].deadline <= now:
             self._refuse(self._waiting.popleft(), RequestTimedOut.code)
+        return self.next_deadline
+
+    @property
+    def next_deadline(self) -> float:
+        """When `poll` has something to do next; infinity if never."""
         if self.state is not RunState.ACTIVE:
             return FOREVER
         first_timeout = self._waiting[0].deadline if self._waiting else FOREVER

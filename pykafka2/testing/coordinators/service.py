@@ -32,8 +32,8 @@ from pykafka2.testing.coordinators.replay import (
     Producer,
     Shard,
     WriteMarkers,
-    partition_for,
 )
+from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.coordinators.runtime import Entry, Marker, ShardLog, ShardRuntime
 from pykafka2.testing.coordinators.settings import GroupSettings, Topics, TransactionSettings
 from pykafka2.testing.coordinators.transactions import TransactionShard
@@ -51,6 +51,8 @@ class CoordinatorService(Generic[ShardT]):
         self.partitions = partitions
         self.runtimes: dict[int, ShardRuntime] = {}
         self.shards: dict[int, ShardT] = {}
+        self.due = FOREVER
+        """When `poll` has something to do, at the earliest; may be too early, never too late."""
         self._write_timeout = write_timeout
 
     # -- the broker tells ---------------------------------------------------------------------------
@@ -64,7 +66,9 @@ class CoordinatorService(Generic[ShardT]):
 
     def load(self, partition: int, entries: Iterable[Entry | Marker], end_offset: int, now: float) -> None:
         """Replay the partition's log and begin to answer."""
-        self.runtimes[partition].load(entries, end_offset, now)
+        runtime = self.runtimes[partition]
+        runtime.load(entries, end_offset, now)
+        self._note(runtime)
 
     def resign(self, partition: int) -> None:
         """The broker leads the partition no more: who waits is told NOT_COORDINATOR."""
@@ -79,8 +83,14 @@ class CoordinatorService(Generic[ShardT]):
             runtime.on_high_watermark(high_watermark)
 
     def poll(self, now: float) -> float:
-        """Do what is due in all partitions; when to come again."""
-        return min((runtime.poll(now) for runtime in list(self.runtimes.values())), default=FOREVER)
+        """Do what is due in all partitions; when to come again.  Costs nothing before that."""
+        if now >= self.due:
+            self.due = min((runtime.poll(now) for runtime in list(self.runtimes.values())), default=FOREVER)
+        return self.due
+
+    def _note(self, runtime: ShardRuntime) -> None:
+        """Something happened in a partition: its next deadline may have come nearer."""
+        self.due = min(self.due, runtime.next_deadline)
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -123,6 +133,7 @@ class CoordinatorService(Generic[ShardT]):
             one: Deferred[Any] = Deferred(request, caller.version)
             one.then(note)
             runtime.submit(caller, one, now)
+            self._note(runtime)
         return deferred
 
     def _ask(self, key: str, caller: Caller, deferred: Deferred[Any], now: float) -> None:
@@ -131,6 +142,7 @@ class CoordinatorService(Generic[ShardT]):
             deferred.refuse(NotCoordinator.code)
         else:
             runtime.submit(caller, deferred, now)
+            self._note(runtime)
 
     def key_of(self, request: Request[Any]) -> str:
         raise NotImplementedError
@@ -159,14 +171,19 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         """The broker was elected leader of a partition; `load` follows."""
         shard = GroupShard(self.settings, self._wall_ms, self._new_id)
         if self._topics is not None:
-            shard.on_topics(self._topics)
+            shard.on_topics(self._topics, frozenset())
         self.begin(partition, shard, log)
 
     def on_topics(self, topics: Topics, now: float) -> None:
         """The cluster's topics changed."""
+        known = () if self._topics is None else self._topics.names()
+        now_known = set(topics.names())
+        gone = {name for name in known if name not in now_known}
         self._topics = topics
         for partition, shard in self.shards.items():
-            self.runtimes[partition].carry_out(shard.on_topics(topics), now)
+            runtime = self.runtimes[partition]
+            runtime.carry_out(shard.on_topics(topics, gone), now)
+            self._note(runtime)
 
     def on_marker(
         self, partition: int, producer: Producer, committed: bool, end_offset: int, now: float
@@ -175,6 +192,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         runtime = self.runtimes.get(partition)
         if runtime is not None:
             runtime.on_marker(producer, committed, end_offset, now)
+            self._note(runtime)
 
     def key_of(self, request: Request[Any]) -> str:
         return request.group_id  # type: ignore[attr-defined,no-any-return]
@@ -270,7 +288,9 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         partition = partition_for(markers.transactional_id, self.partitions)
         shard = self.shards.get(partition)
         if shard is not None:
-            self.runtimes[partition].carry_out(shard.marker_written(markers, place, code, now), now)
+            runtime = self.runtimes[partition]
+            runtime.carry_out(shard.marker_written(markers, place, code, now), now)
+            self._note(runtime)
 
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
         if isinstance(request, transaction_admin.ListTransactionsRequest):

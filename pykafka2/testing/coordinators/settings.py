@@ -1,15 +1,18 @@
 """What coordinators can be told: Kafka 4.3.1's broker options, durations in seconds.
 
-The broker builds these from its options table; nothing here parses.
+`group_settings` and `transaction_settings` read them from the broker's options table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
+
+if TYPE_CHECKING:
+    from pykafka2.testing.configs import BrokerConfig
 
 
 class MigrationPolicy(Enum):
@@ -52,6 +55,36 @@ class TransactionSettings:
     expiration_check_interval: float = 3600.0  # transaction.remove.expired.transaction.cleanup.interval.ms
     append_timeout: float = 5.0
     transaction_version: int = 2  # the finalised feature transaction.version
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout=config.seconds("group.min.session.timeout.ms"),
+        max_session_timeout=config.seconds("group.max.session.timeout.ms"),
+        initial_rebalance_delay=config.seconds("group.initial.rebalance.delay.ms"),
+        max_size=config.int("group.max.size"),
+        offset_metadata_max_bytes=config.int("offset.metadata.max.bytes"),
+        offsets_retention=config.int("offsets.retention.minutes") * 60.0,
+        offsets_retention_check_interval=config.seconds("offsets.retention.check.interval.ms"),
+        commit_timeout=config.seconds("offsets.commit.timeout.ms"),
+        consumer_session_timeout=config.seconds("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval=config.seconds("group.consumer.heartbeat.interval.ms"),
+        consumer_max_size=config.int("group.consumer.max.size"),
+        consumer_assignors=config.get("group.consumer.assignors"),
+        consumer_assignment_interval=config.seconds("group.consumer.assignment.interval.ms"),
+        migration_policy=MigrationPolicy(config.get("group.consumer.migration.policy")),
+    )
+
+
+def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    return TransactionSettings(
+        max_timeout=config.seconds("transaction.max.timeout.ms"),
+        expiration=config.seconds("transactional.id.expiration.ms"),
+        abort_check_interval=config.seconds("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        expiration_check_interval=config.seconds(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
+    )
 
 
 class Topics(Protocol):

@@ -6,7 +6,6 @@ Pure functions over `Transaction`, in Kafka 4.3's order of checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from pykafka2.errors import (
     ConcurrentTransactions,
@@ -21,10 +20,9 @@ from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
+from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.testing.coordinators.settings import Topics
 from pykafka2.testing.coordinators.transaction_state import Partition, Transaction, TransactionState
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 def owned_by(transaction: Transaction | None, producer_id: int, epoch: int) -> Transaction:

@@ -45,14 +45,13 @@ from pykafka2.testing.coordinators.replay import (
     Result,
     WriteMarkers,
     decode_record,
-    partition_for,
 )
+from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC, partition_for
 from pykafka2.testing.coordinators.settings import Topics, TransactionSettings
 from pykafka2.testing.coordinators.timers import Timers
 from pykafka2.testing.coordinators.transaction_endings import EndOfTransaction, end_transaction
 from pykafka2.testing.coordinators.transaction_markers import Ending, ending_of
 from pykafka2.testing.coordinators.transaction_partitions import (
-    OFFSETS_TOPIC,
     missing,
     owned_by,
     partitions_of,

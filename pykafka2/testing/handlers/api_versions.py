@@ -70,6 +70,6 @@ def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
 
 
 def _range(api: Api) -> ApiVersion:
-    key = api.request.API_KEY
+    key = api.api_key
     minimum = ADVERTISED_MINIMUM.get(key, api.min_version)
     return ApiVersion(api_key=key, min_version=minimum, max_version=api.max_version)

@@ -1,6 +1,8 @@
-"""FindCoordinator: which broker coordinates a group.  The coordination itself comes in step 2.
+"""FindCoordinator: which broker coordinates a group or a transactional id (rule 50).
 
-As in Kafka the key's hash picks a partition of the internal topic; until that topic exists, a live broker.
+The key's hash picks a partition of the internal topic, whose leader it is.  The first question has the
+controller create the topic; where its leaders are known at once, so is the answer (Kafka says
+COORDINATOR_NOT_AVAILABLE that once).  Versions from 4 on ask for many keys; share groups come in step 7.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from pykafka2.protocol.messages.coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from pykafka2.testing.coordinators.internal_topics import create_internal_topic
+from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from pykafka2.testing.handlers.registry import handles, refuses
 
 if TYPE_CHECKING:
@@ -50,19 +54,16 @@ def handle(
 def _coordinator(broker: Broker, kind: int, key: str) -> BrokerImage:
     if kind not in (GROUP, TRANSACTION):
         raise InvalidRequest(f"unknown kind of coordinator {kind}")
-    alive = sorted(broker.image.live_brokers(), key=lambda node: node.id)
-    if not alive or kind == TRANSACTION:
+    name = OFFSETS_TOPIC if kind == GROUP else TRANSACTIONS_TOPIC
+    if name not in broker.image.topics:
+        create_internal_topic(broker, name)
+    topic = broker.image.topics.get(name)
+    if topic is None:
         raise CoordinatorNotAvailable
-    return alive[(java_hash(key) & 0x7FFFFFFF) % len(alive)]
-
-
-def java_hash(text: str) -> int:
-    """Java's String.hashCode, over UTF-16 units."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
+    leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+    if not broker.image.is_alive(leader):
+        raise CoordinatorNotAvailable
+    return broker.image.brokers[leader]
 
 
 def _failed(key: str, code: int) -> Coordinator:

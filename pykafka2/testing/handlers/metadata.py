@@ -25,6 +25,8 @@ from pykafka2.protocol.messages.metadata import (
 )
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.controller import NewTopic
+from pykafka2.testing.coordinators.hosting import INTERNAL
+from pykafka2.testing.coordinators.internal_topics import create_internal_topic
 from pykafka2.testing.handlers.registry import handles, refuses
 from pykafka2.testing.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from pykafka2.testing.topic_names import check_topic_name
@@ -82,7 +84,10 @@ def _asked(
     try:
         check_topic_name(name)
         if may_create:
-            broker.controller.create_topic(NewTopic(name))
+            if name in INTERNAL:
+                create_internal_topic(broker, name)
+            else:
+                broker.controller.create_topic(NewTopic(name))
     except BrokerError as error:
         return _failed(name, type(error))
     except KafkaError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ HANDLER_MODULES: Final = (
     "describe_configs",
     "fetch",
     "find_coordinator",
+    "group_coordinator",
     "init_producer_id",
     "list_offsets",
     "metadata",
@@ -49,16 +51,28 @@ HANDLER_MODULES: Final = (
 class Api:
     """One API as it is served."""
 
-    request: type[Request[Any]]
+    api_key: int
     min_version: int
     max_version: int
     handle: Handle
     refuse: Refuse | None = None
     by_controller: bool = False
+    refuse_in_version: Callable[[Any, int, int], Response] | None = None
+    """(request, version, error code): instead of `refuse`, where the answer depends on the version."""
 
     @property
     def name(self) -> str:
-        return self.request.__name__.removesuffix("Request")
+        return API_KEYS[self.api_key].name
+
+    @property
+    def can_refuse(self) -> bool:
+        return self.refuse is not None or self.refuse_in_version is not None
+
+    def refusal(self, request: Request[Any], version: int, code: int) -> Response | None:
+        """The answer with an error in every place; None if there is none."""
+        if self.refuse_in_version is not None:
+            return self.refuse_in_version(request, version, code)
+        return None if self.refuse is None else self.refuse(request, code)
 
 
 APIS: dict[int, Api] = {}
@@ -74,7 +88,9 @@ def handles(
     """
 
     def register(function: Handle) -> Handle:
-        APIS[request.API_KEY] = Api(request, min_version, max_version, function, by_controller=by_controller)
+        APIS[request.API_KEY] = Api(
+            request.API_KEY, min_version, max_version, function, by_controller=by_controller
+        )
         return function
 
     return register

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from pykafka2.errors import (
     BrokerError,
     InvalidTopicException,
+    MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from pykafka2.records.batch import Buffer
+from pykafka2.records.batch import Buffer, RecordBatch
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
 from pykafka2.testing.log.partition_log import PartitionLog
@@ -52,6 +53,7 @@ class ReplicaManager:
         self.fetches: Purgatory[Key] = Purgatory("fetch", wheel)
         self.on_follow: Assign = lambda replica, is_new: None
         self.on_stop_following: Callable[[Key], None] = lambda key: None
+        self.on_moved: Callable[[Key], None] = lambda key: None
         self._config = config
         self._logs = logs
         self._controller = controller
@@ -141,6 +143,25 @@ class ReplicaManager:
             replica.log.log_start_offset,
             appended.last_offset + 1,
         )
+
+    def append_from_coordinator(
+        self, key: Key, batch: RecordBatch, now: float, *, needs_in_sync: bool
+    ) -> int:
+        """Append a coordinator's batch as the leader of its partition; the offset after it.
+
+        Raises what a coordinator's log can refuse with: `NotLeaderOrFollower`, `MessageTooLarge`, with
+        `needs_in_sync` `NotEnoughReplicas`.
+        """
+        replica = self.leader_of(key)
+        if needs_in_sync and not replica.has_enough_in_sync:
+            raise NotEnoughReplicas(f"{key[0]}-{key[1]} has too few replicas in sync")
+        if len(batch.buffer) > replica.config.get("max.message.bytes"):
+            raise MessageTooLarge(f"{len(batch.buffer)} bytes are too many for {key[0]}-{key[1]}")
+        appended = replica.log.append_as_leader(batch, replica.leader_epoch, from_client=False)
+        self._moved[key] = None
+        if len(replica.image.isr) == 1:
+            self.isrs.advance_high_watermark(replica, now)
+        return appended.last_offset + 1
 
     def await_replicas(
         self,
@@ -263,6 +284,7 @@ class ReplicaManager:
             for key in moved:
                 self.produces.check(key, now)
                 self.fetches.check(key, now)
+                self.on_moved(key)
 
     def log_of(self, key: Key) -> PartitionLog:
         return self.replica_of(key).log

@@ -18,10 +18,9 @@ from pykafka2.testing.coordinators.replay import (
     Caller,
     Deferred,
     decode_record,
-    java_hash,
-    partition_for,
     record_of,
 )
+from pykafka2.testing.coordinators.routing import java_hash, partition_for
 from pykafka2.testing.coordinators.runtime import MemoryLog, RunState, ShardRuntime
 from pykafka2.testing.coordinators.timers import Timers
 from tests.testing.coordinators.bench import GROUP, Bench

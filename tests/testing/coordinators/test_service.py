@@ -14,7 +14,8 @@ from pykafka2.protocol.messages import (
 )
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.struct import Request
-from pykafka2.testing.coordinators.replay import Caller, Producer, partition_for
+from pykafka2.testing.coordinators.replay import Caller, Producer
+from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.coordinators.runtime import MemoryLog
 from pykafka2.testing.coordinators.service import GroupCoordinator, TransactionCoordinator
 from pykafka2.testing.coordinators.settings import GroupSettings, TopicTable, TransactionSettings
@@ -186,7 +187,7 @@ def test_time_high_watermarks_and_topics_reach_all_partitions() -> None:
     broker.groups.on_high_watermark(99, 1)
     broker.groups.on_topics(TopicTable({}), 1.0)
     assert broker.groups.shards[partition].offsets.committed == {}
-    assert broker.groups.poll(1.0) == 600.0
+    assert broker.groups.poll(5.0) == 600.0
 
 
 def test_a_transaction_goes_round_both_coordinators() -> None:

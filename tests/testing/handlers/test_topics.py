@@ -23,7 +23,6 @@ from pykafka2.protocol.messages.topics import (
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from pykafka2.testing.handlers.find_coordinator import java_hash
 from tests.testing.wire import Wire
 
 Connect = Callable[..., Wire]
@@ -292,20 +291,7 @@ def test_find_coordinator_names_the_same_live_broker_everywhere(
     old = connect().call(FindCoordinatorRequest(key="g1", key_type=0), 3)
     assert (old.error_code, old.node_id) == (0, answers[0][0][1])
     transaction = connect().call(FindCoordinatorRequest(key="x", key_type=1), 3)
-    assert code_name(transaction.error_code) == "CoordinatorNotAvailable"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", 0), ("a", 97), ("hello", 99162322), ("my-group-42", -577478868), ("ü€", 18392)],
-)
-def test_keys_are_hashed_as_java_does(text: str, expected: int) -> None:
-    value = 0
-    for unit in text:
-        value = (31 * value + ord(unit)) % 2**32
-    assert java_hash(text) == (value - 2**32 if value >= 2**31 else value)
-    if text in ("", "a", "hello"):
-        assert java_hash(text) == expected
+    assert (transaction.error_code, transaction.node_id in range(3)) == (0, True)
 
 
 @pytest.mark.kafka(brokers=1)

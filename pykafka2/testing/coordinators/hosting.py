@@ -1,0 +1,264 @@
+"""A broker's coordinators on its real partitions of __consumer_offsets and __transaction_state.
+
+Between the replicas and the shards: where the broker begins to lead a partition, a shard is elected, its log
+loaded in a turn of its own, and it answers until the partition is led elsewhere.  Records are appended as
+the leader; replies wait for the high watermark.  The coordinators and their messages are imported when the
+broker first leads such a partition, or is first asked.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import CorruptData, CorruptMessage, IllegalState
+from pykafka2.protocol.struct import Request, Response
+from pykafka2.testing.coordinators.internal_topics import partitions_of
+from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pykafka2.testing.image import ClusterImage, TopicImage
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.coordinators.replay import Caller, Producer, Record
+    from pykafka2.testing.coordinators.service import (
+        CoordinatorService,
+        GroupCoordinator,
+        TransactionCoordinator,
+    )
+    from pykafka2.testing.replication.replica import Key
+    from pykafka2.testing.replication.replica_manager import ReplicaManager
+    from pykafka2.testing.server.request_channel import RequestContext
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+class ReplicaLog:
+    """A partition that this broker leads, as a shard's log (see `ShardLog`)."""
+
+    def __init__(self, replicas: ReplicaManager, key: Key, wall_ms: Callable[[float], int]) -> None:
+        self._replicas = replicas
+        self._key = key
+        self._wall_ms = wall_ms
+        # Kafka's group coordinator appends with acks=1 and then waits for the high watermark; its transaction
+        # log refuses at once while too few replicas are in sync (CoordinatorPartitionWriter,
+        # TransactionStateManager.appendTransactionToLog).
+        self._needs_in_sync = key[0] == TRANSACTIONS_TOPIC
+
+    def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
+        from pykafka2.testing.coordinators.batches import batch_of
+        from pykafka2.testing.log.batch import parse_batch
+
+        batch = parse_batch(batch_of(records, producer, self._wall_ms(now)))
+        return self._replicas.append_from_coordinator(
+            self._key, batch, now, needs_in_sync=self._needs_in_sync
+        )
+
+    @property
+    def high_watermark(self) -> int:
+        return self._replicas.log_of(self._key).high_watermark
+
+
+class ImageTopics:
+    """The topics of an image, as coordinators look at them (see `Topics`)."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+
+    def id_of(self, name: str) -> bytes | None:
+        topic = self._image.topics.get(name)
+        return None if topic is None else topic.id
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return self._image.topic_names.get(topic_id)
+
+    def partition_count(self, name: str) -> int:
+        topic = self._image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def names(self) -> Iterable[str]:
+        return self._image.topics
+
+
+class Coordinators:
+    """The two coordinators of one broker, from its start to its stop."""
+
+    def __init__(self, broker: Broker, new_id: Callable[[], str]) -> None:
+        self._broker = broker
+        self._new_id = new_id
+        self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
+        self._epochs: dict[Key, int] = {}  # of the partitions that we coordinate: the leader epoch
+        self._to_load: dict[Key, None] = {}
+        self._shapes: dict[str, tuple[bytes, int]] = {}
+        self.is_loading_held = False
+        """Set by a test's control: partitions stay in COORDINATOR_LOAD_IN_PROGRESS."""
+
+    # ------------------------------------------------------------------ the two
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        if self._groups is None:
+            from pykafka2.testing.coordinators.service import GroupCoordinator
+            from pykafka2.testing.coordinators.settings import group_settings
+
+            self._groups = GroupCoordinator(
+                group_settings(self._broker.config),
+                self._partition_count(OFFSETS_TOPIC),
+                self._wall_ms,
+                self._new_id,
+            )
+            self._groups.on_topics(ImageTopics(self._broker.image), self._now())
+        return self._groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        if self._transactions is None:
+            from pykafka2.testing.coordinators.service import TransactionCoordinator
+            from pykafka2.testing.coordinators.settings import transaction_settings
+
+            self._transactions = TransactionCoordinator(
+                transaction_settings(self._broker.config),
+                self._partition_count(TRANSACTIONS_TOPIC),
+                self._wall_ms,
+                self._broker.next_producer_id,
+                self._partition_count(OFFSETS_TOPIC),
+            )
+            self._transactions.on_topics(ImageTopics(self._broker.image))
+        return self._transactions
+
+    def _service(self, topic: str) -> CoordinatorService[Any]:
+        return self.groups if topic == OFFSETS_TOPIC else self.transactions
+
+    def _partition_count(self, topic: str) -> int:
+        image = self._broker.image.topics.get(topic)
+        return partitions_of(self._broker.config, topic) if image is None else len(image.partitions)
+
+    def _now(self) -> float:
+        return self._broker.clock.monotonic()
+
+    def _wall_ms(self, at: float) -> int:
+        clock = self._broker.clock
+        return clock.wall_ms() + round((at - clock.monotonic()) * 1000)
+
+    # ------------------------------------------------------------------ told by the broker
+
+    def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
+        """Partitions may be ours now, or no longer; topics may have come or gone."""
+        self._note_topics(image, changed, now)
+        for topic in INTERNAL:
+            if topic in changed:
+                self._take_up(topic, changed[topic])
+
+    def _take_up(self, topic: str, image: TopicImage | None) -> None:
+        partitions = () if image is None else image.partitions
+        for key in [key for key in self._epochs if key[0] == topic]:
+            led = key[1] < len(partitions) and partitions[key[1]].leader == self._broker.id
+            if not led:
+                self._resign(key)
+        for number, partition in enumerate(partitions):
+            key = (topic, number)
+            if partition.leader == self._broker.id and self._epochs.get(key) != partition.leader_epoch:
+                self._elect(key, partition.leader_epoch)
+
+    def _elect(self, key: Key, leader_epoch: int) -> None:
+        topic, number = key
+        log = ReplicaLog(self._broker.replicas, key, self._wall_ms)
+        if topic == OFFSETS_TOPIC:
+            self.groups.partitions = self._partition_count(topic)
+            self.groups.elect(number, log)
+        else:
+            self.transactions.partitions = self._partition_count(topic)
+            self.transactions.elect(number, leader_epoch, log)
+        self._epochs[key] = leader_epoch
+        self._to_load[key] = None
+
+    def _resign(self, key: Key) -> None:
+        del self._epochs[key]
+        self._to_load.pop(key, None)
+        self._service(key[0]).resign(key[1])
+
+    def _note_topics(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
+        """Tell the coordinators where topics came, went or grew; most changes are of leaders and ISRs."""
+        is_new = False
+        for name, topic in changed.items():
+            shape = None if topic is None else (topic.id, len(topic.partitions))
+            if self._shapes.get(name) != shape:
+                is_new = True
+                if shape is None:
+                    del self._shapes[name]
+                else:
+                    self._shapes[name] = shape
+        if not is_new:
+            return
+        if self._groups is not None:
+            self._groups.on_topics(ImageTopics(image), now)
+        if self._transactions is not None:
+            self._transactions.on_topics(ImageTopics(image))
+
+    def on_moved(self, key: Key) -> None:
+        """A replica moved: replies may have waited for its high watermark."""
+        if key in self._epochs:
+            log = self._broker.replicas.log_of(key)
+            self._service(key[0]).on_high_watermark(key[1], log.high_watermark)
+
+    # ------------------------------------------------------------------ turns
+
+    @property
+    def due(self) -> float:
+        """When `run` has something to do."""
+        if self._to_load and not self.is_loading_held:
+            return 0.0
+        groups = FOREVER if self._groups is None else self._groups.due
+        return groups if self._transactions is None else min(groups, self._transactions.due)
+
+    def run(self, now: float) -> None:
+        """Load what waits for it, and do what timers ask for."""
+        if self._to_load and not self.is_loading_held:
+            to_load, self._to_load = self._to_load, {}
+            for key in to_load:
+                self._load(key, now)
+        if self._groups is not None:
+            self._groups.poll(now)
+        if self._transactions is not None:
+            self._transactions.poll(now)
+
+    def _load(self, key: Key, now: float) -> None:
+        from pykafka2.testing.coordinators.batches import entries_in
+
+        log = self._broker.replicas.log_of(key)
+        entries = entries_in(log.batches(log.log_start_offset))
+        try:
+            self._service(key[0]).load(key[1], entries, log.log_end_offset, now)
+        except (CorruptData, CorruptMessage):
+            logger.exception("broker %d cannot load %s-%d", self._broker.id, *key)
+
+    # ------------------------------------------------------------------ requests
+
+    def ask(
+        self, service: CoordinatorService[Any], context: RequestContext, request: Request[Any], now: float
+    ) -> None:
+        """Have a coordinator answer a request, now or later; an answer that comes too late is dropped."""
+
+        def reply(response: Response) -> None:
+            if not context.is_answered:
+                context.reply(response)
+
+        service.submit(caller_of(context), request, now).then(reply)
+
+    def is_loaded(self, key: Key) -> bool:
+        """Whether we coordinate this partition, and have read its log."""
+        if key not in self._epochs:
+            raise IllegalState(f"broker {self._broker.id} does not coordinate {key[0]}-{key[1]}")
+        return key not in self._to_load
+
+
+def caller_of(context: RequestContext) -> Caller:
+    """Who asks, in Kafka's words: hosts begin with a slash."""
+    from pykafka2.testing.coordinators.replay import Caller
+
+    host = context.peer.rpartition(":")[0].strip("[]")
+    return Caller(context.version, context.client_id or "", f"/{host}")

@@ -1,0 +1,102 @@
+"""Coordinators on real partitions: elected with the leader, loaded from its log, asked over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
+from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.wire import Wire
+
+Connect = Callable[[int], Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR, INVALID_REQUEST = 14, 15, 16, 42
+GROUP, TRANSACTION = 0, 1
+PARTITION = ("__consumer_offsets", 3)  # of the group "g"
+
+pytestmark = pytest.mark.kafka(brokers=3, topics={"t": 2}, config={"group.initial.rebalance.delay.ms": 0})
+
+
+def find(wire: Wire, key: str, kind: int = GROUP) -> Coordinator:
+    return wire.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6).coordinators[0]
+
+
+def commit(wire: Wire, offset: int, group: str = "g") -> int:
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])]
+    )
+    return wire.call(request, 9).topics[0].partitions[0].error_code
+
+
+def committed(wire: Wire, group: str = "g") -> tuple[int, int]:
+    """The error, and the offset of partition 0 (-1 without one)."""
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    answer = wire.call(asked, 8).groups[0]
+    offsets = [one.committed_offset for topic in answer.topics for one in topic.partitions]
+    return answer.error_code, offsets[0] if offsets else -1
+
+
+def test_the_first_question_creates_the_internal_topic(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    assert kafka_cluster.topics() == ["t"]
+    found = find(connect(0), "g")
+    topic = kafka_cluster.controller.image.topics["__consumer_offsets"]
+    assert (len(topic.partitions), len(topic.partitions[0].replicas)) == (50, 3)
+    assert (topic.is_internal, topic.config.is_compacted) == (True, True)
+    assert found.node_id == kafka_cluster.partition(*PARTITION).leader
+    assert find(connect(1), "g") == found
+    assert "__transaction_state" not in kafka_cluster.topics()
+
+
+@pytest.mark.kafka(brokers=1, config={"offsets.topic.replication.factor": 3})
+def test_where_the_topic_cannot_be_there_is_no_coordinator(connect: Connect) -> None:
+    assert find(connect(0), "g").error_code == NOT_AVAILABLE
+    assert find(connect(0), "x", TRANSACTION).error_code == 0  # nobody said three of it
+
+
+def test_only_the_partitions_leader_answers(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    leader = find(connect(0), "g").node_id
+    assert commit(connect(leader), 7) == 0
+    other = connect((leader + 1) % 3)
+    assert commit(other, 8) == NOT_COORDINATOR
+    assert committed(other) == (NOT_COORDINATOR, -1)
+    assert committed(connect(leader)) == (0, 7)
+
+
+def test_a_new_coordinator_loads_what_the_last_one_wrote(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    old = find(connect(0), "g").node_id
+    assert commit(connect(old), 7) == 0
+    new = (old + 1) % 3
+    kafka_cluster.controls.hold_loading(new)
+    kafka_cluster.controls.move_leader(PARTITION, to=new)
+    wire = connect(new)
+    assert committed(connect(old)) == (NOT_COORDINATOR, -1)
+    assert committed(wire) == (LOADING, -1)
+    assert commit(wire, 8) == LOADING
+    kafka_cluster.controls.release_loading()
+    wait_for(lambda: committed(wire)[0] == 0)
+    assert committed(wire) == (0, 7)
+
+
+def test_an_answer_waits_for_the_replicas(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(find(connect(0), "g").node_id)
+    assert commit(wire, 1) == 0
+    kafka_cluster.controls.pause_followers()
+    wire.socket.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        commit(wire, 2)
+    kafka_cluster.controls.resume_followers()
+    wire.socket.settimeout(10)
+    assert wire.receive(OffsetCommitRequest, 9)[1].topics[0].partitions[0].error_code == 0
