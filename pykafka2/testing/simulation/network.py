@@ -53,6 +53,10 @@ class SimNetwork:
         self.slices = 0
         self.full_writes = 0
         """Counts writes that found no room for all of their bytes; like the two before, for faults."""
+        self.writes = 0
+        """Counts writes of all ends of connections."""
+        self.break_at_write = 0
+        """The write of this number (from 1) loses its bytes and its connection: a test tries them in turn."""
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._hosts: dict[str, None] = {"127.0.0.1": None, "localhost": None}
         self._next_port = FIRST_PORT

@@ -71,7 +71,8 @@ class SimTransport(Source):
             data = data[: max(room, 0)]
         if not data:
             return 0
-        if outgoing.lose_next:
+        self._network.writes += 1
+        if outgoing.lose_next or self._network.writes == self._network.break_at_write:
             outgoing.lose_next = False
             self._network.break_connection(self.connection, "its next bytes were lost")
         else:
