@@ -16,7 +16,6 @@ from pykafka2.clock import FOREVER, Clock, SeededEntropy
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
 from pykafka2.protocol.struct import Response
 from pykafka2.testing.coordinators.hosting import Coordinators
-from pykafka2.testing.faults import Fault
 from pykafka2.testing.handlers.registry import APIS
 from pykafka2.testing.image import ClusterImage, TopicImage
 from pykafka2.testing.log.log_dir import LogDir
@@ -108,7 +107,7 @@ class Broker:
         )
         self.quotas = ConnectionQuotas(self.config)
         self._chores = Chores(self)
-        self._processors = [
+        self.processors = [
             Processor(
                 f"processor-{self.id}-{number}",
                 self._requests,
@@ -121,7 +120,7 @@ class Broker:
             for number in range(self.config.int("num.network.threads"))
         ]
         self._handlers = [
-            Handler(f"handler-{self.id}-{number}", self._requests, self._handle, self._after)
+            Handler(f"handler-{self.id}-{number}", self._requests, self.handle, self._after)
             for number in range(self.config.int("num.io.threads"))
         ]
         self._requests.connect(tuple(self._handlers))
@@ -137,9 +136,9 @@ class Broker:
         self._prepare(self.clock.monotonic())
         listener = cluster.runtime.network.listen(self.host, self.port, tls=cluster.tls)
         self.port = listener.port
-        acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self._processors, self.quotas)
+        acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self.processors, self.quotas)
         loops = cluster.loops
-        loops.add_all([*self._processors, *self._handlers, self.fetchers, self._chores])
+        loops.add_all([*self.processors, *self._handlers, self.fetchers, self._chores])
         with self.lock:
             now = self.clock.monotonic()
             self.is_running = True
@@ -177,7 +176,7 @@ class Broker:
         ends: dict[Part, Callable[[], object] | None] = {}
         if self._acceptor is not None:
             ends[self._acceptor] = self._acceptor.close
-        for processor in self._processors:
+        for processor in self.processors:
             ends[processor] = partial(processor.close_all, reset=crash)
         self._cluster.loops.remove_all(
             {**ends, **dict.fromkeys((*self._handlers, self.fetchers, self._chores))}
@@ -229,23 +228,25 @@ class Broker:
     def go_on(self, context: RequestContext) -> None:
         """A request that a fault held goes on to its handler."""
         if self.is_running:
+            if context.slot is None and not context.is_from_broker:
+                self._on_request(context)  # late, from a connection that is dead
             self._requests.put(context)
 
     # ------------------------------------------------------------------ requests
 
     def _on_request(self, context: RequestContext) -> None:
         """A processor has decoded a client's request."""
-        context.on_reply = self._on_reply
+        context.on_reply = self.on_reply
         with self.lock:
             self._cluster.history.received(self.id, context)
 
     def _on_gone(self, context: RequestContext, now: float) -> None:
-        """The connection of an unanswered request is gone: nothing may wait for it."""
+        """The connection of a request is gone before its answer left: nothing may wait for it."""
         with self.lock:
-            context.is_answered = True
             self._cluster.history.ended(context, None, now)
-            if context.abandon is not None:
+            if not context.is_answered and context.abandon is not None:
                 context.abandon(now)
+            context.is_answered = True
 
     def _on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
         """Replies have left for their clients."""
@@ -253,74 +254,55 @@ class Broker:
             for context in contexts:
                 self.metrics.record(context, now)
 
-    def _on_reply(self, context: RequestContext, response: Response | None) -> bool:
+    def on_reply(self, context: RequestContext, response: Response | None) -> bool:
+        """A request is answered: False if a fault takes care of the answer."""
         context.answered_at = self.clock.monotonic()
         if self._cluster.throttles.rules:
             self._cluster.throttles.apply(context, response)
         self._cluster.history.ended(context, response, context.answered_at)
-        if context.faults is Fault.LOSE_REPLY:
-            context.origin.disconnect(context, reset=True)
-            return False
-        return True
+        faults = self._cluster.faults
+        if context.faults is None and not faults.is_active:
+            return True
+        return faults.on_reply(self, context, response)
 
-    def _handle(self, context: RequestContext, now: float) -> None:
-        """Answer one request; whatever goes wrong costs this request alone."""
+    def handle(self, context: RequestContext, now: float) -> None:
+        """Answer one request, unless a fault has something else to say about it."""
         with self.lock:
             if not self.is_running or context.is_answered:
                 return
-            if (
-                self._cluster.faults.rules
-                and context.on_reply is not None
-                and self._meets_fault(context, now)
-            ):
+            faults = self._cluster.faults
+            if faults.is_active and faults.meets(self, context, now):
                 return
-            context.metrics = self.metrics
-            context.taken_at = self.clock.monotonic()
-            api = APIS[context.api_key]
-            response: Response | None
-            try:
-                response = api.handle(self, context, context.request, now)
-            except BrokerError as error:
-                response = self._refused(context, error.code or UnknownServerError.code)
-            except KafkaError as error:
-                logger.warning("broker %d refused %s: %s", self.id, api.name, error)
-                response = self._refused(context, UnknownServerError.code)
-            except Exception:
-                logger.exception("broker %d failed at %r", self.id, context.request)
-                response = self._refused(context, UnknownServerError.code)
-            if response is not None and not context.is_answered:
-                context.reply(response)
-            context.handled_at = self.clock.monotonic()
+            self.answer(context, now)
 
-    def _refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """The answer with an error everywhere; without one the connection is closed."""
+    def answer(self, context: RequestContext, now: float) -> None:
+        """Have the API's function answer; whatever goes wrong costs this request alone."""
+        context.metrics = self.metrics
+        context.taken_at = self.clock.monotonic()
         api = APIS[context.api_key]
-        if not api.can_refuse or context.is_answered:
+        response: Response | None
+        try:
+            response = api.handle(self, context, context.request, now)
+        except BrokerError as error:
+            response = self.refused(context, error.code or UnknownServerError.code)
+        except KafkaError as error:
+            logger.warning("broker %d refused %s: %s", self.id, api.name, error)
+            response = self.refused(context, UnknownServerError.code)
+        except Exception:
+            logger.exception("broker %d failed at %r", self.id, context.request)
+            response = self.refused(context, UnknownServerError.code)
+        if response is not None and not context.is_answered:
+            context.reply(response)
+        context.handled_at = self.clock.monotonic()
+
+    def refused(self, context: RequestContext, code: int | None) -> Response | None:
+        """The answer with an error everywhere; where there can be none the connection is closed."""
+        api = APIS[context.api_key]
+        # Nobody waits for the answer to a produce with acks=0 (rule 7).
+        if not api.can_refuse or context.is_answered or getattr(context.request, "acks", None) == 0:
             context.close()
             return None
         return api.refusal(context.request, context.version, code if code is not None else -1)
-
-    def _meets_fault(self, context: RequestContext, now: float) -> bool:
-        """Do what a planted fault asks; True if the request is not to be handled now."""
-        if context.faults is not None:
-            return False  # it met its fault before
-        rule = self._cluster.faults.take(self, context)
-        if rule is None:
-            return False
-        context.faults = rule.fault
-        if rule.fault is Fault.HOLD:
-            self._cluster.faults.hold(self, context)
-        elif rule.fault is Fault.DELAY:
-            self.wheel.add(now + rule.seconds, lambda at: self.go_on(context))
-        elif rule.fault is Fault.DISCONNECT:
-            context.close(reset=True)
-        elif rule.fault is Fault.REFUSE and rule.error is not None:
-            response = self._refused(context, rule.error.code)
-            if response is not None:
-                context.reply(response)
-        else:
-            return False
-        return True
 
     def _after(self, now: float) -> None:
         """The end of a handler's turn: complete what its requests have made possible."""

@@ -1,139 +1,249 @@
-"""Faults that a test plants in the brokers' answers: refuse, hold, delay, or apply and then lose the reply.
+"""The fault rules of one cluster: which of them a request meets, and what is done about it.
 
-A rule matches requests of clients by API, and by topic, client id and broker where these are given, a
-number of times or until it is taken back.  Requests between brokers are never touched (their links are cut
-instead).  Under the cluster's lock.
+A request is looked at once, when a handler takes it up (`meets`), and once more when its answer leaves
+(`on_reply`).  What rules are and which there are: fault_rules.py.  All of it under the cluster's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-import attrs
-
-from pykafka2.errors import BrokerError, ConfigurationError
-from pykafka2.protocol.struct import Request
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.registry import API_KEYS
+from pykafka2.protocol.struct import Response
+from pykafka2.testing.client_links import ClientLinks
+from pykafka2.testing.fault_rules import Action, ApiName, FaultRule, api_name
 from pykafka2.testing.handlers.registry import APIS
+from pykafka2.testing.struct_json import merged
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
+    from pykafka2.testing.image import ClusterImage
     from pykafka2.testing.server.request_channel import RequestContext
 
-FOR_EVER = -1
+logger = logging.getLogger(__name__)
 
+MAX_PLANTED = 1000
 
-class Fault(Enum):
-    """What happens to a request that matches."""
-
-    REFUSE = "refuse"
-    HOLD = "hold"
-    DELAY = "delay"
-    LOSE_REPLY = "lose the reply"
-    DISCONNECT = "disconnect"
-
-
-@attrs.define(eq=False)
-class FaultRule:
-    """One planted fault; `times` counts down, -1 lasts until it is taken back; `fired` counts up."""
-
-    fault: Fault
-    request: type[Request[Any]]
-    times: int = 1
-    error: type[BrokerError] | None = None
-    seconds: float = 0.0
-    topic: str | None = None
-    client_id: str | None = None
-    broker: int | None = None
-    fired: int = 0
-
-    def matches(self, broker: Broker, context: RequestContext) -> bool:
-        return (
-            context.api_key == self.request.API_KEY
-            and self.times != 0
-            and (self.client_id is None or context.client_id == self.client_id)
-            and (self.broker is None or broker.id == self.broker)
-            and (self.topic is None or self.topic in _topics_of(broker, context.request))
-        )
+Held = tuple["Broker", "RequestContext"]
 
 
 class Faults:
-    """The rules of one cluster, and the requests that they hold."""
+    """The rules of one cluster, the requests that they hold, and the links of clients."""
 
     def __init__(self) -> None:
         self.rules: list[FaultRule] = []
-        self._held: list[tuple[Broker, RequestContext]] = []
+        """Those that may fire yet."""
+        self.planted: list[FaultRule] = []
+        """Those planted since the last `clear`, spent ones included; the oldest go first."""
+        self.client_links = ClientLinks()
+        self.on_fired: Callable[[FaultRule, Broker, RequestContext], None] | None = None
+        """Told of each rule that fires; the timeline listens."""
+        self._held: list[Held] = []
+        self._count = 0
 
-    def add(self, rule: FaultRule) -> FaultRule:
-        """Plant a fault; refuses an API that no broker serves, or that has no error to give."""
-        api = APIS.get(rule.request.API_KEY)
-        if api is None:
-            served = ", ".join(sorted(known.name for known in APIS.values()))
-            raise ConfigurationError(f"{rule.request.__name__} is not served; served are {served}")
-        if rule.fault is Fault.REFUSE and rule.error is None:
-            raise ConfigurationError("say which error the request is refused with")
+    @property
+    def is_active(self) -> bool:
+        """False lets a broker skip looking at all."""
+        return bool(self.rules or self.client_links.links)
+
+    # ------------------------------------------------------------------ planting
+
+    def add(self, rule: FaultRule, image: ClusterImage) -> FaultRule:
+        """Plant a rule; refuses an API that no broker serves."""
+        served = {api.name for api in APIS.values()}
+        if rule.api is not None and rule.api not in served:
+            raise ConfigurationError(
+                f"{rule.api}Request is not served; served are {', '.join(sorted(served))}"
+            )
+        if rule in self.planted:
+            raise ConfigurationError(f"rule {rule.id} is planted; make another one")
+        self._count += 1
+        rule.id = self._count
+        rule.image = image
         self.rules.append(rule)
+        self.planted.append(rule)
+        del self.planted[:-MAX_PLANTED]
         return rule
 
-    def take(self, broker: Broker, context: RequestContext) -> FaultRule | None:
-        """The first rule that matches a request, used up by one."""
-        for rule in self.rules:
-            if rule.matches(broker, context):
-                rule.fired += 1
-                if rule.times > 0:
-                    rule.times -= 1
-                    if not rule.times:
-                        self.rules.remove(rule)
+    def remove(self, rule: FaultRule) -> None:
+        """Take a rule back; what it holds goes on.  No effect on one that is spent or was taken back."""
+        if rule in self.rules:
+            self.rules.remove(rule)
+        self._release([one for one in self._live() if one[1].faults is rule])
+
+    def find(self, rule_id: int) -> FaultRule:
+        """By its id.  Raises `ConfigurationError`."""
+        for rule in self.planted:
+            if rule.id == rule_id:
                 return rule
-        return None
+        raise ConfigurationError(f"no rule has the id {rule_id}; see rules()")
 
-    def hold(self, broker: Broker, context: RequestContext) -> None:
-        self._held.append((broker, context))
+    def clear(self) -> None:
+        """No rules and no held requests any more; links of clients stay as they are."""
+        self.rules.clear()
+        self.planted.clear()
+        self.release(None)
 
-    def held(self, request: type[Request[Any]] | None = None) -> int:
+    # ------------------------------------------------------------------ holding
+
+    def held(self, api: ApiName | None = None) -> int:
         """How many requests are held."""
-        return len(self._select(request))
+        return len(self._select(api))
 
-    def release(self, request: type[Request[Any]] | None) -> None:
+    def release(self, api: ApiName | None) -> None:
         """End holding (of one API): what was held goes on, in the order of its arrival."""
+        name = None if api is None else api_name(api)
         self.rules = [
-            rule
-            for rule in self.rules
-            if rule.fault is not Fault.HOLD or (request is not None and rule.request is not request)
+            rule for rule in self.rules if rule.action is not Action.HOLD or name not in (None, rule.api)
         ]
-        released = self._select(request)
-        self._held = [one for one in self._held if one not in released]
-        for broker, context in released:
-            broker.go_on(context)
+        self._release(self._select(api))
 
     def forget(self, broker: Broker) -> None:
         """A broker is gone, and what it held with it."""
         self._held = [one for one in self._held if one[0] is not broker]
 
-    def clear(self) -> None:
-        """No more faults; what was held goes on."""
-        self.rules.clear()
-        self.release(None)
+    def _release(self, released: list[Held]) -> None:
+        self._held = [one for one in self._held if one not in released]
+        for broker, context in released:
+            broker.go_on(context)
 
-    def _select(self, request: type[Request[Any]] | None) -> list[tuple[Broker, RequestContext]]:
+    def _select(self, api: ApiName | None) -> list[Held]:
+        name = None if api is None else api_name(api)
+        return [one for one in self._live() if name is None or API_KEYS[one[1].api_key].name == name]
+
+    def _live(self) -> list[Held]:
         # What is answered by now has lost its connection meanwhile.
         self._held = [one for one in self._held if not one[1].is_answered]
-        return [one for one in self._held if request is None or one[1].api_key == request.API_KEY]
+        return list(self._held)
+
+    # ------------------------------------------------------------------ a request comes
+
+    def meets(self, broker: Broker, context: RequestContext, now: float) -> bool:
+        """Do what links and rules ask of a request; True if it is not to be handled now."""
+        if context.faults is not None:
+            return False  # it met its rule before
+        if self.client_links.links and self.client_links.meets(broker, context, now):
+            return True
+        rule = self._take(broker, context)
+        if rule is None:
+            return False
+        context.faults = rule
+        if context.on_reply is None:
+            context.on_reply = broker.on_reply  # between brokers nobody else looks at answers
+        if self.on_fired is not None:
+            self.on_fired(rule, broker, context)
+        return self._act(rule, broker, context, now)
+
+    def _take(self, broker: Broker, context: RequestContext) -> FaultRule | None:
+        """The first rule that fires on a request.  All that match have seen it."""
+        found: FaultRule | None = None
+        for rule in list(self.rules):
+            if rule.matches(broker.id, context, broker.image):
+                rule.seen += 1
+                if found is None and rule.is_due():
+                    found = rule
+                    rule.fired += 1
+                    if rule.is_spent:
+                        self.rules.remove(rule)
+        return found
+
+    def _act(self, rule: FaultRule, broker: Broker, context: RequestContext, now: float) -> bool:
+        action = rule.action
+        if action is Action.ERROR and rule.error is not None:
+            response = broker.refused(context, rule.error.code)
+            if response is not None:
+                context.reply(response)
+        elif action is Action.DELAY:
+            broker.wheel.add(now + (rule.seconds or 0.0), lambda at: broker.go_on(context))
+        elif action is Action.HOLD:
+            self._held.append((broker, context))
+        elif action is Action.CLOSE_BEFORE:
+            context.close(reset=rule.resets)
+        elif action is Action.REPLAY:
+            self._replay(rule, broker, context, now)
+        elif action is Action.STALE_METADATA and rule.image is not None:
+            _answer_from(rule.image, broker, context, now)
+        elif action is not Action.SWALLOW:
+            return False  # the others act when the answer leaves
+        return True
+
+    def _replay(self, rule: FaultRule, broker: Broker, context: RequestContext, now: float) -> None:
+        late = context.copy_from(DeadOrigin(f"{context.peer} (dead)"))
+        late.faults = rule
+        context.close(reset=rule.resets)
+        if rule.seconds is None:
+            self._held.append((broker, late))
+        else:
+            broker.wheel.add(now + rule.seconds, lambda at: broker.go_on(late))
+
+    # ------------------------------------------------------------------ its answer leaves
+
+    def on_reply(self, broker: Broker, context: RequestContext, response: Response | None) -> bool:
+        """Do what links and rules ask of an answer; False if it is not to be sent as it is."""
+        rule: FaultRule | None = context.faults
+        origin = context.origin
+        if rule is not None:
+            if rule.action is Action.LOSE_REPLY or (
+                rule.action is Action.HALF_FRAME and context.is_from_broker
+            ):
+                origin.disconnect(context, reset=rule.resets)
+                return False
+            if rule.action in (Action.HALF_FRAME, Action.CLOSE_AFTER):
+                context.ending = rule
+            elif rule.action is Action.REPLACE_REPLY and response is not None:
+                changed = _replaced(rule, context, response)
+                if changed is None:
+                    origin.disconnect(context, reset=rule.resets)
+                    return False
+                if self.client_links.carries(broker, context, changed):
+                    origin.deliver(context, changed)
+                return False
+        return self.client_links.carries(broker, context, response)
 
 
-def _topics_of(broker: Broker, request: Any) -> set[str]:
-    """The topics that a request names, by name or by id, wherever its API keeps them."""
-    parts: Iterable[Any] = (
-        *(getattr(request, "topic_data", None) or ()),
-        *(getattr(request, "topics", None) or ()),
-    )
-    names: set[str] = set()
-    for part in parts:
-        name = getattr(part, "name", None) or getattr(part, "topic", None)
-        if not name:
-            known = broker.image.topic_by_id(getattr(part, "topic_id", b""))
-            name = known.name if known is not None else None
-        if name:
-            names.add(name)
-    return names
+def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:
+    """What is answered instead; None closes the connection."""
+    reply = rule.reply
+    try:
+        if isinstance(reply, Response):
+            return reply
+        if isinstance(reply, Mapping):
+            return merged(response, reply)
+        return reply(context.request, response) if reply is not None else response
+    except Exception:
+        # A mistake in a test's function; its connection ends, the broker goes on.
+        logger.exception("rule %d could not replace %r", rule.id, response)
+        return None
+
+
+def _answer_from(image: ClusterImage, broker: Broker, context: RequestContext, now: float) -> None:
+    """Handle a request with another image than the broker has."""
+    current, broker.image = broker.image, image
+    try:
+        broker.answer(context, now)
+    finally:
+        if broker.image is image:  # nothing was created meanwhile
+            broker.image = current
+
+
+class DeadOrigin:
+    """`Origin` of a request whose connection is gone: its answer goes nowhere."""
+
+    __slots__ = ("peer",)
+
+    is_broker = False
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        """Nobody listens."""
+
+    def local_processed(self, context: RequestContext) -> None:
+        """Nothing follows on a dead connection."""
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        """It is gone."""

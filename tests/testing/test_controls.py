@@ -42,7 +42,8 @@ def test_a_fault_may_name_its_topic_client_and_broker(kafka_cluster: KafkaCluste
     controls = kafka_cluster.controls
     controls.fail_next(ProduceRequest, RequestTimedOut, topic="other")
     controls.fail_next(ProduceRequest, RequestTimedOut, client_id="somebody else")
-    controls.fail_next(ProduceRequest, RequestTimedOut, broker=5)
+    with pytest.raises(ConfigurationError, match="no broker 5"):
+        controls.fail_next(ProduceRequest, RequestTimedOut, broker=5)
     wire = leader("t", 0)
     assert produce(wire, "t", 0, batch()).error_code == 0
     assert produce(wire, "other", 0, batch()).error_code == 7

@@ -52,6 +52,8 @@ class Links(Part):
         self._inlets: dict[int, RequestChannel] = {}
         self._cut: set[tuple[int, int]] = set()
         self._delays: dict[tuple[int, int], float] = {}
+        self._rates: dict[tuple[int, int], float] = {}
+        self._free_at: dict[tuple[int, int], float] = {}
         self._ready: deque[Callable[[float], None]] = deque()
         self._later: list[tuple[float, int, Callable[[float], None]]] = []
         self._calls: dict[Call, None] = {}
@@ -90,14 +92,23 @@ class Links(Part):
         """Carry frames from `source` to `target` this much later; 0 ends it."""
         self._delays[source, target] = seconds
 
+    def throttle(self, source: int, target: int, bytes_per_second: float | None) -> None:
+        """Carry at most so many bytes a second from `source` to `target`; None ends it."""
+        if bytes_per_second is None:
+            self._rates.pop((source, target), None)
+        else:
+            self._rates[source, target] = bytes_per_second
+
     def join(self, source: int, target: int) -> None:
         self._cut.discard((source, target))
         self._delays.pop((source, target), None)
+        self._rates.pop((source, target), None)
 
     def heal(self) -> None:
         """Every link is as it was at first."""
         self._cut.clear()
         self._delays.clear()
+        self._rates.clear()
 
     def is_cut(self, source: int, target: int) -> bool:
         return (source, target) in self._cut
@@ -126,7 +137,7 @@ class Links(Part):
         frame = memoryview(b"".join(parts))[LENGTH_BYTES:]
         if self.on_frame is not None:
             self.on_frame(source, target, frame)
-        self._carry((source, target), lambda at: self._arrive(call, frame, at), now)
+        self._carry((source, target), len(frame), lambda at: self._arrive(call, frame, at), now)
 
     def _arrive(self, call: Call, frame: memoryview, now: float) -> None:
         inlet = self._inlets.get(call.target)
@@ -158,7 +169,8 @@ class Links(Part):
             return 0
         if self.on_frame is not None:
             self.on_frame(call.target, call.source, frame)
-        self._carry((call.target, call.source), lambda at: self._return(call, frame, at), now)
+        way = (call.target, call.source)
+        self._carry(way, len(frame), lambda at: self._return(call, frame, at), now)
         return LENGTH_BYTES + len(frame)
 
     def _return(self, call: Call, frame: memoryview, now: float) -> None:
@@ -185,9 +197,14 @@ class Links(Part):
 
     # ------------------------------------------------------------------ carrying
 
-    def _carry(self, way: tuple[int, int], deliver: Callable[[float], None], now: float) -> None:
-        delay = self._delays.get(way, 0.0)
-        due = max(now + delay, self._last_due.get(way, 0.0))
+    def _carry(
+        self, way: tuple[int, int], size_bytes: int, deliver: Callable[[float], None], now: float
+    ) -> None:
+        sent_at = now
+        rate = self._rates.get(way)
+        if rate is not None:
+            sent_at = self._free_at[way] = max(now, self._free_at.get(way, 0.0)) + size_bytes / rate
+        due = max(sent_at + self._delays.get(way, 0.0), self._last_due.get(way, 0.0))
         if due <= now:
             self._ready.append(deliver)
         else:

@@ -77,6 +77,7 @@ class Connection:
         "_unsent",
         "_written_bytes",
         "channel",
+        "client_id",
         "frames",
         "idle_since",
         "is_closed",
@@ -91,6 +92,7 @@ class Connection:
         self.channel = channel
         self.frames = FrameBuffer(max_bytes)
         self.peer = transport.peer
+        self.client_id: str | None = None  # of its last request
         self.is_closed = False
         self.is_established = False
         self.wants_room = False
@@ -153,6 +155,8 @@ class Connection:
                 self._written_bytes += len(buffer)
             self._reply_ends.append(self._written_bytes)
             slot.payload = None
+            if slot.owner.ending is not None:
+                break  # the connection ends with this reply
         self.flush()
         self.idle_since = now
 
@@ -174,7 +178,7 @@ class Connection:
             while ends and ends[0] <= self._sent_bytes:
                 ends.popleft()
                 left.append(self.channel.sent())
-            self._processor.replies_left(left)
+            self._processor.replies_left(self, left)
         self.update_interest()
 
     def _take_off(self, taken: int) -> None:

@@ -18,6 +18,7 @@ from pykafka2.network.transport import Transport
 from pykafka2.protocol.framing import decode_request_header, encode_response
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.testing.fault_rules import Action
 from pykafka2.testing.handlers.registry import is_served
 from pykafka2.testing.server.channel import Channel, Slot
 from pykafka2.testing.server.connection import Connection
@@ -141,6 +142,7 @@ class Processor(Part):
             origin, request, version, header.correlation_id, header.client_id, len(frame), now
         )
         context.is_unsupported = is_unsupported
+        connection.client_id = header.client_id
         context.slot = connection.channel.receive(len(frame))
         self.connections[connection][id(context)] = context
         self._on_request(context)
@@ -158,6 +160,9 @@ class Processor(Part):
                 logger.exception("%s: %r has no version %d", connection.peer, response, version)
                 self.drop_soon(connection, reset=False)
                 return
+            if context.ending is not None and context.ending.action is Action.HALF_FRAME:
+                whole = b"".join(payload)
+                payload = [whole[: len(whole) // 2]]
             context.reply_bytes = sum(map(len, payload))
 
         def complete(now: float) -> None:
@@ -178,9 +183,13 @@ class Processor(Part):
 
         self._queue(complete)
 
-    def replies_left(self, slots: Sequence[Slot]) -> None:
+    def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """These replies are with the transport, to their last byte."""
         self._on_left([slot.owner for slot in slots], self.loop.runtime.clock.monotonic())
+        ending = slots[-1].owner.ending
+        if ending is not None:
+            error = Disconnected(f"a fault rule closed the connection to {connection.peer}")
+            self.drop(connection, error, reset=ending.resets)
 
     def let_next_in(self, connection: Connection, context: RequestContext) -> None:
         def move(now: float) -> None:
@@ -209,14 +218,19 @@ class Processor(Part):
         error = Disconnected(f"the broker closed the connection to {connection.peer}")
         self._queue(lambda now: self.drop(connection, error, reset=reset))
 
+    def drop_client(self, client_id: str) -> None:
+        """Reset every connection over which this client has asked something."""
+        for connection in [one for one in self.connections if one.client_id == client_id]:
+            error = Disconnected(f"{connection.peer} ({client_id}) was cut off")
+            self.drop(connection, error, reset=True)
+
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
         """Close one connection; its requests that still wait are given up (§4.1 g)."""
         pending = self.connections.pop(connection, None)
         self._throttled.pop(connection, None)
         connection.close(reset=reset)
         for context in (pending or {}).values():
-            if not context.is_answered:
-                self._on_gone(context, self.loop.runtime.clock.monotonic())
+            self._on_gone(context, self.loop.runtime.clock.monotonic())
 
     def close_all(self, *, reset: bool) -> None:
         """Close every connection; the broker stops or has crashed."""

@@ -46,9 +46,11 @@ class RequestContext:
         "api_key",
         "client_id",
         "correlation_id",
+        "ending",
         "faults",
         "handled_at",
         "is_answered",
+        "is_carried",
         "is_from_broker",
         "is_unsupported",
         "metrics",
@@ -94,11 +96,25 @@ class RequestContext:
         self.is_unsupported = False  # ApiVersions of a version that we do not know
         self.is_answered = False
         self.slot: Any = None
-        self.faults: Any = None
+        self.faults: Any = None  # the fault rule that fired on it
+        self.ending: Any = None  # the fault rule that ends its connection with the answer
+        self.is_carried = False  # over the client's link, where that is slow
         self.abandon: Callable[[float], object] | None = None
         """Forgets what waits for this request; called if its connection is gone before the answer."""
         self.on_reply: Callable[[RequestContext, Response | None], bool] | None = None
         """Sees the reply before it leaves (history, faults); False: it took the reply over."""
+
+    def copy_from(self, origin: Origin) -> RequestContext:
+        """The same request once more, as if it came from elsewhere."""
+        return RequestContext(
+            origin,
+            self.request,
+            self.version,
+            self.correlation_id,
+            self.client_id,
+            self.size_bytes,
+            self.received_at,
+        )
 
     def reply(self, response: Response | None) -> None:
         """Answer; once."""

@@ -34,7 +34,7 @@ def held(wire: Wire, value: bytes = b"held", *, timeout_ms: int = 60_000) -> int
 def channel_of(cluster: KafkaCluster) -> Channel:
     """The channel of the one connection to the leader of t-0."""
     broker = cluster.brokers[cluster.partition("t", 0).leader]
-    (connection,) = [one for processor in broker._processors for one in processor.connections]
+    (connection,) = [one for processor in broker.processors for one in processor.connections]
     return connection.channel
 
 
@@ -299,7 +299,7 @@ def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_no
         sent += wire.socket.send(data[sent:])
     assert sent < len(data) // 2, "the broker went on reading"
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    (connection,) = broker._processors[0].connections
+    (connection,) = broker.processors[0].connections
     # One read may bring in what came with the first request, but no more than that.
     assert len(connection.frames._buffer) <= 1 << 20
     assert kafka_cluster.log("t", 0).log_end_offset == 1

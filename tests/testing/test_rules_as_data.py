@@ -1,0 +1,381 @@
+"""Fault rules as data: every action over real sockets, every key, and the nearest word for a misspelt one."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
+from pykafka2.producer.producer import KafkaProducer
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.fault_rules import Action, FaultRule, error_class, error_name
+from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
+
+Leader = Callable[[str, int], Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+METADATA = MetadataRequest(topics=None)
+
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 2, "other": 1})
+
+
+# ---------------------------------------------------------------------- which requests
+
+
+@one_broker
+def test_the_nth_request_and_every_nth(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    controls = kafka_cluster.controls
+    third = controls.rule(api="Produce", nth=3, then="error:NOT_LEADER_OR_FOLLOWER")
+    fifths = controls.rule(api="Produce", every=5, then="error:7")
+    wire = leader("t", 0)
+    codes = [produce(wire, "t", 0, batch()).error_code for _ in range(10)]
+    assert codes == [0, 0, 6, 0, 7, 0, 0, 0, 0, 7]
+    assert (third.seen, third.fired, third.is_spent) == (3, 1, True)
+    assert (fifths.seen, fifths.fired, fifths.is_spent) == (10, 2, False)
+
+
+@one_broker
+def test_from_the_nth_on_as_often_as_said(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    kafka_cluster.controls.rule(api=0, nth=2, times=2, then=NotLeaderOrFollower)
+    wire = leader("t", 0)
+    assert [produce(wire, "t", 0, batch()).error_code for _ in range(4)] == [0, 6, 6, 0]
+
+
+@one_broker
+def test_a_partition_a_client_and_a_function_of_the_request(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    controls = kafka_cluster.controls
+    wire = leader("t", 0)
+    rule = controls.rule(api=ProduceRequest, topic="t", partition=1, then="error:REQUEST_TIMED_OUT", times=1)
+    assert [produce(wire, "t", number, batch()).error_code for number in (0, 1, 1)] == [0, 7, 0]
+    assert rule.fired == 1
+    controls.rule(api="Produce", client_id="somebody else", then="hold")
+    controls.rule(api="Produce", where=lambda request: request.acks == 1, then="error:7", times=1)
+    assert produce(wire, "t", 0, batch()).error_code == 0
+    assert produce(wire, "t", 0, batch(), acks=1).error_code == 7
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_requests_between_brokers_are_matched_when_asked_for(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+) -> None:
+    controls = kafka_cluster.controls
+    clients_only = controls.rule(api="Fetch", then="error:7")
+    wire = leader("t", 0)
+    assert produce(wire, "t", 0, batch()).error_code == 0
+    assert clients_only.fired == 0
+    rule = controls.rule(api="Fetch", then="hold", between_brokers=True)
+    wire.send(produce_request("t", 0, batch()), 12)
+    wait_for(lambda: rule.fired > 0)
+    leaders_log = kafka_cluster.log("t", 0)
+    assert (leaders_log.high_watermark, leaders_log.log_end_offset) == (1, 2)
+    controls.clear()
+    assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+
+
+# ---------------------------------------------------------------------- what happens to them
+
+
+@one_broker
+def test_swallow_leaves_the_connection_open_and_silent(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    rule = kafka_cluster.controls.rule(api="Produce", times=1, then="swallow")
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"lost"])), 12)
+    wire.socket.settimeout(0.05)
+    assert not wire.is_closed_by_broker()
+    assert produce(leader("t", 0), "t", 0, batch([b"kept"])).error_code == 0
+    assert kafka_cluster.log("t", 0).values() == [b"kept"]
+    assert rule.fired == 1
+    assert kafka_cluster.controls.held() == 0
+
+
+@one_broker
+def test_half_a_frame_then_the_end(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    kafka_cluster.controls.rule(api="Produce", times=1, then="half_frame")
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"applied"])), 12)
+    received = b""
+    while more := wire.socket.recv(1000):
+        received += more
+    assert 4 < len(received) < 4 + struct.unpack(">i", received[:4])[0]
+    assert kafka_cluster.log("t", 0).values() == [b"applied"]
+
+
+@one_broker
+def test_close_before_and_close_after(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    controls = kafka_cluster.controls
+    controls.rule(api="Produce", nth=1, then="close_before")
+    controls.rule(api="Produce", nth=2, then="close_after")
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"not applied"])), 12)
+    assert wire.socket.recv(1) == b""  # in good order: no reset
+    wire = leader("t", 0)
+    assert produce(wire, "t", 0, batch([b"answered"])).error_code == 0
+    assert wire.socket.recv(1) == b""
+    assert kafka_cluster.log("t", 0).values() == [b"answered"]
+
+
+@one_broker
+def test_a_reset_may_be_asked_for(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    kafka_cluster.controls.rule(api="Produce", then="close_before", reset=True)
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch()), 12)
+    with pytest.raises(ConnectionResetError):
+        wire.socket.recv(1)
+
+
+@one_broker
+def test_a_frame_from_a_dead_connection_arrives_late(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+) -> None:
+    controls = kafka_cluster.controls
+    controls.rule(api="Produce", times=1, then="replay")
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"first"])), 12)
+    assert wire.is_closed_by_broker()
+    wire = leader("t", 0)
+    for value in (b"first", b"second"):  # the client's retry, and what it sent then
+        assert produce(wire, "t", 0, batch([value])).error_code == 0
+    assert controls.held("Produce") == 1
+    controls.release("Produce")
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 3)
+    assert kafka_cluster.log("t", 0).values() == [b"first", b"second", b"first"]
+    late = kafka_cluster.history.entries("Produce")[-1]
+    assert late.peer.endswith("(dead)")
+    assert late.response is not None  # it was answered, to nobody
+
+
+@one_broker
+def test_a_late_frame_after_a_time(kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor) -> None:
+    kafka_cluster.controls.rule(api="Produce", times=1, then="replay:0.01")
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"late"])), 12)
+    assert wire.is_closed_by_broker()
+    wait_for(lambda: kafka_cluster.log("t", 0).values() == [b"late"])
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_stale_metadata(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
+    controls = kafka_cluster.controls
+    leader = kafka_cluster.partition("t", 0).leader
+    rule = controls.rule(api="Metadata", broker=0, times=1, then="stale_metadata")
+    controls.move_leader(("t", 0), to=1 - leader)
+    kafka_cluster.create_topic("new")
+    wire = connect(0)
+    stale, fresh = (wire.call(METADATA, 12) for _ in range(2))
+    assert [topic.partitions[0].leader_id for topic in stale.topics] == [leader]
+    assert [topic.partitions[0].leader_id for topic in fresh.topics if topic.name == "t"] == [1 - leader]
+    assert rule.fired == 1
+
+
+@one_broker
+def test_the_reply_may_be_replaced(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    controls = kafka_cluster.controls
+    wire = leader("t", 0)
+    by_struct = MetadataResponse(brokers=[], topics=[], cluster_id="elsewhere")
+    controls.rule(api="Metadata", times=1, then="replace_reply", reply=by_struct)
+    assert wire.call(METADATA, 12) == by_struct
+
+    def rename(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+        assert request.topics is None
+        response.cluster_id = "renamed"
+        return response
+
+    controls.rule(api="Metadata", times=1, then="replace_reply", reply=rename)
+    renamed = wire.call(METADATA, 12)
+    assert (renamed.cluster_id, len(renamed.topics)) == ("renamed", 2)
+    data = {"throttle_time_ms": 7, "topics": [{"error_code": 3, "partitions": [{"leader_id": -1}]}]}
+    controls.rule(api="Metadata", times=1, then="replace_reply", reply=data)
+    changed = wire.call(METADATA, 12)
+    first = changed.topics[0]
+    assert (changed.throttle_time_ms, first.error_code, first.partitions[0].leader_id) == (7, 3, -1)
+    assert [len(topic.partitions) for topic in changed.topics] == [len(t.partitions) for t in renamed.topics]
+
+
+@one_broker
+def test_a_reply_that_cannot_be_made_costs_its_connection(
+    kafka_cluster: KafkaCluster, leader: Leader, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply=lambda *_: 1 / 0, times=1)
+    wire = leader("t", 0)
+    wire.send(METADATA, 12)
+    assert wire.is_closed_by_broker()
+    assert "could not replace" in caplog.text
+    assert leader("t", 0).call(METADATA, 12).topics
+
+
+@one_broker
+def test_a_produce_without_acks_gets_no_answer_even_when_it_fails(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    kafka_cluster.controls.rule(api="Produce", then="error:7")
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch(), acks=0), 12)
+    assert wire.is_closed_by_broker()
+
+
+# ---------------------------------------------------------------------- our producer meets them
+
+SURVIVED = [
+    "error:NOT_LEADER_OR_FOLLOWER",
+    "delay:0.02",
+    "apply_then_lose_reply",
+    "half_frame",
+    "close_before",
+    "close_after",
+    "replay:0.01",
+]
+
+
+@pytest.mark.parametrize("then", SURVIVED)
+@one_broker
+def test_the_idempotent_producer_survives(kafka_cluster: KafkaCluster, then: str, wait_for: WaitFor) -> None:
+    rule = kafka_cluster.controls.rule(api="Produce", nth=2, then=then)
+    values = [b"%d" % number for number in range(6)]
+    with KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
+    ) as producer:
+        for value in values:
+            producer.send("t", value, partition=0).result(timeout=10)
+    assert rule.fired == 1
+    if rule.action is Action.REPLAY:
+        wait_for(lambda: kafka_cluster.history.entries("Produce")[-1].answered_at is not None)
+    assert kafka_cluster.log("t", 0).values() == values
+
+
+@one_broker
+def test_what_is_swallowed_is_sent_again_after_the_request_timeout(kafka_cluster: KafkaCluster) -> None:
+    rule = kafka_cluster.controls.rule(api="Produce", times=1, then="swallow")
+    with KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        request_timeout_ms=60,
+        linger_ms=0,
+        retry_backoff_ms=5,
+    ) as producer:
+        producer.send("t", b"value", partition=0).result(timeout=10)
+    assert rule.fired == 1
+    assert kafka_cluster.log("t", 0).values() == [b"value"]
+
+
+@one_broker
+def test_without_idempotence_a_late_frame_is_a_duplicate(
+    kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    controls = kafka_cluster.controls
+    controls.rule(api="Produce", times=1, then="replay")
+    with KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        enable_idempotence=False,
+        linger_ms=0,
+        retry_backoff_ms=5,
+    ) as producer:
+        for value in (b"1", b"2"):
+            producer.send("t", value, partition=0).result(timeout=10)
+    controls.release()
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 3)
+    assert kafka_cluster.log("t", 0).values() == [b"1", b"2", b"1"]
+
+
+# ---------------------------------------------------------------------- as data
+
+
+@one_broker
+def test_rules_come_from_json_and_go_back(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    controls = kafka_cluster.controls
+    text = '{"api": "Produce", "topic": "t", "nth": 2, "times": 3, "then": "error:NOT_LEADER_OR_FOLLOWER"}'
+    rule = controls.add_rule(json.loads(text))
+    assert [one.id for one in controls.rules()] == [rule.id]
+    wire = leader("t", 0)
+    assert [produce(wire, "t", 0, batch()).error_code for _ in range(3)] == [0, 6, 6]
+    data = json.loads(json.dumps(rule.to_dict()))
+    assert data["fired"] == 2
+    assert data["seen"] == 3
+    again = {name: value for name, value in data.items() if name not in ("id", "seen", "fired")}
+    assert again == {**json.loads(text), "between_brokers": False}
+    assert FaultRule.from_dict(again).error is NotLeaderOrFollower
+    controls.remove_rule(rule.id)
+    assert produce(wire, "t", 0, batch()).error_code == 0
+    controls.clear()
+    assert controls.rules() == []
+
+
+@one_broker
+def test_a_rule_taken_back_lets_go_of_what_it_holds(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+) -> None:
+    controls = kafka_cluster.controls
+    produces = controls.rule(api="Produce", then="hold")
+    controls.rule(api="Metadata", then="hold")
+    wire, other = leader("t", 0), leader("t", 0)
+    wire.send(produce_request("t", 0, batch()), 12)
+    other.send(METADATA, 12)
+    wait_for(lambda: controls.held() == 2)
+    controls.remove_rule(produces)
+    assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+    assert controls.held() == 1
+    controls.release("Metadata")
+    assert other.receive(MetadataRequest, 12)[1].topics
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"api": "Prodduce", "then": "hold"}, "did you mean 'Produce'"),
+        ({"api": 999, "then": "hold"}, "no request is called 999"),
+        ({"apy": "Produce", "then": "hold"}, "no 'apy'; did you mean 'api'"),
+        ({"api": "Produce", "then": "holt"}, "did you mean 'hold'"),
+        ({"api": "Produce", "then": "error:NOT_LEADER"}, "did you mean 'NOT_LEADER_OR_FOLLOWER'"),
+        ({"api": "Produce", "then": "error"}, "say which error"),
+        ({"api": "Produce"}, "say what happens"),
+        ({"api": "Produce", "then": "delay"}, "by how many seconds"),
+        ({"api": "Produce", "then": "delay:soon"}, "say seconds"),
+        ({"api": "Produce", "then": "hold:5"}, "takes nothing behind it"),
+        ({"api": "Produce", "then": "hold", "nth": 0}, "nth=0"),
+        ({"api": "Produce", "then": "hold", "nth": 1, "every": 2}, "not both"),
+        ({"api": "Produce", "then": "hold", "times": 0}, "times=0"),
+        ({"api": "Produce", "then": "stale_metadata"}, "is for DescribeCluster"),
+        ({"api": "Produce", "then": "replace_reply"}, "needs reply"),
+        ({"api": "Produce", "then": "hold", "reply": {}}, "needs reply"),
+        ({"api": "ShareFetch", "then": "hold"}, "is not served"),
+        ({"api": "Produce", "then": "hold", "broker": 7}, "no broker 7"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_is_refused_by_name(
+    shared_cluster: KafkaCluster, rule: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        shared_cluster.controls.add_rule(rule)
+    assert shared_cluster.controls.rules() == []
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Any:
+    with KafkaCluster(brokers=1) as cluster:
+        yield cluster
+
+
+def test_a_misspelt_control_names_the_nearest(shared_cluster: KafkaCluster) -> None:
+    with pytest.raises(AttributeError, match="no control 'cut_lnik'; did you mean 'cut_link'"):
+        shared_cluster.controls.cut_lnik(0, 1)
+
+
+def test_every_error_has_its_name() -> None:
+    names = {"NOT_LEADER_OR_FOLLOWER": 6, "UNKNOWN_TOPIC_OR_PARTITION": 3, "KAFKA_STORAGE_ERROR": 56}
+    for name, code in names.items():
+        assert error_class(name).code == code
+        assert error_name(error_class(str(code))) == name
+
+
+@one_broker
+def test_a_fetch_is_matched_by_topic(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    kafka_cluster.controls.rule(api="Fetch", topic="other", then="error:7")
+    wire = leader("t", 0)
+    assert wire.call(fetch_request("t", 0, 0), 12).responses[0].partitions[0].error_code == 0
+    assert wire.call(fetch_request("other", 0, 0), 12).responses[0].partitions[0].error_code == 7
