@@ -1,245 +1,114 @@
-"""The broker's and the topics' configuration: names, types, defaults, and the nearest name for a misspelt
-one.
+"""The configuration of brokers and topics: values over defaults, and where each comes from.
 
-Names, defaults and synonyms are those of Apache Kafka 4.3; what Kafka knows and this broker does not act on
-is accepted and kept, so that tools may set and read it back.  Values travel as strings, as in Kafka.
+Names, types, defaults and valid values are those of Apache Kafka 4.3.1 (config_table.py); what Kafka knows
+and this broker does not act on is accepted and kept, so that tools may set and read it back.  Values travel
+as strings, as in Kafka.  Under the cluster's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
 
 from pykafka2.errors import ConfigurationError, InvalidConfig, UnknownOption
+from pykafka2.testing.config_table import (
+    BROKER_TABLE,
+    DEPARTURES,
+    FALLBACKS,
+    INTERNAL_TOPIC_TABLE,
+    OWN_TABLE,
+    REFUSED,
+    TOPIC_SYNONYMS,
+    TOPIC_TABLE,
+)
+from pykafka2.testing.config_values import TYPE_CODES, InvalidEntry, Parser, parser_of
 
-Parser = Callable[[str], Any]
-
-MAX_INT: Final = 2**31 - 1
-MAX_LONG: Final = 2**63 - 1
-
-
-def _number(low: int, high: int) -> Parser:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError(f"a number from {low} to {high}")
-        return value
-
-    return parse
-
-
-def _boolean(text: str) -> bool:
-    lowered = text.strip().lower()
-    if lowered not in ("true", "false"):
-        raise ValueError("true or false")
-    return lowered == "true"
+TOPIC_SOURCE, BROKER_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE, GROUP_SOURCE = 1, 2, 3, 4, 5, 8
+"""Where a value comes from, as DescribeConfigs says it (KIP-226)."""
 
 
-def _one_of(*choices: str) -> Parser:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError("one of " + ", ".join(choices))
-        return text
-
-    return parse
-
-
-def _list_of(*choices: str) -> Parser:
-    def parse(text: str) -> frozenset[str]:
-        values = frozenset(part.strip() for part in text.split(",") if part.strip())
-        if not values <= set(choices):
-            raise ValueError("a list of " + ", ".join(choices))
-        return values
-
-    return parse
-
-
-def _names_of(*choices: str) -> Parser:
-    """A list whose order counts."""
-
-    def parse(text: str) -> tuple[str, ...]:
-        values = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-        if not values or not set(values) <= set(choices):
-            raise ValueError("a list of " + ", ".join(choices))
-        return values
-
-    return parse
-
-
-def _ratio(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError("a number from 0 to 1")
-    return value
-
-
-def _limits(text: str) -> dict[str, int]:
-    pairs = [part.strip().rpartition(":") for part in text.split(",") if part.strip()]
-    if not all(name and limit.isdigit() for name, _, limit in pairs):
-        raise ValueError("a list of address:number")
-    return {name: int(limit) for name, _, limit in pairs}
-
-
-INT = _number(0, MAX_INT)
-LONG = _number(0, MAX_LONG)
-ANY_LONG = _number(-1, MAX_LONG)
-
-
-@attrs.define(frozen=True)
+@attrs.define(slots=True)
 class Key:
-    """One configuration: how its text is read, its default, its broker-wide synonym if it is a topic's."""
+    """One option: `default` is None where Kafka has none; `valid` is in Kafka's own notation."""
 
     name: str
-    parse: Parser
-    default: str
+    type_name: str
+    default: str | None
+    valid: str
+    is_dynamic: bool = False
     synonym: str | None = None
-    type_code: int = 0  # DescribeConfigs: 1 boolean, 2 string, 3 int, 5 long, 6 double, 7 list
+    _parser: Parser | None = None
+
+    def parse(self, text: str) -> Any:
+        """The value that a text means; `ValueError` says, in Kafka's words, why it means none."""
+        if self._parser is None:
+            self._parser = parser_of(self.type_name, self.valid)
+        return self._parser(text)
+
+    def invalid(self, text: str, error: ValueError) -> str:
+        """Kafka's sentence about such a value."""
+        entry = error.entry if isinstance(error, InvalidEntry) else text
+        words = str(error).replace("{name}", self.name)
+        return f"Invalid value {entry} for configuration {self.name}: {words}"
+
+    @property
+    def type_code(self) -> int:
+        return TYPE_CODES[self.type_name]
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Passwords are never told."""
+        return self.type_name == "PASSWORD"
 
 
-BOOLEAN_TYPE, STRING_TYPE, INT_TYPE, LONG_TYPE, DOUBLE_TYPE, LIST_TYPE = 1, 2, 3, 5, 6, 7
+def _keys(table: str) -> dict[str, Key]:
+    keys = {}
+    for line in table.splitlines():
+        name, type_name, default, *valid = line.split(" ", 3)
+        text = None if default in ("null", "required") else default.strip('"')
+        keys[name] = Key(
+            name, type_name.rstrip("*"), text, valid[0] if valid else "", type_name.endswith("*")
+        )
+    return keys
 
-_TOPIC_KEYS = (
-    Key("cleanup.policy", _list_of("delete", "compact"), "delete", "log.cleanup.policy", LIST_TYPE),
-    Key(
-        "compression.type",
-        _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "producer",
-        "compression.type",
-        STRING_TYPE,
-    ),
-    Key("compression.gzip.level", _number(-1, 9), "-1", "compression.gzip.level", INT_TYPE),
-    Key("compression.lz4.level", _number(1, 17), "9", "compression.lz4.level", INT_TYPE),
-    Key("compression.zstd.level", _number(-131072, 22), "3", "compression.zstd.level", INT_TYPE),
-    Key("delete.retention.ms", LONG, "86400000", "log.cleaner.delete.retention.ms", LONG_TYPE),
-    Key("file.delete.delay.ms", LONG, "60000", "log.segment.delete.delay.ms", LONG_TYPE),
-    Key("flush.messages", _number(1, MAX_LONG), str(MAX_LONG), "log.flush.interval.messages", LONG_TYPE),
-    Key("flush.ms", LONG, str(MAX_LONG), "log.flush.interval.ms", LONG_TYPE),
-    Key("follower.replication.throttled.replicas", str, "", None, LIST_TYPE),
-    Key("index.interval.bytes", INT, "4096", "log.index.interval.bytes", INT_TYPE),
-    Key("leader.replication.throttled.replicas", str, "", None, LIST_TYPE),
-    Key("local.retention.bytes", _number(-2, MAX_LONG), "-2", None, LONG_TYPE),
-    Key("local.retention.ms", _number(-2, MAX_LONG), "-2", None, LONG_TYPE),
-    Key("max.compaction.lag.ms", LONG, str(MAX_LONG), "log.cleaner.max.compaction.lag.ms", LONG_TYPE),
-    Key("max.message.bytes", INT, "1048588", "message.max.bytes", INT_TYPE),
-    Key("message.timestamp.after.max.ms", LONG, "3600000", "log.message.timestamp.after.max.ms", LONG_TYPE),
-    Key(
-        "message.timestamp.before.max.ms",
-        LONG,
-        str(MAX_LONG),
-        "log.message.timestamp.before.max.ms",
-        LONG_TYPE,
-    ),
-    Key(
-        "message.timestamp.type",
-        _one_of("CreateTime", "LogAppendTime"),
-        "CreateTime",
-        "log.message.timestamp.type",
-        STRING_TYPE,
-    ),
-    Key("min.cleanable.dirty.ratio", _ratio, "0.5", "log.cleaner.min.cleanable.ratio", DOUBLE_TYPE),
-    Key("min.compaction.lag.ms", LONG, "0", "log.cleaner.min.compaction.lag.ms", LONG_TYPE),
-    Key("min.insync.replicas", _number(1, MAX_INT), "1", "min.insync.replicas", INT_TYPE),
-    Key("preallocate", _boolean, "false", "log.preallocate", BOOLEAN_TYPE),
-    Key("remote.storage.enable", _boolean, "false", None, BOOLEAN_TYPE),
-    Key("retention.bytes", ANY_LONG, "-1", "log.retention.bytes", LONG_TYPE),
-    Key("retention.ms", ANY_LONG, "604800000", "log.retention.ms", LONG_TYPE),
-    Key("segment.bytes", _number(14, MAX_INT), "1073741824", "log.segment.bytes", INT_TYPE),
-    Key("segment.index.bytes", _number(4, MAX_INT), "10485760", "log.index.size.max.bytes", INT_TYPE),
-    Key("segment.jitter.ms", LONG, "0", "log.roll.jitter.ms", LONG_TYPE),
-    Key("segment.ms", _number(1, MAX_LONG), "604800000", "log.roll.ms", LONG_TYPE),
-    Key(
-        "unclean.leader.election.enable",
-        _boolean,
-        "false",
-        "unclean.leader.election.enable",
-        BOOLEAN_TYPE,
-    ),
-)
-TOPIC_KEYS: Final[dict[str, Key]] = {key.name: key for key in _TOPIC_KEYS}
 
-_BROKER_KEYS = (
-    Key("auto.create.topics.enable", _boolean, "true", None, BOOLEAN_TYPE),
-    Key("broker.rack", str, "", None, STRING_TYPE),
-    Key("broker.session.timeout.ms", INT, "9000", None, INT_TYPE),
-    Key("channel.mode", _one_of("pipelined", "serial"), "pipelined", None, STRING_TYPE),
-    Key("connections.max.idle.ms", LONG, "600000", None, LONG_TYPE),
-    Key("controlled.shutdown.enable", _boolean, "true", None, BOOLEAN_TYPE),
-    Key("default.replication.factor", _number(-1, 32767), "-1", None, INT_TYPE),
-    Key("delete.topic.enable", _boolean, "true", None, BOOLEAN_TYPE),
-    Key("fetch.max.bytes", _number(1024, MAX_INT), "57671680", None, INT_TYPE),
-    Key("group.consumer.assignment.interval.ms", INT, "1000", None, INT_TYPE),
-    Key("group.consumer.assignors", _names_of("uniform", "range"), "uniform,range", None, LIST_TYPE),
-    Key("group.consumer.heartbeat.interval.ms", _number(1, MAX_INT), "5000", None, INT_TYPE),
-    Key("group.consumer.max.size", _number(1, MAX_INT), str(MAX_INT), None, INT_TYPE),
-    Key(
-        "group.consumer.migration.policy",
-        _one_of("disabled", "upgrade", "downgrade", "bidirectional"),
-        "bidirectional",
-        None,
-        STRING_TYPE,
-    ),
-    Key("group.consumer.session.timeout.ms", _number(1, MAX_INT), "45000", None, INT_TYPE),
-    Key("group.initial.rebalance.delay.ms", INT, "3000", None, INT_TYPE),
-    Key("group.max.session.timeout.ms", INT, "1800000", None, INT_TYPE),
-    Key("group.max.size", _number(1, MAX_INT), str(MAX_INT), None, INT_TYPE),
-    Key("group.min.session.timeout.ms", INT, "6000", None, INT_TYPE),
-    Key("log.validate", _one_of("headers", "strict"), "headers", None, STRING_TYPE),
-    Key("max.connection.creation.rate", INT, str(MAX_INT), None, INT_TYPE),
-    Key("max.connections", INT, str(MAX_INT), None, INT_TYPE),
-    Key("max.connections.per.ip", INT, str(MAX_INT), None, INT_TYPE),
-    Key("max.connections.per.ip.overrides", _limits, "", None, STRING_TYPE),
-    Key("max.pipelined.requests", _number(1, MAX_INT), "256", None, INT_TYPE),
-    Key("max.pipelined.bytes", _number(1, MAX_LONG), "134217728", None, LONG_TYPE),
-    Key("num.io.threads", _number(1, 64), "1", None, INT_TYPE),
-    Key("num.network.threads", _number(1, 64), "1", None, INT_TYPE),
-    Key("num.partitions", _number(1, MAX_INT), "1", None, INT_TYPE),
-    Key("offset.metadata.max.bytes", INT, "4096", None, INT_TYPE),
-    Key("offsets.commit.timeout.ms", _number(1, MAX_INT), "5000", None, INT_TYPE),
-    Key("offsets.retention.check.interval.ms", _number(1, MAX_LONG), "600000", None, LONG_TYPE),
-    Key("offsets.retention.minutes", _number(1, MAX_INT), "10080", None, INT_TYPE),
-    Key("offsets.topic.num.partitions", _number(1, MAX_INT), "50", None, INT_TYPE),
-    Key("offsets.topic.replication.factor", _number(-1, 32767), "-1", None, INT_TYPE),
-    Key("offsets.topic.segment.bytes", _number(1, MAX_INT), "104857600", None, INT_TYPE),
-    Key("producer.id.expiration.ms", _number(1, MAX_INT), "86400000", None, INT_TYPE),
-    Key("queued.max.request.bytes", ANY_LONG, "-1", None, LONG_TYPE),
-    Key("queued.max.requests", _number(1, MAX_INT), "500", None, INT_TYPE),
-    Key("replica.fetch.backoff.ms", INT, "50", None, INT_TYPE),
-    Key("replica.fetch.max.bytes", _number(1, MAX_INT), "1048576", None, INT_TYPE),
-    Key("replica.fetch.min.bytes", INT, "1", None, INT_TYPE),
-    Key("replica.fetch.response.max.bytes", _number(1, MAX_INT), "10485760", None, INT_TYPE),
-    Key("replica.fetch.wait.max.ms", INT, "500", None, INT_TYPE),
-    Key("replica.lag.time.max.ms", LONG, "30000", None, LONG_TYPE),
-    Key("socket.request.max.bytes", _number(1, MAX_INT), "104857600", None, INT_TYPE),
-    Key("socket.send.buffer.bytes", _number(-1, MAX_INT), "-1", None, INT_TYPE),
-    Key("socket.receive.buffer.bytes", _number(-1, MAX_INT), "-1", None, INT_TYPE),
-    Key("threads", _one_of("shared", "separate"), "shared", None, STRING_TYPE),
-    Key(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        _number(1, MAX_INT),
-        "10000",
-        None,
-        INT_TYPE,
-    ),
-    Key("transaction.max.timeout.ms", _number(1, MAX_INT), "900000", None, INT_TYPE),
-    Key(
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        _number(1, MAX_INT),
-        "3600000",
-        None,
-        INT_TYPE,
-    ),
-    Key("transaction.state.log.min.isr", _number(1, MAX_INT), "2", None, INT_TYPE),
-    Key("transaction.state.log.num.partitions", _number(1, MAX_INT), "50", None, INT_TYPE),
-    Key("transaction.state.log.replication.factor", _number(-1, 32767), "-1", None, INT_TYPE),
-    Key("transaction.state.log.segment.bytes", _number(1, MAX_INT), "104857600", None, INT_TYPE),
-    Key("transactional.id.expiration.ms", _number(1, MAX_INT), "604800000", None, INT_TYPE),
-)
-_SYNONYMS = tuple(
-    Key(key.synonym, key.parse, key.default, None, key.type_code) for key in _TOPIC_KEYS if key.synonym
-)
-BROKER_KEYS: Final[dict[str, Key]] = {key.name: key for key in (*_BROKER_KEYS, *_SYNONYMS)}
+def _topic_keys() -> dict[str, Key]:
+    keys = _keys(TOPIC_TABLE)
+    for name, synonym in TOPIC_SYNONYMS.items():
+        keys[name].synonym = synonym
+    return keys
+
+
+def _broker_keys() -> dict[str, Key]:
+    keys = {**_keys(BROKER_TABLE), **_keys(OWN_TABLE)}
+    for name, (default, valid, _) in DEPARTURES.items():
+        keys[name].default, keys[name].valid = default, valid
+    return keys
+
+
+TOPIC_KEYS: Final[dict[str, Key]] = _topic_keys()
+"""The options of a topic, by name."""
+
+INTERNAL_TOPIC_KEYS: Final[dict[str, Key]] = _keys(INTERNAL_TOPIC_TABLE)
+"""Those that may be set but are described only where they are."""
+
+BROKER_KEYS: Final[dict[str, Key]] = _broker_keys()
+"""The options of a broker, by name; this broker's own among them."""
+
+
+def topic_key(name: str) -> Key | None:
+    """A topic's option by name, an internal one too."""
+    return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name)
+
+
+def why_refused(name: str) -> str | None:
+    """Why `KafkaCluster(config=...)` does not take a broker's option; None if it does."""
+    for beginning, reason in REFUSED.items():
+        if name == beginning or (name.startswith(beginning) and beginning[-1] in ".r"):
+            return reason
+    return None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -259,25 +128,73 @@ def as_text(value: object) -> str:
     return str(value)
 
 
-class BrokerConfig:
-    """The configuration of the brokers of one cluster: `config.int("num.partitions")`, `config.seconds(...)`.
+@attrs.define(frozen=True)
+class Synonym:
+    """One of the values that were candidates: the first one won."""
 
-    Raises `UnknownOption` naming the nearest name, `ConfigurationError` naming what a value may be.
+    name: str
+    value: str
+    source: int
+
+
+class BrokerConfig:
+    """A broker's configuration: `config.int("num.partitions")`, `config.seconds(...)`.
+
+    `given` is what the cluster was made with; over it lie what IncrementalAlterConfigs set for all brokers
+    (`cluster_wide`) and for this one (`own`), see `set_dynamic`.  Whoever keeps a value keeps an old one;
+    whoever asks gets the newest.  Raises `UnknownOption` naming the nearest name, `ConfigurationError` naming
+    what a value may be, or why an option is refused.
     """
 
-    def __init__(self, values: Mapping[str, object] | None = None) -> None:
-        self.given = {name: as_text(value) for name, value in (values or {}).items()}
-        self._parsed: dict[str, Any] = {}
+    def __init__(
+        self, values: Mapping[str, object] | None = None, *, made: Mapping[str, object] | None = None
+    ) -> None:
+        self.given = {name: as_text(value) for name, value in (values or {}).items() if value is not None}
         for name, text in self.given.items():
-            self._parsed[name] = _read_broker_value(name, text)
+            _check_given(name, text)
+        self.given.update({name: as_text(value) for name, value in (made or {}).items() if value is not None})
+        self.own: Mapping[str, str] = {}
+        self.cluster_wide: Mapping[str, str] = {}
+        self.version = 0
+        """Grows with every `set_dynamic`."""
+        self._parsed: dict[str, Any] = {}
+
+    def of_broker(self, made: Mapping[str, object]) -> BrokerConfig:
+        """The configuration of one broker: this one, and what the cluster makes for that broker alone."""
+        broker = BrokerConfig(None, made={**self.given, **made})
+        broker.set_dynamic({}, self.cluster_wide)
+        return broker
+
+    def set_dynamic(self, own: Mapping[str, str], cluster_wide: Mapping[str, str]) -> None:
+        """Take over what IncrementalAlterConfigs made of the dynamic options."""
+        if own == self.own and cluster_wide == self.cluster_wide:
+            return
+        self.own, self.cluster_wide = dict(own), dict(cluster_wide)
+        self.version += 1
+        self._parsed = {}
+
+    def text(self, name: str) -> str | None:
+        """The value as Kafka writes it; None where there is none."""
+        for layer in (self.own, self.cluster_wide, self.given):
+            if name in layer:
+                return layer[name]
+        return BROKER_KEYS[name].default
 
     def get(self, name: str) -> Any:
         """The parsed value, or the default."""
         value = self._parsed.get(name)
         if value is None:
-            key = BROKER_KEYS[name]
-            value = self._parsed[name] = key.parse(key.default)
+            text = self.text(name)
+            value = self._fallback(name) if text is None else BROKER_KEYS[name].parse(text)
+            self._parsed[name] = value
         return value
+
+    def _fallback(self, name: str) -> Any:
+        for other, factor in FALLBACKS.get(name, ()):
+            value = self.get(other)
+            if value is not None:
+                return value * factor
+        return None
 
     def int(self, name: str) -> int:
         value: int = self.get(name)
@@ -288,19 +205,44 @@ class BrokerConfig:
         value: int = self.get(name)
         return value / 1000.0
 
+    def synonyms(self, name: str) -> list[Synonym]:
+        """All values that count for an option, the winner first; empty if it stands nowhere itself."""
+        names = [name, *(other for other, _ in FALLBACKS.get(name, ()))]
+        layers = (
+            (self.own, BROKER_SOURCE),
+            (self.cluster_wide, CLUSTER_SOURCE),
+            (self.given, STATIC_SOURCE),
+            ({one: BROKER_KEYS[one].default for one in names if one in BROKER_KEYS}, DEFAULT_SOURCE),
+        )
+        found = [
+            Synonym(one, value, source)
+            for layer, source in layers
+            for one in names
+            if (value := layer.get(one)) is not None
+        ]
+        # As Kafka does: what stands before the option's own name is left out.
+        first = next((at for at, synonym in enumerate(found) if synonym.name == name), len(found))
+        return found[first:]
 
-def _read_broker_value(name: str, text: str) -> Any:
+
+def _check_given(name: str, text: str) -> None:
     key = BROKER_KEYS.get(name)
     if key is None:
         raise UnknownOption(f"no broker configuration {name!r}{nearest(name, BROKER_KEYS)}")
+    refusal = why_refused(name)
+    if refusal is not None:
+        raise ConfigurationError(f"broker configuration {name!r} is not taken: {refusal}")
     try:
-        return key.parse(text)
+        key.parse(text)
     except ValueError as error:
-        raise ConfigurationError(f"broker configuration {name}={text!r} is not {error}") from None
+        raise ConfigurationError(f"broker configuration {name}={text!r}: {error}") from None
 
 
 class TopicConfig:
-    """A topic's configuration over the brokers'.  Immutable; `InvalidConfig` names what is wrong."""
+    """A topic's configuration over a broker's.  Immutable; `InvalidConfig` says what is wrong, as Kafka does.
+
+    One instance keeps what it has read: where the broker's part may change, make a new one (`over`).
+    """
 
     __slots__ = ("_parsed", "broker", "given")
 
@@ -309,32 +251,61 @@ class TopicConfig:
         self.broker = broker
         self._parsed: dict[str, Any] = {}
         for name, text in self.given.items():
-            key = TOPIC_KEYS.get(name)
+            key = topic_key(name)
             if key is None:
                 raise InvalidConfig(f"Unknown topic config name: {name}{nearest(name, TOPIC_KEYS)}")
             try:
                 self._parsed[name] = key.parse(text)
             except ValueError as error:
-                raise InvalidConfig(
-                    f"Invalid value {text} for configuration {name}: it must be {error}"
-                ) from None
+                raise InvalidConfig(key.invalid(text, error)) from None
+        if self._parsed.get("remote.storage.enable"):
+            raise InvalidConfig(
+                "Tiered Storage functionality is disabled in the broker. "
+                "Topic cannot be configured with remote log storage."
+            )
+        least, most = self.get("min.compaction.lag.ms"), self.get("max.compaction.lag.ms")
+        if least > most:
+            raise InvalidConfig(
+                "conflict topic config setting "
+                f"min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+            )
+        segment_bytes = self._parsed.get("internal.segment.bytes")
+        if segment_bytes is not None:
+            self._parsed["segment.bytes"] = segment_bytes
+
+    def over(self, broker: BrokerConfig) -> TopicConfig:
+        """The same topic's configuration as that broker sees it now."""
+        return TopicConfig(self.given, broker)
 
     def get(self, name: str) -> Any:
         value = self._parsed.get(name)
         if value is None:
             key = TOPIC_KEYS[name]
-            value = self.broker.get(key.synonym) if key.synonym else key.parse(key.default)
+            if key.synonym is not None:
+                value = self.broker.get(key.synonym)
+            if value is None and key.default is not None:
+                value = key.parse(key.default)
             self._parsed[name] = value
         return value
 
-    def text(self, name: str) -> str:
+    def text(self, name: str) -> str | None:
         """The value as Kafka writes it."""
         if name in self.given:
             return self.given[name]
-        key = TOPIC_KEYS[name]
-        if key.synonym is not None and key.synonym in self.broker.given:
-            return self.broker.given[key.synonym]
-        return key.default
+        return as_text(self.get(name))
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """All values that count for an option, the winner first."""
+        own = [Synonym(name, self.given[name], TOPIC_SOURCE)] if name in self.given else []
+        key = topic_key(name)
+        if key is None or key.synonym is None:
+            return own
+        return [*own, *self.broker.synonyms(key.synonym)]
+
+    def source(self, name: str) -> int:
+        """Where a value comes from."""
+        synonyms = self.synonyms(name)
+        return synonyms[0].source if synonyms else DEFAULT_SOURCE
 
     @property
     def is_compacted(self) -> bool:

@@ -8,7 +8,6 @@ from typing import Final
 import attrs
 
 from pykafka2.errors import (
-    InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -45,8 +44,6 @@ def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes
         raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {alike}")
     replicas = _assigned(state, new) if new.assignment else _placed(state, config, new, start)
     topic_config = TopicConfig(new.configs, config)
-    if topic_config.given.get("remote.storage.enable") == "true":
-        raise InvalidConfig("remote.storage.enable needs tiered storage, which this broker has not")
     partitions = tuple(new_partition(state, assigned) for assigned in replicas)
     return TopicImage(new.name, topic_id, partitions, topic_config, new.name in INTERNAL_TOPICS)
 

@@ -13,7 +13,7 @@ from pykafka2.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from pykafka2.testing.configs import TOPIC_KEYS, TopicConfig
+from pykafka2.testing.configs import TOPIC_KEYS
 from pykafka2.testing.controller import NewTopic
 from pykafka2.testing.handlers.registry import handles, refuses
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.image import TopicImage
     from pykafka2.testing.server.request_channel import RequestContext
-
-TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 
 
 @handles(CreateTopicsRequest, 2, 7, by_controller=True)
@@ -68,20 +66,12 @@ def _created(topic: TopicImage) -> CreatableTopicResult:
                 name=name,
                 value=topic.config.text(name),
                 read_only=False,
-                config_source=source_of(topic.config, name),
+                config_source=topic.config.source(name),
                 is_sensitive=False,
             )
             for name in sorted(TOPIC_KEYS)
         ],
     )
-
-
-def source_of(config: TopicConfig, name: str) -> int:
-    """Where a topic's value comes from: the topic, the broker's file, or the default."""
-    if name in config.given:
-        return TOPIC_CONFIG
-    synonym = TOPIC_KEYS[name].synonym
-    return STATIC_BROKER_CONFIG if synonym in config.broker.given else DEFAULT_CONFIG
 
 
 def _failed(name: str, error: BrokerError) -> CreatableTopicResult:

@@ -13,13 +13,7 @@ from pykafka2.protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from pykafka2.testing.configs import BROKER_KEYS, TOPIC_KEYS, TopicConfig
-from pykafka2.testing.handlers.create_topics import (
-    DEFAULT_CONFIG,
-    STATIC_BROKER_CONFIG,
-    TOPIC_CONFIG,
-    source_of,
-)
+from pykafka2.testing.configs import BROKER_KEYS, DEFAULT_SOURCE, TOPIC_KEYS, Key, Synonym
 from pykafka2.testing.handlers.registry import handles, refuses
 
 if TYPE_CHECKING:
@@ -62,50 +56,41 @@ def _configs(broker: Broker, resource: DescribeConfigsResource) -> list[Describe
         topic = broker.image.topics.get(resource.resource_name)
         if topic is None:
             raise UnknownTopicOrPartition
-        return [_of_topic(topic.config, name) for name in sorted(TOPIC_KEYS)]
+        config = topic.config
+        return [
+            _entry(key, config.text(name), config.synonyms(name), read_only=False)
+            for name, key in sorted(TOPIC_KEYS.items())
+        ]
     if resource.resource_type == BROKER:
         if resource.resource_name not in ("", str(broker.id)):
             raise InvalidRequest(
                 f"Unexpected broker id, expected {broker.id} or empty string, but received "
                 f"{resource.resource_name}"
             )
-        return [_of_broker(broker, name) for name in sorted(BROKER_KEYS)]
+        own = broker.config
+        return [
+            _entry(key, own.text(name), own.synonyms(name), read_only=not key.is_dynamic)
+            for name, key in sorted(BROKER_KEYS.items())
+        ]
     raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
 
 
-def _of_topic(config: TopicConfig, name: str) -> DescribeConfigsResourceResult:
-    key = TOPIC_KEYS[name]
-    synonyms = []
-    if name in config.given:
-        synonyms.append(DescribeConfigsSynonym(name=name, value=config.given[name], source=TOPIC_CONFIG))
-    if key.synonym is not None:
-        if key.synonym in config.broker.given:
-            value = config.broker.given[key.synonym]
-            synonyms.append(
-                DescribeConfigsSynonym(name=key.synonym, value=value, source=STATIC_BROKER_CONFIG)
-            )
-        synonyms.append(DescribeConfigsSynonym(name=key.synonym, value=key.default, source=DEFAULT_CONFIG))
-    return DescribeConfigsResourceResult(
-        name=name,
-        value=config.text(name),
-        read_only=False,
-        config_source=source_of(config, name),
-        is_sensitive=False,
-        synonyms=synonyms,
-        config_type=key.type_code,
-        documentation=None,
-    )
+def _entry(
+    key: Key, value: str | None, synonyms: list[Synonym], *, read_only: bool
+) -> DescribeConfigsResourceResult:
+    def shown(text: str | None) -> str | None:
+        return None if key.is_sensitive else text
 
-
-def _of_broker(broker: Broker, name: str) -> DescribeConfigsResourceResult:
-    key = BROKER_KEYS[name]
-    is_given = name in broker.config.given
     return DescribeConfigsResourceResult(
-        name=name,
-        value=broker.config.given.get(name, key.default),
-        read_only=True,
-        config_source=STATIC_BROKER_CONFIG if is_given else DEFAULT_CONFIG,
-        is_sensitive=False,
+        name=key.name,
+        value=shown(value),
+        read_only=read_only,
+        config_source=synonyms[0].source if synonyms else DEFAULT_SOURCE,
+        is_sensitive=key.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=one.name, value=shown(one.value), source=one.source)
+            for one in synonyms
+        ],
         config_type=key.type_code,
         documentation=None,
     )

@@ -63,7 +63,7 @@ def test_rule_16_a_batch_above_max_message_bytes_is_too_large(leader: Leader) ->
     assert error_of(leader("t", 0), batch([b"x" * 20])) == "none"
 
 
-@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"segment.bytes": 200})})
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"internal.segment.bytes": 200})})
 def test_rule_16_a_batch_above_segment_bytes_is_too_large(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch([b"x" * 200])) == "RecordListTooLarge"
 

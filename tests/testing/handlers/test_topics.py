@@ -240,7 +240,7 @@ def test_deletion_may_be_switched_off(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(
-    brokers=1, topics={"t": Topic(configs={"retention.ms": 5})}, config={"log.segment.bytes": 999}
+    brokers=1, topics={"t": Topic(configs={"retention.ms": 5})}, config={"log.segment.bytes": 1048577}
 )
 def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> None:
     resources = [
@@ -255,7 +255,7 @@ def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> N
     topic, broker, unknown, other = connect().call(request, 4).results
     values = {config.name: config for config in topic.configs}
     assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
-    assert (values["segment.bytes"].value, values["segment.bytes"].config_source) == ("999", 4)
+    assert (values["segment.bytes"].value, values["segment.bytes"].config_source) == ("1048577", 4)
     assert [synonym.name for synonym in values["segment.bytes"].synonyms] == ["log.segment.bytes"] * 2
     assert [config.value for config in broker.configs] == ["1"]
     assert code_name(unknown.error_code) == "UnknownTopicOrPartition"
