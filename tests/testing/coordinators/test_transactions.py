@@ -19,7 +19,8 @@ from pykafka2.protocol.messages.transaction_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from pykafka2.testing.coordinators.replay import Producer, partition_for
+from pykafka2.testing.coordinators.replay import Producer
+from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.coordinators.settings import TopicTable
 from pykafka2.testing.coordinators.transaction_state import MAX_EPOCH
 from tests.testing.coordinators.transaction_bench import A, B, Bench
