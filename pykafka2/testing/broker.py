@@ -93,7 +93,9 @@ class Broker:
     def _prepare(self, now: float) -> None:
         """Everything that does not outlive a restart."""
         self.wheel = TimingWheel(now)
-        self.replicas = ReplicaManager(self.id, self.config, self.logs, self.wheel, self.controller)
+        self.replicas = ReplicaManager(
+            self.id, self.config, self.logs, self.wheel, self.controller, self._entropy
+        )
         self.coordinators = Coordinators(self, self._new_id)
         self.replicas.on_moved = self.coordinators.on_moved
         self.fetchers = FollowerFetchers(

@@ -1,14 +1,20 @@
 """Fetch: read from a replica, and wait in the purgatory where there is too little to read yet.
 
-Consumers read below the high watermark, followers to the leader's log end (rule 51).  Every fetch is a full
-one: session id 0 tells the client so (KIP-227); sessions come in step 2.
+Consumers read below the high watermark, followers to the leader's log end (rule 51).  A full fetch with
+session epoch 0 opens a session, whose later fetches name only what changed (KIP-227, rule 57).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import FetchSessionIdNotFound, UnknownTopicId
+from pykafka2.errors import (
+    BrokerError,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    UnknownTopicId,
+)
 from pykafka2.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -21,6 +27,12 @@ from pykafka2.protocol.messages.fetch import (
 )
 from pykafka2.testing.handlers.leaders import endpoints, hint
 from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.replication.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    next_epoch,
+)
 from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
 from pykafka2.types import READ_COMMITTED
 
@@ -28,24 +40,31 @@ if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.server.request_channel import RequestContext
 
+FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADERS = 12
 FIRST_VERSION_WITH_ENDPOINTS = 16
 FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
 
+SESSION_ERRORS = frozenset(
+    error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
+)
+
 
 @handles(FetchRequest, 4, 18)
 def handle(
     broker: Broker, context: RequestContext, request: FetchRequest, now: float
 ) -> FetchResponse | None:
-    if request.session_id:
-        return refuse(request, FetchSessionIdNotFound.code or 0)
-    plan = _plan(broker, context, request)
+    try:
+        plan = _plan(broker, context, request, now)
+    except BrokerError as error:
+        return refuse(request, error.code or 0)
 
     def on_done(results: list[FetchResult]) -> None:
         if not context.is_answered:
-            context.reply(_answer(broker, context.version, results))
+            done_at = broker.clock.monotonic()
+            context.reply(_in_session(broker, context.version, request, plan, results, done_at))
 
     operation = broker.replicas.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
     if operation is not None:
@@ -53,7 +72,7 @@ def handle(
     return None
 
 
-def _plan(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchPlan:
+def _plan(broker: Broker, context: RequestContext, request: FetchRequest, now: float) -> FetchPlan:
     replica_id, replica_epoch = request.replica_id, -1
     if context.version >= FIRST_VERSION_WITH_REPLICA_STATE:
         replica_id = request.replica_state.replica_id
@@ -62,15 +81,79 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest) -> Fet
     max_bytes = request.max_bytes
     if is_consumer:
         max_bytes = min(max_bytes, broker.config.int("fetch.max.bytes"))
-    return FetchPlan(
+    may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
+    plan = FetchPlan(
         replica_id,
         [item for topic in request.topics for item in _items(broker, context, topic)],
         request.min_bytes,
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED,
-        may_follow=is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS,
+        may_follow=may_follow,
         replica_epoch=replica_epoch,
+        rack_id=request.rack_id if may_follow else None,
     )
+    if context.version >= FIRST_VERSION_WITH_SESSIONS:
+        _use_session(broker, context.version, request, plan, now)
+    return plan
+
+
+def _use_session(broker: Broker, version: int, request: FetchRequest, plan: FetchPlan, now: float) -> None:
+    """Have an incremental fetch look at its session; a full one ends the session that it names."""
+    sessions = broker.replicas.sessions
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.close(request.session_id)
+        return
+    uses_ids = version >= FIRST_VERSION_WITH_IDS
+    session = sessions.incremental(
+        request.session_id,
+        request.session_epoch,
+        uses_topic_ids=uses_ids,
+        items=plan.items,
+        forgotten=[
+            (topic.topic_id if uses_ids else topic.topic, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        ],
+        name_of=broker.image.topic_names.get,
+        now=now,
+    )
+    plan.items = []
+    if session.partitions:
+        plan.session = session
+
+
+def _in_session(
+    broker: Broker,
+    version: int,
+    request: FetchRequest,
+    plan: FetchPlan,
+    results: list[FetchResult],
+    now: float,
+) -> FetchResponse:
+    """The answer: all that was read, or in a session what is news."""
+    sessions = broker.replicas.sessions
+    session = plan.session
+    if session is None:
+        response = _answer(broker, version, results)
+        if version >= FIRST_VERSION_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
+            opened = sessions.create(
+                results,
+                uses_topic_ids=version >= FIRST_VERSION_WITH_IDS,
+                is_from_follower=plan.is_from_follower,
+                now=now,
+            )
+            if opened is not None:
+                response.session_id = opened.id
+                broker.replicas.join_session(plan, opened)
+        return response
+    if sessions.get(session.id) is not session:
+        return refuse(request, FetchSessionIdNotFound.code or 0)
+    if session.epoch != next_epoch(request.session_epoch):
+        return refuse(request, InvalidFetchSessionEpoch.code or 0)
+    response = _answer(broker, version, session.settle(results))
+    response.session_id = session.id
+    return response
 
 
 def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[FetchItem]:
@@ -125,6 +208,7 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
         aborted_transactions=None,
+        preferred_read_replica=result.preferred_read_replica,
         records=result.records,
     )
     if result.diverging is not None:
@@ -155,5 +239,5 @@ def refuse(request: FetchRequest, code: int) -> FetchResponse:
         )
         for topic in request.topics
     ]
-    is_of_session = code == FetchSessionIdNotFound.code
+    is_of_session = code in SESSION_ERRORS
     return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)

@@ -102,8 +102,11 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self, key: Hashable | None, now: float) -> bool:
         plan = self._plan
-        # Where one byte is enough, only the partition that changed needs a look.
-        items = plan.items if key is None or plan.min_bytes > 1 else plan.items_of(key)  # type: ignore[arg-type]
+        # Where one byte is enough, only the partition that changed needs a look; a session knows which did.
+        if key is None or plan.min_bytes > 1 or plan.session is not None:
+            items = plan.current_items()
+        else:
+            items = plan.items_of(key)  # type: ignore[arg-type]
         available = 0
         for item in items:
             size = self._manager.readable_bytes(plan, item)

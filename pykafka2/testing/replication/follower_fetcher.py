@@ -1,9 +1,10 @@
 """A broker's fetchers: they copy the partitions that this broker follows from their leaders, one fetch at a
 time each.
 
-A fetcher per leader sends Kafka's Fetch with our replica id and broker epoch over a link, appends what
-comes, takes the high watermark over (so a follower learns it one fetch later, rule 51), and truncates where
-the leader says that the logs parted (KIP-595).  Under the cluster's lock.
+A fetcher per leader sends Kafka's Fetch with our replica id and broker epoch over a link, in a fetch session
+that names only what changed, appends what comes, takes the high watermark over (so a follower learns it one
+fetch later, rule 51), and truncates where the leader says that the logs parted (KIP-595).  Under the
+cluster's lock.
 """
 
 from __future__ import annotations
@@ -15,17 +16,26 @@ from typing import Any
 import attrs
 
 from pykafka2.clock import FOREVER
-from pykafka2.errors import KafkaError, OffsetOutOfRange, for_code
+from pykafka2.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    KafkaError,
+    OffsetOutOfRange,
+    for_code,
+)
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.testing.replication.fetch_sessions import INITIAL_EPOCH, NO_SESSION, next_epoch
 from pykafka2.testing.replication.links import Links
 from pykafka2.testing.replication.replica import Key, Replica
 from pykafka2.testing.server.request_metrics import RequestMetrics
@@ -35,30 +45,93 @@ logger = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 10
+SESSION_ERRORS = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 EARLIEST = -2
 
 
-@attrs.define
+@attrs.define(frozen=True)
+class Position:
+    """What a fetch says of a partition, and what the leader's session therefore knows."""
+
+    offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+@attrs.define(eq=False)
 class Followed:
     """A partition that we copy: which replica, and until when it is left alone after an error."""
 
     replica: Replica
     leader_epoch: int
     delayed_until: float = 0.0
+    asked: Position | None = None
+    """As the session with the leader knows it; None if it does not."""
+
+    @property
+    def ident(self) -> Ident:
+        return self.replica.log.topic_id, self.replica.key[1]
+
+    def position(self) -> Position:
+        log = self.replica.log
+        return Position(log.log_end_offset, self.leader_epoch, log.epochs.latest, log.log_start_offset)
 
 
-Asked = dict[tuple[bytes, int], tuple[Followed, int]]
-"""What a fetch asked for, by topic id and partition: the partition, and the offset."""
+Ident = tuple[bytes, int]
+"""Topic id and partition."""
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Fetcher:
-    """What we copy from one leader."""
+    """What we copy from one leader, and the fetch session that we have with it.
+
+    Only partitions in `changed` are looked at for the next fetch: what rests costs nothing (KIP-227).
+    """
 
     leader: int
     partitions: dict[Key, Followed] = attrs.field(factory=dict)
+    by_ident: dict[Ident, Followed] = attrs.field(factory=dict)
+    """What the session holds."""
+    changed: dict[Key, None] = attrs.field(factory=dict)
+    delayed: dict[Key, None] = attrs.field(factory=dict)
+    forgotten: dict[Ident, None] = attrs.field(factory=dict)
+    session_id: int = NO_SESSION
+    next_epoch: int = INITIAL_EPOCH
     in_flight: bool = False
     delayed_until: float = 0.0
+
+    def add(self, followed: Followed) -> None:
+        self.partitions[followed.replica.key] = followed
+        self.changed[followed.replica.key] = None
+
+    def remove(self, key: Key) -> None:
+        followed = self.partitions.pop(key, None)
+        self.changed.pop(key, None)
+        self.delayed.pop(key, None)
+        if followed is not None:
+            self.leave_out(followed)
+
+    def leave_out(self, followed: Followed) -> None:
+        """Have the session forget a partition, for now or for good."""
+        followed.asked = None
+        if self.by_ident.get(followed.ident) is followed:
+            del self.by_ident[followed.ident]
+            self.forgotten[followed.ident] = None
+
+    def start_anew(self) -> None:
+        """The next fetch is a full one; it ends the session that there was."""
+        self.next_epoch = INITIAL_EPOCH
+        self.forgotten.clear()
+        self.by_ident.clear()
+        for key, followed in self.partitions.items():
+            followed.asked = None
+            self.changed[key] = None
+
+    def delay(self, followed: Followed, until: float) -> None:
+        followed.delayed_until = until
+        self.delayed[followed.replica.key] = None
+        self.leave_out(followed)
 
 
 class FollowerFetchers(Part):
@@ -76,7 +149,7 @@ class FollowerFetchers(Part):
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.is_paused = False
-        self.paused_keys: set[Key] = set()
+        self.paused_keys: dict[Key, None] = {}
         self._links = links
         self._lock = lock
         self._on_moved = on_moved
@@ -102,13 +175,19 @@ class FollowerFetchers(Part):
             return
         self._leader_of[replica.key] = leader
         fetcher = self._fetchers.setdefault(leader, Fetcher(leader))
-        fetcher.partitions[replica.key] = Followed(replica, replica.leader_epoch)
+        fetcher.add(Followed(replica, replica.leader_epoch))
         self.signal()
 
     def unfollow(self, key: Key) -> None:
         leader = self._leader_of.pop(key, None)
         if leader is not None:
-            self._fetchers[leader].partitions.pop(key, None)
+            self._fetchers[leader].remove(key)
+
+    def log_start_moved(self, key: Key) -> None:
+        """Our log begins elsewhere (retention): the leader is told with the next fetch."""
+        leader = self._leader_of.get(key)
+        if leader is not None:
+            self._fetchers[leader].changed[key] = None
 
     def stop(self) -> None:
         """The broker is gone: answers that still come are ignored."""
@@ -121,10 +200,18 @@ class FollowerFetchers(Part):
         if keys is None:
             self.is_paused = True
         else:
-            self.paused_keys.update(keys)
+            for key in keys:
+                self.paused_keys[key] = None
+                leader = self._leader_of.get(key)
+                if leader is not None:
+                    self._fetchers[leader].changed[key] = None
 
     def resume(self) -> None:
         self.is_paused = False
+        for key in self.paused_keys:
+            leader = self._leader_of.get(key)
+            if leader is not None:
+                self._fetchers[leader].changed[key] = None
         self.paused_keys.clear()
         self.retry()
 
@@ -149,51 +236,75 @@ class FollowerFetchers(Part):
         if now < fetcher.delayed_until:
             return fetcher.delayed_until
         wake_at = FOREVER
-        topics: dict[bytes, list[FetchPartition]] = {}
-        asked: Asked = {}
-        for key, followed in fetcher.partitions.items():
+        for key in list(fetcher.delayed):
+            until = fetcher.partitions[key].delayed_until
+            if now < until:
+                wake_at = min(wake_at, until)
+            else:
+                del fetcher.delayed[key]
+                fetcher.changed[key] = None
+        asked = self._changes(fetcher)
+        if fetcher.by_ident:
+            self._send(fetcher, asked, now)
+        return wake_at
+
+    def _changes(self, fetcher: Fetcher) -> list[tuple[Followed, Position]]:
+        """What the next fetch must name: partitions that the session does not know as they are now."""
+        asked = []
+        for key in fetcher.changed:
+            followed = fetcher.partitions[key]
             if key in self.paused_keys:
+                fetcher.leave_out(followed)
                 continue
-            if now < followed.delayed_until:
-                wake_at = min(wake_at, followed.delayed_until)
+            if key in fetcher.delayed:
                 continue
-            log = followed.replica.log
-            asked[log.topic_id, key[1]] = (followed, log.log_end_offset)
-            topics.setdefault(log.topic_id, []).append(
+            position = followed.position()
+            if position != followed.asked:
+                followed.asked = position
+                fetcher.by_ident[followed.ident] = followed
+                fetcher.forgotten.pop(followed.ident, None)
+                asked.append((followed, position))
+        fetcher.changed.clear()
+        return asked
+
+    def _send(self, fetcher: Fetcher, asked: list[tuple[Followed, Position]], now: float) -> None:
+        fetcher.in_flight = True
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for followed, position in asked:
+            topic_id, partition = followed.ident
+            topics.setdefault(topic_id, []).append(
                 FetchPartition(
-                    partition=key[1],
-                    current_leader_epoch=followed.leader_epoch,
-                    fetch_offset=log.log_end_offset,
-                    last_fetched_epoch=log.epochs.latest,
-                    log_start_offset=log.log_start_offset,
+                    partition=partition,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
                     partition_max_bytes=self._partition_max_bytes,
                 )
             )
-        if asked:
-            self._send(fetcher, topics, asked, now)
-        return wake_at
-
-    def _send(
-        self,
-        fetcher: Fetcher,
-        topics: dict[bytes, list[FetchPartition]],
-        asked: Asked,
-        now: float,
-    ) -> None:
-        fetcher.in_flight = True
+        forgotten: dict[bytes, list[int]] = {}
+        if fetcher.next_epoch != INITIAL_EPOCH:
+            for topic_id, partition in fetcher.forgotten:
+                forgotten.setdefault(topic_id, []).append(partition)
+        fetcher.forgotten.clear()
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=self.broker_epoch),
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
+            session_id=fetcher.session_id,
+            session_epoch=fetcher.next_epoch,
             topics=[FetchTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()],
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in forgotten.items()
+            ],
         )
         self._links.call(
             self.broker_id,
             fetcher.leader,
             request,
             FETCH_VERSION,
-            lambda response, at: self._on_response(fetcher, asked, response, at),
+            lambda response, at: self._on_response(fetcher, response, at),
             lambda error, at: self._on_failure(fetcher, error, at),
             now,
         )
@@ -201,44 +312,54 @@ class FollowerFetchers(Part):
     def _on_failure(self, fetcher: Fetcher, error: KafkaError, now: float) -> None:
         fetcher.in_flight = False
         fetcher.delayed_until = now + self._backoff
+        fetcher.start_anew()
         self.signal()
 
-    def _on_response(
-        self,
-        fetcher: Fetcher,
-        asked: Asked,
-        response: FetchResponse,
-        now: float,
-    ) -> None:
+    def _on_response(self, fetcher: Fetcher, response: FetchResponse, now: float) -> None:
         fetcher.in_flight = False
         if self._stopped:
             return
         self.signal()
         if response.error_code:
-            fetcher.delayed_until = now + self._backoff
+            if for_code(response.error_code) not in SESSION_ERRORS:
+                fetcher.delayed_until = now + self._backoff
+            fetcher.start_anew()
             return
         for topic in response.responses:
             for data in topic.partitions:
-                followed, offset = asked[topic.topic_id, data.partition_index]
-                key = followed.replica.key
+                followed = fetcher.by_ident.get((topic.topic_id, data.partition_index))
                 # Leader or epoch may have changed since we asked; then the answer says nothing.
                 if (
-                    fetcher.partitions.get(key) is not followed
-                    or followed.replica.log.log_end_offset != offset
+                    followed is None
+                    or followed.asked is None
+                    or followed.asked.offset != followed.replica.log.log_end_offset
+                    or followed.asked.leader_epoch != followed.leader_epoch
                 ):
                     continue
+                fetcher.changed[followed.replica.key] = None
                 try:
                     self._take(fetcher, followed, data, now)
                 except KafkaError as error:
-                    logger.warning("broker %d cannot copy %s-%d: %s", self.broker_id, *key, error)
-                    followed.delayed_until = now + self._backoff
+                    logger.warning(
+                        "broker %d cannot copy %s-%d: %s", self.broker_id, *followed.replica.key, error
+                    )
+                    fetcher.delay(followed, now + self._backoff)
+        self._note_session(fetcher, response.session_id)
+
+    def _note_session(self, fetcher: Fetcher, session_id: int) -> None:
+        """Go on in the session; without one every fetch is a full one."""
+        fetcher.session_id = session_id
+        if session_id == NO_SESSION:
+            fetcher.start_anew()
+        else:
+            fetcher.next_epoch = next_epoch(fetcher.next_epoch)
 
     def _take(self, fetcher: Fetcher, followed: Followed, data: PartitionData, now: float) -> None:
         """One partition's part of an answer."""
         replica = followed.replica
         log = replica.log
         if data.error_code:
-            followed.delayed_until = now + self._backoff
+            fetcher.delay(followed, now + self._backoff)
             if for_code(data.error_code) is OffsetOutOfRange:
                 self._find_log_start(fetcher, followed, now)
             return

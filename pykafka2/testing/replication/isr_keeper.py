@@ -38,12 +38,17 @@ class IsrKeeper:
         if self.is_stale(plan):
             return
         grown: list[IsrChange] = []
-        for item in plan.items:
+        for item in plan.current_items():
             replica = replicas.get(item.key)
             if replica is None or item.error is not None:
                 continue
-            if not replica.note_fetch(plan.replica_id, item, now):
+            follower = replica.followers.get(plan.replica_id)
+            log_start_before = follower.log_start_offset if follower is not None else -1
+            in_session = None if plan.session is None else plan.session.partition_of(item)
+            if not replica.note_fetch(plan.replica_id, item, now, in_session):
                 continue
+            if item.log_start_offset != log_start_before:
+                self._moved[item.key] = None  # a delete-records may have waited for it
             if plan.replica_id not in replica.image.isr:
                 joining = [one for one in replica.followers_to_add() if self._controller.image.is_alive(one)]
                 if joining:

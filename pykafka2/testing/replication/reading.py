@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from pykafka2.errors import BrokerError
@@ -9,12 +11,16 @@ from pykafka2.records.batch import Buffer
 from pykafka2.testing.log.leader_epochs import EpochEnd
 from pykafka2.testing.replication.replica import Key
 
+if TYPE_CHECKING:
+    from pykafka2.testing.replication.fetch_sessions import FetchSession
+
 CONSUMER = -1
+NO_TOPIC_ID = bytes(16)
 
 
 @attrs.define(frozen=True)
 class FetchItem:
-    """One partition of a fetch.  `key` is None where the topic id is not known."""
+    """One partition of a fetch.  `topic` is the id in hexadecimal digits where nobody knows that."""
 
     topic: str
     topic_id: bytes
@@ -35,7 +41,9 @@ class FetchItem:
 class FetchPlan:
     """A whole fetch.  `replica_id` is -1 for consumers; `may_follow`: a follower may serve it (KIP-392).
 
-    `replica_epoch` is the follower's broker epoch: what it sent before a restart counts no more.
+    `replica_epoch` is the follower's broker epoch: what it sent before a restart counts no more.  `rack_id`
+    is the consumer's, None where it cannot be sent elsewhere.  With a `session` the partitions are those
+    of the session that may have something to tell, and `items` is empty.
     """
 
     replica_id: int
@@ -45,11 +53,19 @@ class FetchPlan:
     read_committed: bool = False
     may_follow: bool = False
     replica_epoch: int = -1
+    rack_id: str | None = None
+    session: FetchSession | None = None
+    first_segments: dict[Key, int] = attrs.field(factory=dict)
+    """Where the active segments began when the fetch began to wait."""
     _by_key: dict[Key, list[FetchItem]] | None = None
 
     @property
     def is_from_follower(self) -> bool:
         return self.replica_id >= 0
+
+    def current_items(self) -> list[FetchItem]:
+        """What is to be looked at now."""
+        return self.items if self.session is None else self.session.current_items()
 
     def items_of(self, key: Key) -> list[FetchItem]:
         by_key = self._by_key
@@ -62,7 +78,7 @@ class FetchPlan:
 
 @attrs.define
 class FetchResult:
-    """What one partition gave."""
+    """What one partition gave.  `has_more`: limits kept back what there was."""
 
     item: FetchItem
     error: BrokerError | None = None
@@ -71,3 +87,5 @@ class FetchResult:
     log_start_offset: int = -1
     records: Buffer = b""
     diverging: EpochEnd | None = None
+    preferred_read_replica: int = -1
+    has_more: bool = False

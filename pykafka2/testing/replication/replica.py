@@ -17,9 +17,10 @@ from pykafka2.testing.image import PartitionImage
 from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.replication.high_watermark import effective_min_isr, high_watermark
-from pykafka2.testing.replication.in_sync import FollowerState
+from pykafka2.testing.replication.in_sync import NEVER, FollowerState
 
 if TYPE_CHECKING:
+    from pykafka2.testing.replication.fetch_sessions import SessionPartition
     from pykafka2.testing.replication.reading import FetchItem
 
 Key = tuple[str, int]
@@ -90,12 +91,14 @@ class Replica:
             self.role = Role.LEADER
             self.leader_epoch_start = self.log.log_end_offset
             self.log.epochs.assign(image.leader_epoch, self.leader_epoch_start)
-            # Nothing is known of the followers yet; those in sync have the full time to show up.
-            self.followers = {
-                replica: FollowerState(replica, now if replica in image.isr else 0.0)
-                for replica in image.replicas
-                if replica != self.broker_id
-            }
+            self.followers = {}
+        # Nothing is known of new followers; those in sync have the full time to show up (002-36).
+        self.followers = {
+            replica: self.followers.get(replica)
+            or FollowerState(replica, now if replica in image.isr else NEVER)
+            for replica in image.replicas
+            if replica != self.broker_id
+        }
 
     def follow(self, image: PartitionImage) -> bool:
         """Follow from now on; True if the leader or its epoch is a new one."""
@@ -139,7 +142,9 @@ class Replica:
 
     # ------------------------------------------------------------------ as leader
 
-    def note_fetch(self, broker_id: int, asked: FetchItem, now: float) -> bool:
+    def note_fetch(
+        self, broker_id: int, asked: FetchItem, now: float, in_session: SessionPartition | None = None
+    ) -> bool:
         """A follower asked to read on; False if that says nothing of how far it has come."""
         follower = self.followers.get(broker_id)
         if follower is None or asked.offset > self.log.log_end_offset:
@@ -151,7 +156,7 @@ class Replica:
                 return False
         except OffsetOutOfRange:
             return False
-        follower.fetched(asked.offset, asked.log_start_offset, self.log.log_end_offset, now)
+        follower.fetched(asked.offset, asked.log_start_offset, self.log.log_end_offset, now, in_session)
         return True
 
     def advance_high_watermark(self, now: float, max_lag: float, is_alive: Callable[[int], bool]) -> bool:

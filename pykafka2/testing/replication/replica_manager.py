@@ -7,15 +7,18 @@ partitions wakes a follower's fetch once.  All calls come under the cluster's lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from pykafka2.clock import Entropy
 from pykafka2.errors import (
     BrokerError,
+    InconsistentTopicId,
     InvalidTopicException,
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from pykafka2.records.batch import Buffer, RecordBatch
@@ -25,9 +28,11 @@ from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.log.validation import single_batch, validate
 from pykafka2.testing.purgatory import Purgatory
 from pykafka2.testing.replication.delayed import DelayedFetch, DelayedProduce, ProduceResult
+from pykafka2.testing.replication.fetch_sessions import FetchSession, FetchSessions
 from pykafka2.testing.replication.isr_keeper import IsrKeeper
-from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
+from pykafka2.testing.replication.reading import NO_TOPIC_ID, FetchItem, FetchPlan, FetchResult
 from pykafka2.testing.replication.replica import Key, Replica
+from pykafka2.testing.replication.replica_selector import selector
 from pykafka2.testing.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -45,17 +50,26 @@ class ReplicaManager:
     """The replicas of one broker."""
 
     def __init__(
-        self, broker_id: int, config: BrokerConfig, logs: LogDir, wheel: TimingWheel, controller: Controller
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        logs: LogDir,
+        wheel: TimingWheel,
+        controller: Controller,
+        entropy: Entropy,
     ) -> None:
         self.broker_id = broker_id
         self.replicas: dict[Key, Replica] = {}
         self.produces: Purgatory[Key] = Purgatory("produce", wheel)
-        self.fetches: Purgatory[Key] = Purgatory("fetch", wheel)
+        self.fetches: Purgatory[Key | FetchSession] = Purgatory("fetch", wheel)
+        self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
         self.on_follow: Assign = lambda replica, is_new: None
         self.on_stop_following: Callable[[Key], None] = lambda key: None
         self.on_moved: Callable[[Key], None] = lambda key: None
         self._config = config
         self._logs = logs
+        self.image = controller.image
+        self._select = selector(config.get("replica.selector.class") or "")
         self._controller = controller
         self._strict = config.get("log.validate") == "strict"
         self._moved: dict[Key, None] = {}
@@ -65,6 +79,7 @@ class ReplicaManager:
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
         """Lead, follow or drop replicas as the image says."""
+        self.image = image
         for name, topic in changed.items():
             known = [key for key in self.replicas if key[0] == name]
             for key in known:
@@ -182,22 +197,37 @@ class ReplicaManager:
         self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
     ) -> DelayedFetch | None:
         """Read, or wait until there is enough to read; the operation if it must wait."""
+        self._tell_sessions()
         if plan.is_from_follower:
             self.isrs.followers_fetched(plan, self.replicas, now)
-        if max_wait <= 0 or not plan.items:
+        if max_wait <= 0 or not (plan.items or plan.session):
             on_done(self.read(plan))
             return None
         operation = DelayedFetch(now + max_wait, self, plan, on_done)
-        if self.fetches.try_complete_else_watch(operation, {item.key: None for item in plan.items}, now):
+        # A session knows which of its partitions moved, so it alone is watched, not each of them.
+        keys: Iterable[Key | FetchSession] = {item.key: None for item in plan.items}
+        if plan.session is not None:
+            keys = [plan.session]
+        if self.fetches.try_complete_else_watch(operation, keys, now):
             return None
         return operation
+
+    def join_session(self, plan: FetchPlan, session: FetchSession) -> None:
+        """A follower goes on in a session, which speaks for partitions that it does not name any more."""
+        if not plan.is_from_follower:
+            return
+        for item in plan.items:
+            replica = self.replicas.get(item.key)
+            follower = None if replica is None else replica.followers.get(plan.replica_id)
+            if follower is not None and follower.log_end_offset == item.offset:
+                follower.in_session = session.partition_of(item)
 
     def read(self, plan: FetchPlan) -> list[FetchResult]:
         """Read every partition of the plan, as far as its limits reach (rules 53 to 55)."""
         results: list[FetchResult] = []
         left = plan.max_bytes
         min_one = True
-        for item in plan.items:
+        for item in plan.current_items():
             result = self._read_one(plan, item, left, min_one)
             if len(result.records):
                 min_one = False
@@ -210,10 +240,14 @@ class ReplicaManager:
             replica, upper = self._readable(plan, item)
             log = replica.log
             result = FetchResult(item, None, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+            result.preferred_read_replica = self.preferred_replica(plan, item, replica)
+            if result.preferred_read_replica >= 0:
+                return result
             result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
             if result.diverging is None:
                 limit = max(0, min(left, item.max_bytes))
                 result.records = log.read(item.offset, upper, limit, min_one=min_one).joined()
+                result.has_more = item.offset < upper
         except BrokerError as error:
             return FetchResult(item, error)
         return result
@@ -222,6 +256,8 @@ class ReplicaManager:
         """How much a fetch could read of one partition now; None if there is something else to tell."""
         try:
             replica, upper = self._readable(plan, item)
+            if self.preferred_replica(plan, item, replica) >= 0:
+                return None
             if replica.divergence(item.last_fetched_epoch, item.offset) is not None:
                 return None
             if replica.log.log_start_offset <= item.offset and item.offset >= upper:
@@ -236,7 +272,7 @@ class ReplicaManager:
         """The replica that serves a partition of a fetch, and up to where."""
         if item.error is not None:
             raise item.error
-        replica = self.replica_of(item.key)
+        replica = self._replica_by_id(item) if item.topic_id != NO_TOPIC_ID else self.replica_of(item.key)
         replica.check_epoch(item.current_leader_epoch)
         if plan.is_from_follower or not plan.may_follow:
             replica.check_leader()
@@ -258,12 +294,27 @@ class ReplicaManager:
         replica = self.replicas.get(key)
         if replica is not None:
             return replica
-        if self._controller.image.partition(*key) is not None:
+        if self.image.partition(*key) is not None:
             raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
         raise UnknownTopicOrPartition(f"there is no partition {key[0]}-{key[1]}")
 
+    def _replica_by_id(self, item: FetchItem) -> Replica:
+        """The replica of a topic that was asked for by id (rule 60)."""
+        if item.topic_id not in self.image.topic_names:
+            raise UnknownTopicId(f"there is no topic with id {item.topic_id.hex()}")
+        replica = self.replica_of(item.key)
+        if replica.log.topic_id != item.topic_id:
+            raise InconsistentTopicId(f"{item.topic} has another id here than the one asked for")
+        return replica
+
+    def preferred_replica(self, plan: FetchPlan, item: FetchItem, replica: Replica) -> int:
+        """Which replica the consumer should read from instead, -1 for this one (KIP-392, rule 61)."""
+        if self._select is None or plan.rack_id is None or not replica.is_leader:
+            return -1
+        return self._select(replica, item.offset, plan.rack_id, self.image)
+
     def _is_internal(self, topic: str) -> bool:
-        image = self._controller.image.topics.get(topic)
+        image = self.image.topics.get(topic)
         return image is not None and image.is_internal
 
     # ------------------------------------------------------------------ what follows
@@ -280,11 +331,18 @@ class ReplicaManager:
         """Try the requests that wait for what has moved."""
         while self._moved:
             moved = list(self._moved)
+            sessions = self._tell_sessions()
             self._moved.clear()
             for key in moved:
                 self.produces.check(key, now)
                 self.fetches.check(key, now)
                 self.on_moved(key)
+            for session in sessions:
+                self.fetches.check(session, now)
+
+    def _tell_sessions(self) -> dict[FetchSession, None]:
+        """Which fetch sessions will look at what has moved."""
+        return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 
     def log_of(self, key: Key) -> PartitionLog:
         return self.replica_of(key).log

@@ -146,13 +146,10 @@ def test_rule_56_a_change_of_leader_ends_the_wait(
 
 
 @one_broker
-def test_rule_57_an_unknown_session_is_refused_and_a_new_one_is_a_full_fetch(leader: Leader) -> None:
+def test_rule_57_an_unknown_session_is_refused(leader: Leader) -> None:
     wire = leader("t", 0)
     fill(wire, 1)
     request = fetch_request("t", 0, 0)
-    request.session_epoch = 0
-    response = wire.call(request, 12)
-    assert (response.session_id, response.error_code) == (0, 0)
     request.session_id, request.session_epoch = 77, 3
     response = wire.call(request, 12)
     assert (response.error_code, response.responses) == (70, [])
