@@ -22,6 +22,7 @@ from pykafka2.errors import (
     IllegalTransition,
     KafkaError,
     RequestTimeout,
+    TlsError,
     UnsupportedVersion,
 )
 from pykafka2.events import RequestAnswered, RequestSent, StateMoved, Tap
@@ -366,7 +367,7 @@ class Connection:
 
 def _for_others(broker: str, error: KafkaError) -> KafkaError:
     """What the requests hear that are not the reason for the end: they may be sent again elsewhere."""
-    if type(error) is Disconnected or not isinstance(error, Disconnected | CorruptData):
+    if type(error) is Disconnected or not isinstance(error, Disconnected | CorruptData | TlsError):
         return error
     lost = Disconnected(f"the connection to {broker} was closed: {error}")
     lost.__cause__ = error
