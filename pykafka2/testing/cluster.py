@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pykafka2.network.tls import TlsContext
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.controls import Controls
+    from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.views import LogView, PartitionView
 
 MAX_BROKERS = 1000
@@ -246,6 +247,27 @@ class KafkaCluster:
         self.check()
         with self.lock:
             return log_view(self, topic, partition, broker)
+
+    def coordinator(self, key: str, kind: str = "group") -> int:
+        """The id of the broker that coordinates a group, or with kind="transaction" a transactional id; -1
+        while there is none.  Raises `CoordinatorNotAvailable` if no client ever asked for one of this kind.
+        """
+        from pykafka2.testing.group_views import coordinator_partition
+
+        self.check()
+        with self.lock:
+            return self.controller.partition(*coordinator_partition(self, key, kind)).leader
+
+    def group(self, group_id: str) -> GroupView:
+        """A group as its coordinator knows it now: state, epoch, members with assignments, offsets.
+
+        Raises `GroupIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
+        """
+        from pykafka2.testing.group_views import group_view
+
+        self.check()
+        with self.lock:
+            return group_view(self, group_id)
 
     def _publish(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
         """The controller's changes, handed to every broker that runs."""

@@ -89,6 +89,17 @@ class Controls(RuleControls, LinkControls):
 
     # ------------------------------------------------------------------ coordinators
 
+    def move_coordinator(self, key: str, to: int, kind: str = "group") -> None:
+        """Have another broker coordinate a group (with kind="transaction" a transactional id), and all others
+        of its partition of the internal topic.  Who waits there is told NOT_COORDINATOR.
+        """
+        from pykafka2.testing.group_views import coordinator_partition
+
+        self._cluster.check()
+        with self._cluster.lock:
+            partition = coordinator_partition(self._cluster, key, kind)
+        self.move_leader(partition, to)
+
     def hold_loading(self, broker: int | None = None) -> None:
         """Let coordinators that are elected (on one broker or all) say COORDINATOR_LOAD_IN_PROGRESS until
         `release_loading`.
