@@ -1,4 +1,4 @@
-"""The coordinators' bench on a running cluster: the same one-line requests, over the wire and in virtual time.
+"""The coordinators' bench on a running cluster: the same short requests, over the wire, in virtual time.
 
 Each request that waits has a connection of its own, as each member of a real group has.
 """

@@ -55,9 +55,7 @@ class SimWire:
             return False
         return len(self._unread) >= 4 + int(struct.unpack(">i", self._unread[:4])[0])
 
-    def receive(
-        self, request: type[Request[R]], version: int, timeout: float = TIMEOUT
-    ) -> tuple[int, R]:
+    def receive(self, request: type[Request[R]], version: int, timeout: float = TIMEOUT) -> tuple[int, R]:
         """The next reply, which must be one to such a request; its correlation id and the response."""
         deadline = self._simulation.now + timeout
         while not self.has_reply():

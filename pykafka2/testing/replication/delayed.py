@@ -83,6 +83,13 @@ class DelayedProduce(DelayedOperation):
         self._on_done(self.results)
 
 
+def more_for(follower: int) -> Key:
+    """The key under which a follower's waiting fetch hears that this broker leads more partitions of it: it
+    should ask again, with those, instead of waiting on (up to replica.fetch.wait.max.ms, as in Kafka).
+    """
+    return "", follower
+
+
 class DelayedFetch(DelayedOperation):
     """Waits until enough bytes can be read, or something is worth telling at once (rule 56)."""
 
@@ -101,6 +108,8 @@ class DelayedFetch(DelayedOperation):
         self._on_done = on_done
 
     def try_complete(self, key: Hashable | None, now: float) -> bool:
+        if self._plan.is_from_follower and key == more_for(self._plan.replica_id):
+            return self.force_complete(now)
         plan = self._plan
         # Where one byte is enough, only the partition that changed needs a look; a session knows which did.
         if key is None or plan.min_bytes > 1 or plan.session is not None:

@@ -83,8 +83,8 @@ class Replica:
 
     # ------------------------------------------------------------------ roles
 
-    def lead(self, image: PartitionImage, now: float) -> None:
-        """Lead from now on, or learn of a new ISR."""
+    def lead(self, image: PartitionImage, now: float) -> bool:
+        """Lead from now on (True), or learn of a new ISR."""
         begins = not self.is_leader or image.leader_epoch != self.image.leader_epoch
         self.image = image
         if begins:
@@ -99,6 +99,7 @@ class Replica:
             for replica in image.replicas
             if replica != self.broker_id
         }
+        return begins
 
     def follow(self, image: PartitionImage) -> bool:
         """Follow from now on; True if the leader or its epoch is a new one."""

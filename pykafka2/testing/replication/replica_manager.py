@@ -27,7 +27,7 @@ from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.log.validation import single_batch, validate
 from pykafka2.testing.purgatory import Purgatory
-from pykafka2.testing.replication.delayed import DelayedFetch, DelayedProduce, ProduceResult
+from pykafka2.testing.replication.delayed import DelayedFetch, DelayedProduce, ProduceResult, more_for
 from pykafka2.testing.replication.fetch_sessions import FetchSession, FetchSessions
 from pykafka2.testing.replication.isr_keeper import IsrKeeper
 from pykafka2.testing.replication.reading import NO_TOPIC_ID, FetchItem, FetchPlan, FetchResult
@@ -101,7 +101,9 @@ class ReplicaManager:
         replica.config = topic.config
         if image.leader == self.broker_id:
             self.on_stop_following(key)
-            replica.lead(image, now)
+            if replica.lead(image, now):
+                # Their fetches that wait do not ask for this partition yet.
+                self._moved.update(dict.fromkeys(map(more_for, replica.followers)))
             self.isrs.advance_high_watermark(replica, now)
         else:
             changed = replica.follow(image) or is_new
@@ -208,6 +210,8 @@ class ReplicaManager:
         keys: Iterable[Key | FetchSession] = {item.key: None for item in plan.items}
         if plan.session is not None:
             keys = [plan.session]
+        if plan.is_from_follower:
+            keys = [*keys, more_for(plan.replica_id)]
         if self.fetches.try_complete_else_watch(operation, keys, now):
             return None
         return operation

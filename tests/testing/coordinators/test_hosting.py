@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2.errors import ConfigurationError, CoordinatorNotAvailable, GroupIdNotFound
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -15,6 +16,9 @@ from pykafka2.protocol.messages.committed_offsets import (
 )
 from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
 from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+from pykafka2.types import TopicPartition
+from tests.testing.group_bench import GroupBench
 from tests.testing.wire import Wire
 
 Connect = Callable[[int], Wire]
@@ -100,3 +104,28 @@ def test_an_answer_waits_for_the_replicas(kafka_cluster: KafkaCluster, connect: 
     kafka_cluster.controls.resume_followers()
     wire.socket.settimeout(10)
     assert wire.receive(OffsetCommitRequest, 9)[1].topics[0].partitions[0].error_code == 0
+
+
+def test_new_partitions_are_replicated_at_once(simulation: Simulation) -> None:
+    """Followers' fetches that wait for other partitions do not hold the first group up for half a second."""
+    bench = GroupBench(simulation, brokers=3)
+    started = simulation.now
+    assert bench.commit(1) == 0
+    assert simulation.now - started < 0.1
+
+
+def test_where_a_group_is_and_what_it_is(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    with pytest.raises(CoordinatorNotAvailable):
+        kafka_cluster.coordinator("g")
+    leader = find(connect(0), "g").node_id
+    assert kafka_cluster.coordinator("g") == leader
+    with pytest.raises(GroupIdNotFound):
+        kafka_cluster.group("g")
+    assert commit(connect(leader), 7) == 0
+    view = kafka_cluster.group("g")
+    assert (view.kind, view.state, view.epoch, view.members) == ("classic", "Empty", 0, {})
+    assert view.offsets == {TopicPartition("t", 0): 7}
+    kafka_cluster.controls.move_coordinator("g", to=(leader + 1) % 3)
+    assert kafka_cluster.coordinator("g") == (leader + 1) % 3
+    with pytest.raises(ConfigurationError, match="'group' or a 'transaction'"):
+        kafka_cluster.coordinator("g", kind="share")
