@@ -1,4 +1,4 @@
-"""Fixtures of the conformance stage: JVM bridges and one real Apache Kafka, each started once a session."""
+"""Fixtures of the conformance stage: JVM bridges and a real Apache Kafka, each started once a session."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def _kafka_in_background(request: pytest.FixtureRequest) -> Iterator[RealKafka |
     except (pytest.skip.Exception, pytest.fail.Exception):
         yield None  # the test that asks for it skips or fails, and says why
         return
-    with RealKafka(jars) as kafka:
+    with RealKafka(jars, brokers=3) as kafka:
         yield kafka.start()
 
 
 @pytest.fixture(scope="session")
 def real_kafka(_kafka_in_background: RealKafka | None, jars: KafkaJars) -> RealKafka:
-    """The one Apache Kafka of this session, up and serving."""
+    """The one Apache Kafka of this session, three brokers, up and serving."""
     assert _kafka_in_background is not None  # the fixture `jars` has skipped otherwise
     try:
         _kafka_in_background.bootstrap_servers  # noqa: B018  waits
@@ -100,7 +100,7 @@ def bundled() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def apache(real_kafka: RealKafka) -> Cluster:
-    return Cluster("apache", real_kafka.bootstrap_servers, replicas=1)
+    return Cluster("apache", real_kafka.bootstrap_servers, replicas=3)
 
 
 @pytest.fixture(scope="session", params=["bundled", "apache"])

@@ -1,4 +1,4 @@
-"""A real Apache Kafka on loopback: one KRaft node, broker and controller in one process.
+"""A real Apache Kafka on loopback: KRaft nodes in one process, all brokers, the first the controller, too.
 
 For tests through the session fixture of conftest.py, for benchmarks as a script:
 
@@ -37,13 +37,13 @@ START_ATTEMPTS = 3
 # Tests start Kafka once and send it little: start-up counts, so the optimising compiler stays off.
 QUICK_FLAGS = ("-Xmx512m", "-Xms256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
-# Topics are created by the tests, so that an unknown topic stays unknown; everything internal has one replica
-# and one partition, as there is one broker and nobody to share with.
+# Topics are created by the tests, so that an unknown topic stays unknown; internal topics have one partition,
+# so that each is quickly made.  What else differs from Kafka's defaults keeps three nodes small in one JVM.
 PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+process.roles={roles}
+node.id={node}
+controller.quorum.voters=0@127.0.0.1:{controller_port}
+listeners={listeners}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
@@ -54,31 +54,32 @@ num.network.threads=2
 num.io.threads=2
 log.cleaner.dedupe.buffer.size=4194304
 group.initial.rebalance.delay.ms=0
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={min_isr}
 transaction.state.log.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={min_isr}
 share.coordinator.state.topic.num.partitions=1
 """
 
 
 class RealKafka:
-    """One Apache Kafka in a temporary folder.  `start()` returns at once, `bootstrap_servers` waits for it.
+    """Apache Kafka in a temporary folder.  `start()` returns at once, `bootstrap_servers` waits for it.
 
     A context manager: leaving it kills the server and removes its folder.
     """
 
-    def __init__(self, jars: KafkaJars, flags: tuple[str, ...] = QUICK_FLAGS) -> None:
+    def __init__(self, jars: KafkaJars, flags: tuple[str, ...] = QUICK_FLAGS, *, brokers: int = 1) -> None:
         self._jars = jars
+        self._brokers = brokers
         self._flags = flags
         self._folder = Path(tempfile.mkdtemp(prefix="pykafka2-real-kafka-"))
         self._log_file = self._folder / "server.log"
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._ports: list[int] = []
         self._ready = False
 
     def start(self) -> Self:
@@ -101,7 +102,12 @@ class RealKafka:
                 self._ready = self._is_ready_within(START_TIMEOUT)
             else:
                 raise KafkaUnavailable(f"Apache Kafka did not start:\n{self.log()}")
-        return f"127.0.0.1:{self._port}"
+        return ",".join(self.addresses)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Each broker's address, by id; of one that serves."""
+        return [f"127.0.0.1:{port}" for port in self._ports]
 
     def log(self) -> str:
         """What the server complained about so far."""
@@ -109,7 +115,7 @@ class RealKafka:
 
     def segment(self, topic: str, partition: int) -> Path:
         """The file with the partition's first records, as Kafka keeps it."""
-        return next(self._folder.glob(f"data-*/{topic}-{partition}/{0:020}.log"))
+        return next(self._folder.glob(f"nodes-*/data-*/{topic}-{partition}/{0:020}.log"))
 
     def close(self) -> None:
         """Kill the server and remove its data; safe to call twice."""
@@ -129,13 +135,15 @@ class RealKafka:
     def _spawn(self) -> None:
         if self._process is not None:
             _kill(self._process)
-        data = Path(tempfile.mkdtemp(prefix="data-", dir=self._folder))
-        self._port, controller_port = _free_ports(2)
-        settings = data.with_suffix(".properties")
-        settings.write_text(PROPERTIES.format(port=self._port, controller_port=controller_port, log_dir=data))
+        *self._ports, controller_port = _free_ports(self._brokers + 1)
+        folder = Path(tempfile.mkdtemp(prefix="nodes-", dir=self._folder))
+        settings = [
+            _settings_of(node, port, controller_port, folder, self._brokers)
+            for node, port in enumerate(self._ports)
+        ]
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                self._jars.java("RealKafka", str(settings), flags=self._flags),
+                self._jars.java("RealKafka", *settings, flags=self._flags),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -147,6 +155,25 @@ class RealKafka:
         assert self._process.stdout is not None
         readable, _, _ = select.select([self._process.stdout], [], [], timeout)
         return bool(readable) and self._process.stdout.readline() == b"READY\n"
+
+
+def _settings_of(node: int, port: int, controller_port: int, folder: Path, brokers: int) -> str:
+    """Write a node's properties; the file's name.  The first node is the controller, too."""
+    listener, controller = f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"
+    text = PROPERTIES.format(
+        roles="broker" if node else "broker,controller",
+        listeners=listener if node else f"{listener},{controller}",
+        node=node,
+        port=port,
+        controller_port=controller_port,
+        log_dir=folder / f"data-{node}",
+        replicas=min(3, brokers),
+        min_isr=min(2, brokers),
+    )
+    # Beside the data: the JVM removes its settings' folder when its parent is gone.
+    settings = folder.with_suffix(f".{node}.properties")
+    settings.write_text(text)
+    return str(settings)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
@@ -46,7 +47,7 @@ def test_17_damage_in_the_brokers_log_is_reported_with_its_place(
     real_kafka: RealKafka, apache: Cluster, codec: str
 ) -> None:
     """One bit is flipped on Kafka's disk, which it serves without looking: our checksum must notice."""
-    topic = apache.new_topic()
+    topic = attrs.evolve(apache, replicas=1).new_topic()
     partition = TopicPartition(topic, 0)
     with KafkaProducer(bootstrap_servers=apache.bootstrap_servers, compression_type=codec) as producer:
         for offset in range(3):

@@ -3,7 +3,12 @@ package pykafka2.conformance;
 import java.io.Reader;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
@@ -11,24 +16,28 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.utils.Time;
 
 /**
- * One Apache Kafka, broker and controller in one process: formats its storage, starts, says READY.
+ * Apache Kafka: one node for each properties file, all in this JVM.  Formats their storage, starts, says READY.
  *
- * Formatting and serving in one JVM saves the seconds of a second start.  The server ends with its stdin, that
- * is with the Python process that started it, however that one ended; its data is temporary, so it just stops.
+ * Formatting and serving in one JVM saves the seconds of a second start, and three nodes in one JVM share its
+ * classes and compiled code, as in Apache's own test kit.  The server ends with its stdin, that is with the
+ * Python process that started it, however that one ended; its data is temporary, so it just stops.
  */
 public final class RealKafka {
     public static void main(String[] args) throws Exception {
-        Properties properties = new Properties();
-        try (Reader reader = Files.newBufferedReader(Path.of(args[0]))) {
-            properties.load(reader);
+        String clusterId = Uuid.randomUuid().toString();
+        List<KafkaRaftServer> servers = new ArrayList<>();
+        for (String settings : args) {
+            servers.add(formatted(settings, clusterId));
         }
-        String[] format = {"format", "-t", Uuid.randomUuid().toString(), "-c", args[0], "--ignore-formatted"};
-        int status = StorageTool.execute(format, System.err);
-        if (status != 0) {
-            System.exit(status);
+        ExecutorService starters = Executors.newFixedThreadPool(args.length);
+        List<Future<?>> starting = new ArrayList<>();
+        for (KafkaRaftServer server : servers) {
+            starting.add(starters.submit(server::startup)); // ends when the broker is registered and unfenced
         }
-        KafkaRaftServer server = new KafkaRaftServer(KafkaConfig.fromProps(properties), Time.SYSTEM);
-        server.startup(); // returns when the broker is registered and unfenced
+        for (Future<?> one : starting) {
+            one.get();
+        }
+        starters.shutdown();
         System.out.println("READY");
         System.out.flush();
         while (System.in.read() >= 0) {
@@ -40,6 +49,19 @@ public final class RealKafka {
         String folder = Path.of(args[0]).toAbsolutePath().getParent().toString();
         new ProcessBuilder("sh", "-c", clean, Long.toString(ProcessHandle.current().pid()), folder).start();
         Runtime.getRuntime().halt(0);
+    }
+
+    private static KafkaRaftServer formatted(String settings, String clusterId) throws Exception {
+        Properties properties = new Properties();
+        try (Reader reader = Files.newBufferedReader(Path.of(settings))) {
+            properties.load(reader);
+        }
+        int status = StorageTool.execute(
+            new String[] {"format", "-t", clusterId, "-c", settings, "--ignore-formatted"}, System.err);
+        if (status != 0) {
+            System.exit(status);
+        }
+        return new KafkaRaftServer(KafkaConfig.fromProps(properties), Time.SYSTEM);
     }
 
     private RealKafka() {

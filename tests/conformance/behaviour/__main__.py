@@ -1,0 +1,66 @@
+"""Compare, or record: see the package's docstring."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import ExitStack
+
+from ..maven import kafka_jars
+from ..real_kafka import RealKafka
+from .compare import differences, wordings
+from .golden import BUNDLED_CONFIG, record, recorded, transcript
+from .scenarios import SCENARIOS
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.behaviour", description=__doc__)
+    parser.add_argument("scenarios", nargs="*", help="names, or their beginnings (default: all)")
+    parser.add_argument("--real", action="store_true", help="ask Apache Kafka now, not golden/")
+    parser.add_argument("--record", action="store_true", help="write golden/ from Apache Kafka")
+    parser.add_argument("--words", action="store_true", help="also show error messages worded differently")
+    options = parser.parse_args(arguments)
+    names = [
+        name for name in SCENARIOS if not options.scenarios or any(map(name.startswith, options.scenarios))
+    ]
+    from pykafka2.testing import KafkaCluster
+
+    unexpected = 0
+    with ExitStack() as stack:
+        apache: list[str] = []
+        if options.real or options.record:
+            kafka = stack.enter_context(RealKafka(kafka_jars(), brokers=3))
+            _ = kafka.bootstrap_servers
+            apache = kafka.addresses
+        bundled = stack.enter_context(KafkaCluster(brokers=3, config=BUNDLED_CONFIG))
+        ours = bundled.bootstrap_servers.split(",")
+        for name in names:
+            started = time.monotonic()
+            truth = transcript(name, apache) if apache else recorded(name)
+            middle = time.monotonic()
+            if options.record:
+                record(name, truth)
+            try:
+                answers = transcript(name, ours)
+            except Exception as problem:
+                print(f"{name}: FAILED on the bundled broker: {problem!r} {problem.__notes__}")
+                unexpected += 1
+                continue
+            found = differences(name, truth, answers)
+            meant = [one for one in found if one.known()]
+            strange = [one for one in found if not one.known()]
+            unexpected += len(strange)
+            took = f"{middle - started:.1f} s, {time.monotonic() - middle:.1f} s"
+            print(
+                f"{name}: {len(truth)} answers, {len(meant)} differences known, {len(strange)} not ({took})"
+            )
+            for one in strange:
+                print(f"  {one}")
+            for one in wordings(name, truth, answers) if options.words else ():
+                print(f"  words: {one}")
+    return 1 if unexpected else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

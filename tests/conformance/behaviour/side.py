@@ -1,0 +1,269 @@
+"""One of the two clusters as a scenario sees it: raw requests to named brokers, every answer written down."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pykafka2.protocol.framing import decode_response, encode_request
+from pykafka2.protocol.struct import Request
+
+from .plain import Plainer, request_of
+
+TIMEOUT = 15.0
+SHORT_REPLY = 40
+"""Bytes; of a longer reply to a bare frame only the beginning is written down: it names ports and more."""
+
+Scenario = Callable[["Side"], None]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(function: Scenario) -> Scenario:
+    """Register a scenario under its function's name."""
+    assert function.__name__ not in SCENARIOS
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+class Hangup(Exception):
+    """The broker closed the connection instead of answering."""
+
+
+class Side:
+    """The cluster at these addresses, by broker id, for one run of one scenario.  Close it.
+
+    `transcript` maps what was asked, numbered, to what came back, as `Plainer` writes it.
+    """
+
+    def __init__(self, name: str, addresses: Sequence[str]) -> None:
+        self.name = name
+        self.transcript: dict[str, Any] = {}
+        self._addresses = [address.rpartition(":") for address in addresses]
+        self._plainer = Plainer({int(port): id for id, (_, _, port) in enumerate(self._addresses)})
+        self._sockets: dict[tuple[int, str], socket.socket] = {}
+        self._correlation_id = 0
+        self._topics = 0
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(
+        self, label: str, api: str, version: int, broker: int = 0, client: str = "wire", **fields: Any
+    ) -> Any:
+        """Ask, write the answer down under the label, return it (None where there was none)."""
+        try:
+            response = self.quietly(api, version, broker, client, **fields)
+        except Hangup:
+            self.note(f"{label}: {api} v{version}", "closes the connection")
+        except TimeoutError:
+            self.note(f"{label}: {api} v{version}", "does not answer")
+        else:
+            self.note(f"{label}: {api} v{version}", response)
+            return response
+        self.hang_up(broker, client)
+        return None
+
+    def quietly(
+        self,
+        api: str,
+        version: int,
+        broker: int = 0,
+        client: str = "wire",
+        patience: float = TIMEOUT,
+        **fields: Any,
+    ) -> Any:
+        """Ask and write nothing down.  Raises Hangup, or TimeoutError after so much patience."""
+        request = request_of(api, fields)
+        ticket = self._send(request, version, broker, client)
+        ticket[0].settimeout(patience)
+        try:
+            return self._receive(request, version, ticket)
+        finally:
+            ticket[0].settimeout(TIMEOUT)
+
+    def eventually(
+        self,
+        label: str,
+        until: Callable[[Any], object],
+        api: str,
+        version: int,
+        broker: int = 0,
+        client: str = "wire",
+        **fields: Any,
+    ) -> Any:
+        """Ask until the answer is as wanted, and write down only that one; after TIMEOUT the last one."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            response = self.quietly(api, version, broker, client, **fields)
+            if until(response) or time.monotonic() > deadline:
+                self.note(f"{label}: {api} v{version}", response)
+                return response
+            time.sleep(0.02)
+
+    def send(
+        self, api: str, version: int, broker: int = 0, client: str = "wire", **fields: Any
+    ) -> tuple[Any, ...]:
+        """Send only; `receive` takes what this returns."""
+        request = request_of(api, fields)
+        return request, version, self._send(request, version, broker, client), api
+
+    def receive(self, label: str, sent: tuple[Any, ...]) -> Any:
+        request, version, ticket, api = sent
+        response = self._receive(request, version, ticket)
+        self.note(f"{label}: {api} v{version}", response)
+        return response
+
+    def frame(self, label: str, data: bytes, broker: int = 0) -> None:
+        """Send these bytes after their length on a connection of their own; write down what comes back."""
+        self.bytes(label, struct.pack(">i", len(data)) + data, broker)
+
+    def bytes(self, label: str, data: bytes, broker: int = 0) -> None:
+        """Send these bytes, length included, on a connection of their own."""
+        with self._connect(broker) as connection:
+            connection.settimeout(TIMEOUT)
+            connection.sendall(data)
+            try:
+                size = connection.recv(4, socket.MSG_WAITALL)
+            except ConnectionError:
+                size = b""
+            if len(size) < 4:
+                self.note(label, "closes the connection")
+                return
+            length = struct.unpack(">i", size)[0]
+            reply = connection.recv(length, socket.MSG_WAITALL)
+            self.note(label, reply.hex() if length <= SHORT_REPLY else f"answers {reply[:6].hex()}...")
+
+    def note(self, label: str, value: Any) -> None:
+        """Write down, numbered."""
+        if value is not None and not isinstance(value, str | int | list | dict):
+            value = self._plainer.plain(value)
+        self.transcript[f"{len(self.transcript) + 1:02d} {label}"] = value
+
+    def note_fixed(self, label: str, value: str) -> None:
+        """Write down without a number: the same label is compared, wherever it stands."""
+        self.transcript[label] = value
+
+    # ------------------------------------------------------------------ topics
+
+    def topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replicas: Sequence[int] = (0, 1, 2),
+    ) -> str:
+        """Create a topic whose leaders are the first replica; all brokers know it when this returns."""
+        topic = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [
+                {"partition_index": index, "broker_ids": list(replicas)} for index in range(partitions)
+            ],
+            "configs": [{"name": name, "value": value} for name, value in (configs or {}).items()],
+        }
+        created = self.quietly("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
+        assert created.topics[0].error_code == 0, created
+        self.await_topic(name, replicas)
+        return name
+
+    def await_topic(self, name: str, replicas: Sequence[int] = (0, 1, 2)) -> None:
+        """Wait until all brokers lead clients to it, with the whole ISR."""
+        deadline = time.monotonic() + TIMEOUT
+        waiting = [0, 1, 2]
+        while waiting:
+            assert time.monotonic() < deadline, f"{name} is not everywhere"
+            found = self.quietly("Metadata", 12, waiting[0], topics=[{"name": name}]).topics[0]
+            if found.error_code == 0 and all(
+                one.leader_id == replicas[0] and len(one.isr_nodes) == len(replicas)
+                for one in found.partitions
+            ):
+                waiting.pop(0)
+            else:
+                time.sleep(0.01)
+        # Clients are told of a leader a moment before it knows itself that it leads.
+        ends = [{"partition_index": one.partition_index, "timestamp": -1} for one in found.partitions]
+        while any(self._errors("ListOffsets", 7, replicas[0], topics=[{"name": name, "partitions": ends}])):
+            assert time.monotonic() < deadline, f"{name} cannot be read"
+            time.sleep(0.01)
+
+    def _errors(self, api: str, version: int, broker: int, **fields: Any) -> list[int]:
+        answer = self.quietly(api, version, broker, replica_id=-1, **fields)
+        return [one.error_code for topic in answer.topics for one in topic.partitions]
+
+    def await_topic_everywhere(self, name: str) -> None:
+        """Wait until every broker knows a whole ISR for each partition of a topic not made by `topic`."""
+        deadline = time.monotonic() + TIMEOUT
+        for broker in range(3):
+            while True:
+                found = self.quietly("Metadata", 12, broker, topics=[{"name": name}]).topics[0]
+                if found.error_code == 0 and all(
+                    len(one.isr_nodes) == len(one.replica_nodes) for one in found.partitions
+                ):
+                    break
+                assert time.monotonic() < deadline, f"{name} is not everywhere"
+                time.sleep(0.02)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The leader's id."""
+        found = self.quietly("Metadata", 12, topics=[{"name": topic}]).topics[0].partitions
+        leader: int = next(one.leader_id for one in found if one.partition_index == partition)
+        return leader
+
+    def id_of(self, topic: str) -> bytes:
+        """The topic's id."""
+        found: bytes = self.quietly("Metadata", 12, topics=[{"name": topic}]).topics[0].topic_id
+        return found
+
+    # ------------------------------------------------------------------ sockets
+
+    def hang_up(self, broker: int = 0, client: str = "wire") -> None:
+        """Close that connection."""
+        connection = self._sockets.pop((broker, client), None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        for connection in self._sockets.values():
+            connection.close()
+        self._sockets.clear()
+
+    def _connect(self, broker: int) -> socket.socket:
+        host, _, port = self._addresses[broker]
+        return socket.create_connection((host, int(port)), TIMEOUT)
+
+    def _send(
+        self, request: Request[Any], version: int, broker: int, client: str
+    ) -> tuple[socket.socket, int]:
+        connection = self._sockets.get((broker, client))
+        if connection is None:
+            connection = self._sockets[broker, client] = self._connect(broker)
+        self._correlation_id += 1
+        parts = encode_request(request, version, self._correlation_id, client)
+        try:
+            connection.sendall(b"".join(parts))
+        except ConnectionError:
+            raise Hangup from None
+        return connection, self._correlation_id
+
+    def _receive(self, request: Request[Any], version: int, ticket: tuple[socket.socket, int]) -> Any:
+        connection, correlation_id = ticket
+        (size,) = struct.unpack(">i", _read(connection, 4))
+        answered, response = decode_response(_read(connection, size), type(request), version)
+        assert answered == correlation_id
+        return response
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        try:
+            more = connection.recv(count - len(data))
+        except ConnectionError:
+            more = b""
+        if not more:
+            raise Hangup
+        data += more
+    return bytes(data)
