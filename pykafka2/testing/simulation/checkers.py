@@ -1,8 +1,8 @@
 """What must be true of a cluster and its clients, whatever happened: one small class per promise.
 
-`watch` runs again and again while faults happen and must be cheap; `finish` runs once, after everything has
-healed and drained.  Both raise `InvariantViolated` with the evidence.  They look only at the history and at
-what the cluster shows of itself.
+`turned` runs after every single turn of a broker's loops and must cost next to nothing; `finish` runs once,
+after everything has healed and drained.  Both raise `InvariantViolated` with the evidence.  They look only at
+the history and at what the brokers hold.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from pykafka2.testing.simulation.history import FAILED, OK, OPEN
 from pykafka2.testing.simulation.problems import InvariantViolated
 
 if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.image import ClusterImage
+    from pykafka2.testing.replication.replica_manager import ReplicaManager
     from pykafka2.testing.simulation.world import World
 
 Log = list[tuple[int, bytes]]
@@ -22,8 +25,8 @@ Log = list[tuple[int, bytes]]
 class Checker:
     """One promise.  Its name is the class's, in words."""
 
-    def watch(self, world: World) -> None:
-        """While faults happen."""
+    def turned(self, world: World, broker: Broker) -> None:
+        """A loop of this running broker has just had its turn."""
 
     def finish(self, world: World) -> None:
         """After recovery."""
@@ -156,42 +159,55 @@ class HighWatermarkOnlyRises(Checker):
     """
 
     def __init__(self) -> None:
-        self._highest: dict[tuple[str, int, int], int] = {}
+        self._highest: dict[int, dict[tuple[str, int], int]] = {}
+        self._managers: dict[int, ReplicaManager] = {}
 
-    def watch(self, world: World) -> None:
-        for topic, partition in world.partitions():
-            for broker, replica in world.partition(topic, partition).replicas.items():
-                key = (topic, partition, broker)
-                if not replica.is_running:
-                    self._highest.pop(key, None)
-                    continue
-                now, highest = replica.high_watermark, self._highest.get(key, 0)
-                where = f"{topic}-{partition} on broker {broker}: high watermark {now}"
-                if now < highest:
-                    self.fail(f"{where} after {highest}")
-                if now > replica.log_end_offset:
-                    self.fail(f"{where} beyond the log's end {replica.log_end_offset}")
-                self._highest[key] = now
+    def turned(self, world: World, broker: Broker) -> None:
+        manager = broker.replicas
+        if self._managers.get(broker.id) is not manager:  # made anew with each start
+            self._managers[broker.id] = manager
+            self._highest[broker.id] = {}
+        highest = self._highest[broker.id]
+        for key, replica in manager.replicas.items():
+            log = replica.log
+            now = log.high_watermark
+            if now == highest.get(key, 0) and now <= log.log_end_offset:
+                continue
+            where = f"{key[0]}-{key[1]} on broker {broker.id}: high watermark {now}"
+            if now < highest.get(key, 0):
+                self.fail(f"{where} after {highest[key]}")
+            if now > log.log_end_offset:
+                self.fail(f"{where} beyond the log's end {log.log_end_offset}")
+            highest[key] = now
 
 
 class OneLeaderPerEpoch(Checker):
-    """In one leader epoch one broker leads, and epochs only rise."""
+    """In one leader epoch all brokers know one leader, and for each broker epochs only rise."""
 
     def __init__(self) -> None:
-        self._leaders: dict[tuple[str, int], dict[int, int]] = {}
+        self._leaders: dict[tuple[str, int, int], int] = {}
+        self._epochs: dict[tuple[int, str, int], int] = {}
+        self._images: dict[int, ClusterImage] = {}
 
-    def watch(self, world: World) -> None:
+    def turned(self, world: World, broker: Broker) -> None:
+        image = broker.image
+        if self._images.get(broker.id) is image:
+            return
+        self._images[broker.id] = image
         for topic, partition in world.partitions():
-            state = world.partition(topic, partition)
-            leaders = self._leaders.setdefault((topic, partition), {})
-            if leaders and state.leader_epoch < max(leaders):
-                self.fail(f"{topic}-{partition}: epoch {state.leader_epoch} after {max(leaders)}")
+            state = image.partition(topic, partition)
+            if state is None:
+                continue
+            where, epoch = f"{topic}-{partition}", state.leader_epoch
+            before = self._epochs.get((broker.id, topic, partition), 0)
+            if epoch < before:
+                self.fail(f"broker {broker.id}: {where} is in leader epoch {epoch} after {before}")
+            self._epochs[broker.id, topic, partition] = epoch
             if state.leader < 0:
                 continue
-            known = leaders.setdefault(state.leader_epoch, state.leader)
+            known = self._leaders.setdefault((topic, partition, epoch), state.leader)
             if known != state.leader:
-                both = f"brokers {known} and {state.leader}"
-                self.fail(f"{topic}-{partition}: {both} lead in epoch {state.leader_epoch}")
+                self.fail(f"{where}: brokers {known} and {state.leader} lead in epoch {epoch}")
 
 
 class ReadInOrderWithoutGaps(Checker):

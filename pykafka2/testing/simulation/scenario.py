@@ -19,11 +19,9 @@ from pykafka2.testing.simulation.facade import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
 from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.tasks import SimTask
 from pykafka2.testing.simulation.workloads import Consuming, Producing
 from pykafka2.testing.simulation.world import World
-
-# How often the watching checkers look, in virtual seconds.
-WATCH_EVERY = 0.05
 
 # A seed counts as a test of the system only from here (design section 8).
 LEAST_SECONDS = 60.0
@@ -108,9 +106,12 @@ class Scenario:
         self._shape = shape
         self._report = report
         self._checkers = checkers
+        self._watching = [one for one in checkers if type(one).turned is not Checker.turned]
         self._stop = simulation.event()
         cluster = simulation.cluster(brokers=shape.brokers, topics=shape.topics)
         self.world = World(simulation, cluster, dict(shape.topics))
+        self._brokers = {f"broker-{broker.id}": broker for broker in cluster.brokers}
+        simulation.scheduler.after_turn = self._watch
         self._producing: list[Producing] = []
         self._consuming: list[Consuming] = []
 
@@ -124,7 +125,7 @@ class Scenario:
         actors = [self._simulation.spawn(client.run, client.name) for client in self._clients()]
         faults = self._simulation.spawn(injector.run, "faults")
         try:
-            self._watch_until(self._shape.seconds)
+            self._simulation.sleep(max(0.0, self._shape.seconds - self.world.now))
             self._wait_for([faults])
             self._simulation.note("peace")
             self.world.heal()
@@ -133,7 +134,6 @@ class Scenario:
             self._wait_for(actors)
         finally:
             self._fill_report(injector)
-        self._watch()
         for client in self._clients():
             for problem in client.problems:
                 raise InvariantViolated(f"liveness: {problem}")
@@ -171,20 +171,15 @@ class Scenario:
     def _clients(self) -> list[Producing | Consuming]:
         return [*self._producing, *self._consuming]
 
-    def _watch(self) -> None:
-        for checker in self._checkers:
-            checker.watch(self.world)
-
-    def _watch_until(self, when: float) -> None:
-        while self.world.now < when:
-            self._watch()
-            self._simulation.sleep(WATCH_EVERY)
+    def _watch(self, task: SimTask) -> None:
+        """After every turn of a loop: those of running brokers are looked at."""
+        broker = self._brokers.get(task.place)
+        if broker is not None and broker.is_running:
+            for checker in self._watching:
+                checker.turned(self.world, broker)
 
     def _wait_for(self, actors: Sequence[Actor]) -> None:
-        """Watch on until these actors have ended; raises what ended them."""
-        while not all(actor.is_done for actor in actors):
-            self._watch()
-            self._simulation.sleep(WATCH_EVERY)
+        """Until these actors have ended; raises what ended them."""
         for actor in actors:
             actor.result()
 

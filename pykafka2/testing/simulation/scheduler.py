@@ -79,6 +79,8 @@ class Scheduler:
         """How many turns of a place a pause put off."""
         self._last_actor_run = START
         self._waiting: list[Actor] = []
+        self.after_turn: Callable[[SimTask], None] | None = None
+        """Called after every turn of a loop; what it raises fails the simulation there and then."""
         self.threads = ActorThreads(self, watchdog)
         self.threads.adopt_main()
 

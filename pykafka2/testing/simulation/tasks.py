@@ -111,6 +111,8 @@ class SimTask:
         finally:
             self._in_turn = False
             scheduler.current_task = before
+        if scheduler.after_turn is not None:
+            scheduler.after_turn(self)
         self._rest_until(wake_at)
 
     def _events(self) -> Sequence[Ready]:
