@@ -144,6 +144,7 @@ class Broker:
         with self.lock:
             now = self.clock.monotonic()
             self.is_running = True
+            cluster.events.note(now, "broker", f"broker {self.id} started", broker=self.id, state="started")
             cluster.links.connect(self.id, self._requests)
             rack = self.config.get("broker.rack") or None
             self.epoch = self.controller.register_broker(self.id, self.host, self.port, rack)
@@ -167,6 +168,9 @@ class Broker:
                 self.replicas.complete_delayed(self.clock.monotonic())
         with self.lock:
             self.is_running = False
+            word = "crashed" if crash else "stopped"
+            now = self.clock.monotonic()
+            self._cluster.events.note(now, "broker", f"broker {self.id} {word}", broker=self.id, state=word)
             self._cluster.links.disconnect(self.id, self.clock.monotonic())
             self._cluster.faults.forget(self)
             self.fetchers.stop()

@@ -21,14 +21,17 @@ import attrs
 from pykafka2.clock import SeededEntropy
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
+from pykafka2.protocol.registry import name_of
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller import Controller, NewTopic
 from pykafka2.testing.controller.metadata_log import MetadataLog
 from pykafka2.testing.controller.state import State
+from pykafka2.testing.event_log import EventLog
+from pykafka2.testing.fault_rules import FaultRule
 from pykafka2.testing.faults import Faults
 from pykafka2.testing.features import finalised
 from pykafka2.testing.handlers.registry import load as load_handlers
-from pykafka2.testing.history import History
+from pykafka2.testing.history import MAX_ENTRIES, History
 from pykafka2.testing.image import ClusterImage, TopicImage
 from pykafka2.testing.replication.links import Links
 from pykafka2.testing.server.threads import Loops
@@ -37,8 +40,11 @@ from pykafka2.testing.throttle import Throttles
 if TYPE_CHECKING:
     from pykafka2.network.tls import TlsContext
     from pykafka2.testing.broker import Broker
+    from pykafka2.testing.cluster_metrics import ClusterMetrics
     from pykafka2.testing.controls import Controls
     from pykafka2.testing.group_views import GroupView
+    from pykafka2.testing.server.request_channel import RequestContext
+    from pykafka2.testing.timeline import Timeline
     from pykafka2.testing.views import LogView, PartitionView
 
 MAX_BROKERS = 1000
@@ -72,6 +78,7 @@ class KafkaCluster:
         tls: listen with TLS.
         features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
         runtime: what it runs on; default: real threads and sockets.
+        history_entries: how many requests the history remembers; 0 switches it off.
 
     Raises `ConfigurationError` for anything that cannot be.  Leaves no thread, socket or file behind after
     `close`; is a context manager.
@@ -90,6 +97,7 @@ class KafkaCluster:
         tls: TlsContext | None = None,
         runtime: Runtime | None = None,
         features: Mapping[str, int] | None = None,
+        history_entries: int = MAX_ENTRIES,
     ) -> None:
         if not isinstance(brokers, int) or not 1 <= brokers <= MAX_BROKERS:
             raise ConfigurationError(f"brokers={brokers!r}: say a number from 1 to {MAX_BROKERS}")
@@ -99,8 +107,12 @@ class KafkaCluster:
         self._features = finalised(features)
         self.lock = threading.RLock()
         self.tls = tls
-        self.history = History()
+        self.history = History(max_entries=history_entries)
+        self.events = EventLog()
+        self.started_at = 0.0
+        """When it started, by its monotonic clock."""
         self.faults = Faults()
+        self.faults.on_fired = self._on_fault
         self.throttles = Throttles()
         self._topics = {name: _topic_of(name, topic) for name, topic in (topics or {}).items()}
         self._host = host
@@ -121,6 +133,7 @@ class KafkaCluster:
         from pykafka2.testing.broker import Broker
 
         self._runtime = self._given_runtime or _thread_runtime()
+        self.started_at = self._runtime.clock.monotonic()
         try:
             entropy = SeededEntropy(f"cluster-{self.seed}")
             cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
@@ -269,8 +282,34 @@ class KafkaCluster:
         with self.lock:
             return group_view(self, group_id)
 
+    # ------------------------------------------------------------------ what happened
+
+    def metrics(self) -> ClusterMetrics:
+        """Request times and bytes as of now, by API, of each broker and all together."""
+        from pykafka2.testing.cluster_metrics import ClusterMetrics
+
+        with self.lock:
+            return ClusterMetrics({broker.id: broker.metrics.copy() for broker in self._brokers})
+
+    def timeline(self, last: int | None = None) -> Timeline:
+        """Requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`, `as_list()`.
+
+        With `last` only so many of the newest.
+        """
+        from pykafka2.testing.timeline import timeline_of
+
+        with self.lock:
+            return timeline_of(self, last)
+
+    def _on_fault(self, rule: FaultRule, broker: Broker, context: RequestContext) -> None:
+        text = f"rule {rule.id} fired on {name_of(context.api_key)} of {context.client_id}: {rule.then}"
+        now = self.runtime.clock.monotonic()
+        self.events.note(now, "fault", text, rule=rule.id, broker=broker.id, then=rule.then)
+
     def _publish(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
         """The controller's changes, handed to every broker that runs."""
+        if self._runtime is not None:
+            self.events.image_changed(image, changed, self._runtime.clock.monotonic())
         for broker in self._brokers:
             if broker.is_running:
                 broker.apply(image, changed)

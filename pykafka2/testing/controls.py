@@ -1,8 +1,8 @@
 """What a test can do to a running cluster: `cluster.controls.crash_broker(1)`, `.cut_link(0, 2)`,
 `.hold(FetchRequest)`.
 
-Links are in link_controls.py, fault rules in rule_controls.py.  Every call has taken effect when it returns.
-Any thread but the cluster's own.
+Links are in link_controls.py, fault rules in rule_controls.py, ISRs in isr_controls.py.  Every call has
+taken effect when it returns.  Any thread but the cluster's own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from pykafka2.testing.configs import nearest
+from pykafka2.testing.isr_controls import IsrControls
 from pykafka2.testing.link_controls import LinkControls
 from pykafka2.testing.rule_controls import RuleControls
 from pykafka2.types import TopicPartition
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster
 
 
-class Controls(RuleControls, LinkControls):
+class Controls(RuleControls, LinkControls, IsrControls):
     """The levers of one cluster.  A misspelt one raises `AttributeError` that names the nearest."""
 
     def __init__(self, cluster: KafkaCluster) -> None:

@@ -1,15 +1,16 @@
-"""What the brokers were asked and what they answered: decoded, bounded, and countable.
+"""What the brokers were asked and what they answered: decoded, bounded, countable, and open to assertions.
 
 `cluster.history.requests("Produce")` gives the requests themselves; `in_flight_max("Produce")` the largest
-number that one connection had unanswered at a time.  Kept in memory up to a number of entries and of bytes;
-the oldest go first. Requests between brokers are not part of it.
+number that one connection had unanswered at a time; `never` and `order` raise AssertionError with what was
+seen instead.  Kept in memory up to a number of entries and of bytes; the oldest go first.  Requests between
+brokers are not part of it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import attrs
 
@@ -19,8 +20,15 @@ from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.configs import nearest
 from pykafka2.testing.server.request_channel import RequestContext
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
 MAX_ENTRIES = 10_000
 MAX_BYTES = 32 << 20
+# How much of the history an assertion that fails shows.
+SHOWN_ENTRIES = 20
+
+Where = Callable[[Any], bool]
 
 
 @attrs.define(eq=False)
@@ -43,19 +51,35 @@ class Entry:
     def latency(self) -> float | None:
         return None if self.answered_at is None else self.answered_at - self.received_at
 
+    def __str__(self) -> str:
+        who = f"{self.client_id or 'nobody'} ({self.peer})"
+        return f"{self.received_at:.6f} broker {self.broker} <- {who}: {self.api} v{self.version}"
+
+
+class Asked(TypedDict, total=False):
+    """Which entries are meant.  `peer` names a connection; `where` is a function of the decoded request;
+    `since` a time, or the entry after which to look.
+    """
+
+    client_id: str | None
+    broker: int | None
+    peer: str | None
+    where: Where | None
+    since: float | Entry | None
+
 
 class History:
     """Entries in the order of receipt.  Fed under the cluster's lock; may be read from any thread."""
 
     def __init__(self, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
-        self.is_on = True
+        self.is_on = max_entries > 0
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._entries: deque[Entry] = deque()
         self._open: dict[int, Entry] = {}
         self._bytes = 0
         self._in_flight: Counter[tuple[str, str]] = Counter()
-        self._in_flight_max: Counter[str] = Counter()
+        self._in_flight_max: dict[tuple[str, str | None], int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -63,30 +87,61 @@ class History:
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries))
 
-    def entries(
-        self, api: str | None = None, *, client_id: str | None = None, broker: int | None = None
-    ) -> list[Entry]:
-        """Those that match; `api` by Kafka's name, such as "Produce" (a misspelt one raises)."""
+    # ------------------------------------------------------------------ questions
+
+    def entries(self, api: str | None = None, **asked: Unpack[Asked]) -> list[Entry]:
+        """Requests with their answers, oldest first, of one API or all (a misspelt one raises)."""
         if api is not None:
-            _check_api(api)
-        return [
-            entry
-            for entry in self
-            if (api is None or entry.api == api)
-            and (client_id is None or entry.client_id == client_id)
-            and (broker is None or entry.broker == broker)
-        ]
+            check_api(api)
+        found = [entry for entry in self if _is_meant(entry, api, asked)]
+        since = asked.get("since")
+        return found[found.index(since) + 1 :] if isinstance(since, Entry) and since in found else found
 
-    def requests(
-        self, api: str, *, client_id: str | None = None, broker: int | None = None
-    ) -> list[Request[Any]]:
-        """The decoded requests of one API, oldest first."""
-        return [entry.request for entry in self.entries(api, client_id=client_id, broker=broker)]
+    def requests(self, api: str | None = None, **asked: Unpack[Asked]) -> list[Request[Any]]:
+        """The decoded requests, oldest first."""
+        return [entry.request for entry in self.entries(api, **asked)]
 
-    def in_flight_max(self, api: str) -> int:
-        """The most requests of this API that one connection had unanswered at the same time."""
-        _check_api(api)
-        return self._in_flight_max[api]
+    def count(self, api: str | None = None, **asked: Unpack[Asked]) -> int:
+        """How many there were."""
+        return len(self.entries(api, **asked))
+
+    def in_flight_max(self, api: str, *, client_id: str | None = None) -> int:
+        """The most requests of this API that one connection (of this client) had unanswered at a time."""
+        check_api(api)
+        found = self._in_flight_max
+        return max(
+            (most for (name, who), most in found.items() if name == api and client_id in (None, who)),
+            default=0,
+        )
+
+    # ------------------------------------------------------------------ assertions
+
+    def never(self, api: str | None = None, **asked: Unpack[Asked]) -> None:
+        """Raise AssertionError if there was such a request."""
+        found = self.entries(api, **asked)
+        if found:
+            raise AssertionError(f"{len(found)} times, first: {found[0]}; {found[0].request!r}")
+
+    def order(self, *steps: str | tuple[str, Where], **asked: Unpack[Asked]) -> None:
+        """Raise AssertionError unless these were asked one after the other; others may lie between.
+
+        A step is an API's name, or a name and a function of the decoded request.
+        """
+        for step in steps:
+            check_api(step if isinstance(step, str) else step[0])
+        entries = self.entries(**asked)
+        position = 0
+        for number, step in enumerate(steps):
+            name, where = (step, None) if isinstance(step, str) else step
+            while position < len(entries) and not _is_meant(entries[position], name, {"where": where}):
+                position += 1
+            if position == len(entries):
+                before = ", ".join(str(one if isinstance(one, str) else one[0]) for one in steps[:number])
+                seen = "\n  ".join(map(str, entries[-SHOWN_ENTRIES:]))
+                raise AssertionError(
+                    f"no {name} {f'after {before}' if before else 'at all'}; the last ones were\n  {seen}"
+                )
+            position += 1
 
     def clear(self) -> None:
         """Forget all that was seen; requests under way still count as in flight."""
@@ -123,7 +178,8 @@ class History:
             self._bytes -= self._entries.popleft().size_bytes
         key = (context.peer, api)
         self._in_flight[key] += 1
-        self._in_flight_max[api] = max(self._in_flight_max[api], self._in_flight[key])
+        who = (api, context.client_id)
+        self._in_flight_max[who] = max(self._in_flight_max.get(who, 0), self._in_flight[key])
 
     def ended(self, context: RequestContext, response: Response | None, now: float) -> None:
         """A request was answered (None: without bytes), or its connection is gone."""
@@ -140,7 +196,19 @@ class History:
             entry.response = response
 
 
-def _check_api(api: str) -> None:
+def _is_meant(entry: Entry, api: str | None, asked: Asked) -> bool:
+    since, where = asked.get("since"), asked.get("where")
+    return (
+        (api is None or entry.api == api)
+        and asked.get("client_id") in (None, entry.client_id)
+        and asked.get("broker") in (None, entry.broker)
+        and asked.get("peer") in (None, entry.peer)
+        and (not isinstance(since, float) or entry.received_at >= since)
+        and (where is None or where(entry.request))
+    )
+
+
+def check_api(api: str) -> None:
     names = [info.name for info in API_KEYS.values()]
     if api not in names:
         raise ConfigurationError(f"no request is called {api!r}{nearest(api, names)}")

@@ -14,6 +14,7 @@ from pykafka2.types import ConsumerRecord
 
 if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.replication.in_sync import FollowerState
 
 
 @attrs.define(frozen=True)
@@ -26,6 +27,9 @@ class ReplicaView:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
+    last_caught_up: float | None = None
+    """When it last had all that the leader had, in seconds of the brokers' monotonic clock, as the leader
+    sees it; None for the leader itself, and where there is none."""
 
 
 @attrs.define(frozen=True)
@@ -86,6 +90,7 @@ def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> Partiti
     """Under the cluster's lock."""
     image = cluster.controller.partition(topic, partition)
     views = {}
+    followers = _followers(cluster, topic, partition, image.leader)
     for broker_id in image.replicas:
         broker = cluster.broker(broker_id)
         replica = broker.replicas.replicas.get((topic, partition))
@@ -98,8 +103,17 @@ def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> Partiti
                 log.log_start_offset,
                 log.log_end_offset,
                 log.high_watermark,
+                followers[broker_id].last_caught_up if broker_id in followers else None,
             )
     return PartitionView(topic, partition, image.leader, image.leader_epoch, image.isr, views)
+
+
+def _followers(cluster: KafkaCluster, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:
+    """What the leader knows of its followers."""
+    if leader == NO_LEADER:
+        return {}
+    replica = cluster.broker(leader).replicas.replicas.get((topic, partition))
+    return {} if replica is None else replica.followers
 
 
 def log_view(cluster: KafkaCluster, topic: str, partition: int, broker_id: int | None) -> LogView:

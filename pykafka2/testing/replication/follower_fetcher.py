@@ -206,13 +206,15 @@ class FollowerFetchers(Part):
                 if leader is not None:
                     self._fetchers[leader].changed[key] = None
 
-    def resume(self) -> None:
-        self.is_paused = False
-        for key in self.paused_keys:
+    def resume(self, keys: Iterable[Key] | None = None) -> None:
+        """End `pause`, of these partitions or of all."""
+        if keys is None:
+            self.is_paused = False
+        for key in list(self.paused_keys if keys is None else keys):
             leader = self._leader_of.get(key)
             if leader is not None:
                 self._fetchers[leader].changed[key] = None
-        self.paused_keys.clear()
+            self.paused_keys.pop(key, None)
         self.retry()
 
     def retry(self) -> None:

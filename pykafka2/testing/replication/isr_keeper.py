@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pykafka2.testing.controller import IsrChange
+from pykafka2.testing.replication.in_sync import NEVER
 from pykafka2.testing.replication.reading import FetchPlan
 from pykafka2.testing.replication.replica import Key, Replica
 
@@ -67,6 +68,14 @@ class IsrKeeper:
         self._tell(shrunk)
         for replica in led:
             self.advance_high_watermark(replica, now)
+
+    def drop(self, replica: Replica, brokers: Iterable[int]) -> None:
+        """Take these followers out, however well they do, and wait for them no longer."""
+        for broker in brokers:
+            replica.followers[broker].last_caught_up = NEVER
+        left = set(replica.image.isr) - set(brokers)
+        if left != set(replica.image.isr):
+            self._tell([self._change(replica, left)])
 
     def advance_high_watermark(self, replica: Replica, now: float) -> None:
         if replica.advance_high_watermark(now, self._max_lag, self._controller.image.is_alive):

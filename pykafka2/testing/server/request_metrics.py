@@ -52,6 +52,13 @@ class Histogram:
         index = (exponent - FIRST_EXPONENT - 1) * PARTS + int(fraction * 2 * PARTS) - PARTS
         self._counts[0 if index < 0 or not fraction else min(index, BUCKETS - 1)] += 1
 
+    def merge(self, other: Histogram) -> None:
+        """Count what another has counted, too."""
+        self.count += other.count
+        self.sum += other.sum
+        self.max = max(self.max, other.max)
+        self._counts = [one + more for one, more in zip(self._counts, other._counts, strict=True)]
+
     @property
     def mean(self) -> float:
         return self.sum / self.count if self.count else 0.0
@@ -116,6 +123,13 @@ class ApiMetrics:
         self.response_queue = Histogram()
         self.total = Histogram()
 
+    def add(self, other: ApiMetrics) -> None:
+        """Count another broker's requests, too."""
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        for span in SPANS:
+            getattr(self, span).merge(getattr(other, span))
+
     @property
     def count(self) -> int:
         """Requests whose reply has left (an acks=0 produce: whose turn has passed)."""
@@ -158,6 +172,12 @@ class RequestMetrics:
     def names(self) -> list[str]:
         """The APIs that were answered so far."""
         return sorted(self._apis)
+
+    def copy(self) -> RequestMetrics:
+        """As of now, and not changing any more."""
+        from copy import deepcopy
+
+        return deepcopy(self)
 
     def clear(self) -> None:
         """Begin anew."""

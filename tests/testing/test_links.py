@@ -1,0 +1,186 @@
+"""Links between brokers and of clients: cut, silent, slow, narrow; and ISRs that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.producer.producer import KafkaProducer
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+from tests.testing.wire import Wire, batch, produce, produce_request
+
+Connect = Callable[[int], Wire]
+Leader = Callable[[str, int], Wire]
+METADATA = MetadataRequest(topics=None)
+
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
+
+
+def test_a_client_is_cut_off_from_one_broker(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 2})
+    with simulation.producer(cluster, client_id="orders-app", delivery_timeout_ms=120_000) as producer:
+        producer.send("t", b"before", partition=0).result(timeout=30)
+        leader = cluster.partition("t", 0).leader
+        cluster.controls.cut_client("orders-app", broker=leader)
+        waiting = producer.send("t", b"cut", partition=0)
+        producer.send("t", b"fine", partition=1).result(timeout=30)
+        simulation.run_for(5.0)
+        assert not waiting.done()
+        cluster.controls.heal()
+        waiting.result(timeout=60)
+    assert cluster.log("t", 0).values() == [b"before", b"cut"]
+
+
+@one_broker
+def test_a_cut_resets_the_clients_connections_and_only_those(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    address = kafka_cluster.brokers[0].address
+    with (
+        Wire(address, "orders-app") as cut,
+        Wire(address, "other") as other,
+        Wire(address, "orders-app") as new,
+    ):
+        for wire in (cut, other):
+            wire.call(METADATA, 12)
+        kafka_cluster.controls.cut_client("orders-app")
+        with pytest.raises(ConnectionResetError):
+            cut.socket.recv(1)
+        assert other.call(METADATA, 12).topics
+        new.send(METADATA, 12)
+        with pytest.raises(ConnectionResetError):
+            new.socket.recv(1)
+        kafka_cluster.controls.heal()
+    with Wire(address, "orders-app") as healed:
+        assert healed.call(METADATA, 12).topics
+
+
+@one_broker
+def test_a_silent_cut_loses_requests_and_answers(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    controls = kafka_cluster.controls
+    controls.rule(api="Produce", nth=1, then="hold")
+    acted, lost = leader("t", 0), leader("t", 0)
+    acted.send(produce_request("t", 0, batch([b"acted upon"])), 12)
+    wait_for(lambda: controls.held() == 1)
+    controls.cut_client("wire", silently=True)
+    lost.send(produce_request("t", 0, batch([b"lost"])), 12)
+    controls.release()
+    wait_for(lambda: kafka_cluster.history.count("Produce") == 2)
+    wait_for(lambda: kafka_cluster.log("t", 0).values() == [b"acted upon"])
+    for wire in (acted, lost):
+        wire.socket.settimeout(0.02)
+        assert not wire.is_closed_by_broker()
+
+
+def test_a_slow_link_takes_its_time_both_ways_and_still_pipelines(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"t": 1})
+    with simulation.producer(cluster, client_id="far", linger_ms=0) as producer:
+        producer.send("t", b"warm").result(timeout=30)
+        cluster.controls.delay_client("far", 1.0)
+        started = simulation.clock.monotonic()
+        futures = []
+        for number in range(5):
+            futures.append(producer.send("t", b"%d" % number))
+            simulation.run_for(0.01)
+        for future in futures:
+            future.result(timeout=60)
+        took = simulation.clock.monotonic() - started
+    assert 2.0 <= took < 2.5  # one round trip, not five
+    assert cluster.history.in_flight_max("Produce") == 5
+    assert cluster.log("t", 0).values() == [b"warm", b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_narrow_link_carries_so_many_bytes_a_second(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"t": 1})
+    with simulation.producer(cluster, client_id="narrow", linger_ms=0) as producer:
+        producer.send("t", b"warm").result(timeout=30)
+        cluster.controls.throttle_client("narrow", 10_000)
+        started = simulation.clock.monotonic()
+        producer.send("t", b"x" * 20_000).result(timeout=30)
+        assert 2.0 <= simulation.clock.monotonic() - started < 2.2
+        cluster.controls.throttle_client("narrow", None)
+        started = simulation.clock.monotonic()
+        producer.send("t", b"x" * 20_000).result(timeout=30)
+        assert simulation.clock.monotonic() - started < 0.1
+
+
+def test_a_narrow_link_between_brokers_slows_acks_all(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    leader = cluster.partition("t", 0).leader
+    with simulation.producer(cluster, linger_ms=0) as producer:
+        producer.send("t", b"warm").result(timeout=30)
+        cluster.controls.throttle_link(leader, 1 - leader, 10_000, one_way=True)
+        started = simulation.clock.monotonic()
+        producer.send("t", b"x" * 20_000).result(timeout=30)
+        assert 2.0 <= simulation.clock.monotonic() - started < 2.6
+        cluster.controls.heal()
+        started = simulation.clock.monotonic()
+        producer.send("t", b"x" * 20_000).result(timeout=30)
+        assert simulation.clock.monotonic() - started < 0.6
+
+
+@one_broker
+def test_links_that_cannot_be_are_refused(kafka_cluster: KafkaCluster) -> None:
+    controls = kafka_cluster.controls
+    with pytest.raises(ConfigurationError, match="no broker 4"):
+        controls.cut_client("x", broker=4)
+    with pytest.raises(ConfigurationError, match="seconds=-1"):
+        controls.delay_client("x", -1)
+    with pytest.raises(ConfigurationError, match="bytes_per_second=0"):
+        controls.throttle_client("x", 0)
+    with pytest.raises(ConfigurationError, match="two brokers"):
+        controls.throttle_link(0, 0, 5)
+
+
+# ---------------------------------------------------------------------- who is in sync
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_an_isr_shrinks_and_grows_at_a_tests_word(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    controls = kafka_cluster.controls
+    view = kafka_cluster.partition("t", 0)
+    one, two = sorted(set(view.isr) - {view.leader})
+    controls.shrink_isr(("t", 0), one, two)
+    assert kafka_cluster.partition("t", 0).isr == (view.leader,)
+    assert produce(leader("t", 0), "t", 0, batch()).error_code == 0  # waits for nobody else
+    controls.expand_isr(("t", 0), one)
+    assert set(kafka_cluster.partition("t", 0).isr) == {view.leader, one}
+    controls.expand_isr(("t", 0), two)
+    assert set(kafka_cluster.partition("t", 0).isr) == {0, 1, 2}
+    with pytest.raises(ConfigurationError, match=f"broker {view.leader} does not follow t-0"):
+        controls.shrink_isr(("t", 0), view.leader)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_a_broker_is_killed_with_or_without_its_unflushed_tail(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    controls = kafka_cluster.controls
+    view = kafka_cluster.partition("t", 0)
+    controls.pause_followers()
+    assert produce(leader("t", 0), "t", 0, batch([b"tail"]), acks=1).error_code == 0
+    controls.kill_broker(view.leader, keep_unflushed=True)
+    assert kafka_cluster.log("t", 0, broker=view.leader).values() == [b"tail"]
+
+
+@one_broker
+def test_the_producer_lives_through_a_cut(kafka_cluster: KafkaCluster) -> None:
+    with KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        client_id="app",
+        linger_ms=0,
+        reconnect_backoff_ms=5,
+        retry_backoff_ms=5,
+    ) as producer:
+        producer.send("t", b"1").result(timeout=10)
+        kafka_cluster.controls.cut_client("app")
+        future = producer.send("t", b"2")
+        kafka_cluster.controls.heal()
+        future.result(timeout=10)
+    assert kafka_cluster.log("t", 0).values() == [b"1", b"2"]

@@ -1,0 +1,203 @@
+"""What a test can see of a cluster: requests with assertions, the timeline, metrics, typed views."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.event_log import EventLog
+from pykafka2.testing.server.request_metrics import SPANS
+from pykafka2.testing.simulation import Simulation
+from tests.testing.wire import Wire, batch, fetch, produce, produce_request
+
+Leader = Callable[[str, int], Wire]
+Connect = Callable[[int], Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+METADATA = MetadataRequest(topics=None)
+
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 2})
+
+
+def acks_one(request: ProduceRequest) -> bool:
+    return request.acks == 1
+
+
+@one_broker
+def test_the_history_counts_and_filters(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    history = kafka_cluster.history
+    wire = leader("t", 0)
+    for acks in (1, -1, 1):
+        produce(wire, "t", 0, batch(), acks=acks)
+    wire.call(METADATA, 12)
+    assert history.count("Produce") == 3
+    assert history.count("Produce", where=acks_one) == 2
+    assert history.count("Produce", client_id="somebody else") == 0
+    assert [request.acks for request in history.requests("Produce", broker=0)] == [1, -1, 1]  # type: ignore[attr-defined]
+    first, *others = history.entries()
+    assert history.entries(since=first) == others
+    assert history.entries(since=others[-1].received_at) == others[-1:]
+    assert history.entries(peer=first.peer) == [first, *others]
+    assert len(history.requests()) == 4
+
+
+@one_broker
+def test_in_flight_of_one_client(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
+    kafka_cluster.controls.hold("Produce")
+    address = kafka_cluster.brokers[0].address
+    with Wire(address, "one") as one, Wire(address, "two") as two:
+        one.send(produce_request("t", 0, batch()), 12)
+        two.send(produce_request("t", 0, batch()), 12)
+        wait_for(lambda: kafka_cluster.history.count("Produce") == 2)
+        kafka_cluster.controls.release()
+        for wire in (one, two):
+            wire.receive(ProduceRequest, 12)
+    history = kafka_cluster.history
+    assert history.in_flight_max("Produce", client_id="one") == 1
+    assert history.in_flight_max("Produce", client_id="nobody") == 0
+    assert history.in_flight_max("Produce") == 1  # of one connection
+
+
+@one_broker
+def test_never_and_order_say_what_was_seen_instead(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    history = kafka_cluster.history
+    wire = leader("t", 0)
+    wire.call(METADATA, 12)
+    produce(wire, "t", 0, batch())
+    produce(wire, "t", 0, batch(), acks=1)
+    history.never("Fetch")
+    history.never("Produce", where=lambda request: request.acks == 0)
+    with pytest.raises(AssertionError, match=r"1 times, first: .* Produce v12; ProduceRequest\(acks=1"):
+        history.never("Produce", where=acks_one)
+    history.order("Metadata", "Produce", ("Produce", acks_one))
+    with pytest.raises(AssertionError, match=r"no Produce after Metadata, Produce, Produce; the last ones"):
+        history.order("Metadata", "Produce", "Produce", "Produce")
+    with pytest.raises(AssertionError, match=r"no Metadata after Produce"):
+        history.order(("Produce", acks_one), "Metadata")
+    with pytest.raises(AssertionError, match=r"no Fetch at all"):
+        history.order("Fetch")
+    with pytest.raises(ConfigurationError, match="did you mean 'Fetch'"):
+        history.never("Fetsch")
+
+
+def test_the_history_may_be_short_or_off(simulation: Simulation) -> None:
+    for entries, kept in ((2, 2), (0, 0)):
+        cluster = simulation.cluster(brokers=1, topics={"t": 1}, history_entries=entries)
+        with simulation.producer(cluster) as producer:
+            producer.send("t", b"x").result(timeout=30)
+        assert len(cluster.history) == kept
+
+
+# ---------------------------------------------------------------------- the timeline
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_the_timeline_tells_requests_and_events_in_order(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    controls = kafka_cluster.controls
+    controls.rule(api="Produce", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch())
+    produce(wire, "t", 0, batch())
+    view = kafka_cluster.partition("t", 0)
+    other, third = sorted(set(view.isr) - {view.leader})
+    controls.shrink_isr(("t", 0), third)
+    controls.move_leader(("t", 0), to=other)
+    controls.crash_broker(third)
+    timeline = kafka_cluster.timeline()
+    items = timeline.as_list()
+    assert [item["at"] for item in items] == sorted(item["at"] for item in items)
+    produces = [item for item in items if item["kind"] == "request"]
+    assert [item["errors"] for item in produces] == [["NOT_LEADER_OR_FOLLOWER"], []]
+    assert produces[0]["partitions"] == ["t-0"]
+    kinds = [item["kind"] for item in items]
+    for earlier, later in (("fault", "isr"), ("isr", "leader")):
+        assert kinds.index(earlier) < kinds.index(later)
+    leaders = kafka_cluster.events.events("leader")
+    assert [event.facts["leader"] for event in leaders] == [other]
+    text = str(timeline)
+    for part in ("NOT_LEADER_OR_FOLLOWER", f"t-0 is led by broker {other}", f"broker {third} crashed"):
+        assert part in text
+    assert "request times in ms" in text
+    assert json.loads(timeline.json())["metrics"]["apis"]["Produce"]["total"]["count"] >= 2
+    assert len(kafka_cluster.timeline(last=3)) == 3
+    assert "earlier ones left out" in kafka_cluster.timeline(last=3).text()
+
+
+def test_the_event_log_is_bounded() -> None:
+    log = EventLog(max_events=3)
+    for number in range(5):
+        log.note(float(number), "fault", str(number))
+    assert [event.text for event in log.events()] == ["2", "3", "4"]
+    log.clear()
+    assert log.events() == []
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    def story(seed: int) -> list[str]:
+        with Simulation(seed=seed) as simulation:
+            cluster = simulation.cluster(brokers=3, topics={"t": 2})
+            with simulation.producer(cluster) as producer:
+                for number in range(20):
+                    producer.send("t", b"%d" % number)
+                producer.flush(timeout=30)
+            cluster.controls.crash_broker(1)
+            simulation.run_for(1.0)
+            return str(cluster.timeline()).splitlines()
+
+    assert story(5) == story(5)
+
+
+# ---------------------------------------------------------------------- metrics and views
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_metrics_of_all_brokers_together(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+) -> None:
+    """Requirements 000-13, 000-14, 000-19: readable from Python, as data and in the timeline."""
+    wire = leader("t", 0)
+    for _ in range(3):
+        produce(wire, "t", 0, batch([b"x" * 1000]))
+    fetch(wire, "t", 0, 0)
+    wait_for(lambda: kafka_cluster.metrics().api("Fetch").count == 1)
+    metrics = kafka_cluster.metrics()
+    assert metrics.api("Produce").count == 3
+    assert metrics.api("Produce").total.p50 <= metrics.api("Produce").total.p999
+    assert metrics.bytes_in > 3000
+    assert metrics.bytes_out > 3000
+    assert metrics.replication_bytes > 3000
+    data = json.loads(json.dumps(metrics.as_dict()))
+    assert set(data["apis"]["Produce"]) == {*SPANS, "bytes_in", "bytes_out"}
+    assert set(data["brokers"]) == {"0", "1"}
+    produce(wire, "t", 0, batch())
+    assert metrics.api("Produce").count == 3  # a copy
+    with pytest.raises(ConfigurationError, match="did you mean 'Produce'"):
+        metrics.api("Prodduce")
+
+
+def test_a_partitions_view_says_when_followers_were_caught_up(simulation: Simulation) -> None:
+    """Requirement 003-31."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    leader = cluster.partition("t", 0).leader
+    with simulation.producer(cluster) as producer:
+        producer.send("t", b"x").result(timeout=30)
+        simulation.run_for(3.0)
+        before = cluster.partition("t", 0)
+        cluster.controls.pause_followers()
+        simulation.run_for(1.0)
+        paused_at = simulation.clock.monotonic()
+        producer.send("t", b"y")
+        simulation.run_for(3.0)
+        after = cluster.partition("t", 0)
+        cluster.controls.resume_followers()
+    assert before.replicas[leader].last_caught_up is None
+    caught_up = after.replicas[1 - leader].last_caught_up
+    assert caught_up is not None
+    assert (before.replicas[1 - leader].last_caught_up or 0.0) <= caught_up <= paused_at
+    follower = after.replicas[1 - leader]
+    assert (follower.log_end_offset, follower.high_watermark, follower.log_start_offset) == (1, 1, 0)
