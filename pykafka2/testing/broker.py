@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, SeededEntropy
-from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
-from pykafka2.protocol.struct import Response
+from pykafka2.errors import BrokerError, IllegalState, KafkaError, KafkaTimeoutError, UnknownServerError
+from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.coordinators.hosting import Coordinators
 from pykafka2.testing.handlers.registry import APIS
 from pykafka2.testing.image import ClusterImage, TopicImage
@@ -33,6 +33,9 @@ from pykafka2.testing.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.coordinators.verifier import Verifier
+
+R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,8 @@ class Chores(Part):
         self._broker = broker
         self._isr_check_every = broker.config.seconds("replica.lag.time.max.ms") / 2
         self._isr_check_at = 0.0
+        self._expiry_every = broker.config.seconds("producer.id.expiration.check.interval.ms")
+        self._expiry_at = 0.0
         self.due = 0.0  # when it runs next; unlike `wake_at` it changes under the lock only
 
     def run(self, now: float) -> float:
@@ -56,9 +61,15 @@ class Chores(Part):
             if now >= self._isr_check_at:
                 self._isr_check_at = now + self._isr_check_every
                 broker.replicas.isrs.shrink(list(broker.replicas.replicas.values()), now)
+            if now >= self._expiry_at:
+                self._expiry_at = now + self._expiry_every
+                broker.expire_producers()
             broker.coordinators.run(now)
             broker.replicas.complete_delayed(now)
-            self.due = min(broker.wheel.next_deadline(), self._isr_check_at, broker.coordinators.due)
+            broker.coordinators.send_markers(now)
+            self.due = min(
+                broker.wheel.next_deadline(), self._isr_check_at, self._expiry_at, broker.coordinators.due
+            )
             return self.due
 
 
@@ -108,6 +119,7 @@ class Broker:
             self.config.int("queued.max.requests"), self.config.int("queued.max.request.bytes")
         )
         self.quotas = ConnectionQuotas(self.config)
+        self._verifier: Verifier | None = None
         self._chores = Chores(self)
         self.processors = [
             Processor(
@@ -207,6 +219,48 @@ class Broker:
         self.coordinators.apply(image, changed, now)
         if self.replicas.has_moved or self.coordinators.due < self._chores.due:
             self._chores.signal()
+
+    def ask(
+        self,
+        target: int,
+        request: Request[R],
+        version: int,
+        on_response: Callable[[R, float], None],
+        on_failure: Callable[[KafkaError, float], None],
+        timeout: float,
+        now: float,
+    ) -> None:
+        """Ask another broker, or ourselves, over its link.  One of the two is called once, unless we stop."""
+        is_done = False
+
+        def once(then: Callable[[Any, float], None]) -> Callable[[Any, float], None]:
+            def end(outcome: Any, at: float) -> None:
+                nonlocal is_done
+                if not is_done:
+                    is_done = True
+                    self.wheel.cancel(timer)
+                    then(outcome, at)
+                    self._after(at)
+
+            return end
+
+        fail = once(on_failure)
+        late = KafkaTimeoutError(f"broker {target} did not answer within {timeout:g} seconds")
+        timer = self.wheel.add(now + timeout, lambda at: fail(late, at))
+        self._cluster.links.call(self.id, target, request, version, once(on_response), fail, now)
+
+    @property
+    def verifier(self) -> Verifier:
+        """Asks transaction coordinators about batches that open a transaction."""
+        if self._verifier is None:
+            from pykafka2.testing.coordinators.verifier import Verifier
+
+            self._verifier = Verifier(self)
+        return self._verifier
+
+    def expire_producers(self) -> None:
+        """Forget producers that were not heard of for producer.id.expiration.ms (rule 35)."""
+        self.replicas.expire_producers(self.clock.wall_ms() - self.config.int("producer.id.expiration.ms"))
 
     def next_producer_id(self) -> int:
         """From this broker's block; a new block comes from the controller."""
@@ -316,6 +370,7 @@ class Broker:
             if not self.is_running:
                 return
             self.replicas.complete_delayed(now)
+            self.coordinators.send_markers(now)
             if min(self.wheel.next_deadline(), self.coordinators.due) < self._chores.due:
                 self._chores.signal()
 

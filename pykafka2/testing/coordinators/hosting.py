@@ -9,7 +9,8 @@ broker first leads such a partition, or is first asked.  Under the cluster's loc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.clock import FOREVER
@@ -21,12 +22,14 @@ from pykafka2.testing.image import ClusterImage, TopicImage
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
+    from pykafka2.testing.coordinators.marker_sender import MarkerSender
     from pykafka2.testing.coordinators.replay import Caller, Producer, Record
     from pykafka2.testing.coordinators.service import (
         CoordinatorService,
         GroupCoordinator,
         TransactionCoordinator,
     )
+    from pykafka2.testing.log.verifications import VerificationGuard
     from pykafka2.testing.replication.replica import Key
     from pykafka2.testing.replication.replica_manager import ReplicaManager
     from pykafka2.testing.server.request_channel import RequestContext
@@ -47,6 +50,16 @@ class ReplicaLog:
         # log refuses at once while too few replicas are in sync (CoordinatorPartitionWriter,
         # TransactionStateManager.appendTransactionToLog).
         self._needs_in_sync = key[0] == TRANSACTIONS_TOPIC
+        self._guard: VerificationGuard | None = None
+
+    @contextmanager
+    def guarded_by(self, guard: VerificationGuard | None) -> Iterator[None]:
+        """What is appended meanwhile was verified with the transaction's coordinator (rule 43)."""
+        self._guard = guard
+        try:
+            yield
+        finally:
+            self._guard = None
 
     def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
         from pykafka2.testing.coordinators.batches import batch_of
@@ -54,7 +67,7 @@ class ReplicaLog:
 
         batch = parse_batch(batch_of(records, producer, self._wall_ms(now)))
         return self._replicas.append_from_coordinator(
-            self._key, batch, now, needs_in_sync=self._needs_in_sync
+            self._key, batch, now, needs_in_sync=self._needs_in_sync, guard=self._guard
         )
 
     @property
@@ -91,6 +104,8 @@ class Coordinators:
         self._new_id = new_id
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._markers: MarkerSender | None = None
+        self._logs: dict[Key, ReplicaLog] = {}
         self._epochs: dict[Key, int] = {}  # of the partitions that we coordinate: the leader epoch
         self._to_load: dict[Key, None] = {}
         self._shapes: dict[str, tuple[bytes, int]] = {}
@@ -117,17 +132,20 @@ class Coordinators:
     @property
     def transactions(self) -> TransactionCoordinator:
         if self._transactions is None:
+            from pykafka2.testing.coordinators.marker_sender import MarkerSender
             from pykafka2.testing.coordinators.service import TransactionCoordinator
             from pykafka2.testing.coordinators.settings import transaction_settings
 
+            version = self._broker.image.transaction_version
             self._transactions = TransactionCoordinator(
-                transaction_settings(self._broker.config),
+                transaction_settings(self._broker.config, version),
                 self._partition_count(TRANSACTIONS_TOPIC),
                 self._wall_ms,
                 self._broker.next_producer_id,
                 self._partition_count(OFFSETS_TOPIC),
             )
             self._transactions.on_topics(ImageTopics(self._broker.image))
+            self._markers = MarkerSender(self._broker, self._transactions)
         return self._transactions
 
     def _service(self, topic: str) -> CoordinatorService[Any]:
@@ -149,6 +167,8 @@ class Coordinators:
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
         """Partitions may be ours now, or no longer; topics may have come or gone."""
         self._note_topics(image, changed, now)
+        if self._transactions is not None:
+            self._transactions.use_version(image.transaction_version)
         for topic in INTERNAL:
             if topic in changed:
                 self._take_up(topic, changed[topic])
@@ -166,7 +186,7 @@ class Coordinators:
 
     def _elect(self, key: Key, leader_epoch: int) -> None:
         topic, number = key
-        log = ReplicaLog(self._broker.replicas, key, self._wall_ms)
+        log = self._logs[key] = ReplicaLog(self._broker.replicas, key, self._wall_ms)
         if topic == OFFSETS_TOPIC:
             self.groups.partitions = self._partition_count(topic)
             self.groups.elect(number, log)
@@ -177,7 +197,7 @@ class Coordinators:
         self._to_load[key] = None
 
     def _resign(self, key: Key) -> None:
-        del self._epochs[key]
+        del self._epochs[key], self._logs[key]
         self._to_load.pop(key, None)
         self._service(key[0]).resign(key[1])
 
@@ -226,6 +246,11 @@ class Coordinators:
         if self._transactions is not None:
             self._transactions.poll(now)
 
+    def send_markers(self, now: float) -> None:
+        """The end of a turn: markers whose decision is committed go to the leaders of their partitions."""
+        if self._markers is not None:
+            self._markers.send(now)
+
     def _load(self, key: Key, now: float) -> None:
         from pykafka2.testing.coordinators.batches import entries_in
 
@@ -248,6 +273,18 @@ class Coordinators:
                 context.reply(response)
 
         service.submit(caller_of(context), request, now).then(reply)
+
+    def coordinates(self, key: Key) -> bool:
+        """Whether this partition of an internal topic is ours, loaded or not."""
+        return key in self._epochs
+
+    def is_active(self, key: Key) -> bool:
+        """Whether we coordinate this partition, and have read its log."""
+        return key in self._epochs and key not in self._to_load
+
+    def log_of(self, key: Key) -> ReplicaLog:
+        """The log of a partition that we coordinate."""
+        return self._logs[key]
 
     def is_loaded(self, key: Key) -> bool:
         """Whether we coordinate this partition, and have read its log."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+import attrs
+
 from pykafka2.clock import FOREVER
 from pykafka2.errors import NotCoordinator
 from pykafka2.protocol.messages import (
@@ -274,6 +276,13 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         self._topics = topics
         for shard in self.shards.values():
             shard.topics = topics
+
+    def use_version(self, transaction_version: int) -> None:
+        """The finalised feature transaction.version, which may change while transactions are open."""
+        if transaction_version != self.settings.transaction_version:
+            self.settings = attrs.evolve(self.settings, transaction_version=transaction_version)
+            for shard in self.shards.values():
+                shard.settings = self.settings
 
     def take_markers(self) -> list[WriteMarkers]:
         """Markers to write, each handed out once; `marker_written` tells how it went."""

@@ -76,7 +76,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
     )
 
 
-def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+def transaction_settings(config: BrokerConfig, transaction_version: int) -> TransactionSettings:
     return TransactionSettings(
         max_timeout=config.seconds("transaction.max.timeout.ms"),
         expiration=config.seconds("transactional.id.expiration.ms"),
@@ -84,6 +84,7 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
         expiration_check_interval=config.seconds(
             "transaction.remove.expired.transaction.cleanup.interval.ms"
         ),
+        transaction_version=transaction_version,
     )
 
 

@@ -1,9 +1,9 @@
 """What a partition's leader asks a transaction's coordinator before the first batch, and what clients hear.
 
-Pure functions for the produce path (rule 43, KIP-890): `question` is the AddPartitionsToTxn to send to the
-coordinator, `told` turns its answer into the code for each partition of the Produce response.  The guard that
-belongs to it is PartitionLog.begin_verification's.  Sources: Kafka 4.3's AddPartitionsToTxnManager and
-ReplicaManager.
+Pure functions (rule 43, KIP-890): `question` is the AddPartitionsToTxn to send to the coordinator, `answered`
+the code of each partition in its answer, `for_produce` and `for_offsets` what a producer hears of such a
+code. The guard that belongs to it is PartitionLog.begin_verification's.  Sources: Kafka 4.3's
+AddPartitionsToTxnManager, ReplicaManager and GroupCoordinatorService.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def question(
     )
 
 
-def told(
+def answered(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: Support
 ) -> dict[Partition, int]:
     """The code for each partition that was asked for; 0 lets its batch in."""
@@ -80,7 +80,7 @@ def told(
         # A coordinator that does not let us ask is one that we cannot trust to know of the transaction.
         is_forbidden = response.error_code == errors.ClusterAuthorizationFailed.code
         code = errors.InvalidTxnState.code if is_forbidden else response.error_code
-        return dict.fromkeys(partitions, _told(code, support))
+        return dict.fromkeys(partitions, _answered(code, support))
     found = {
         (topic.name, one.partition_index): one.partition_error_code
         for result in response.results_by_transaction
@@ -89,26 +89,30 @@ def told(
         for one in topic.results_by_partition
     }
     missing = errors.CoordinatorNotAvailable.code
-    return {one: _told(found.get(one, missing), support) for one in partitions}
+    return {one: _answered(found.get(one, missing), support) for one in partitions}
 
 
-def told_without_answer(request: AddPartitionsToTxnRequest) -> dict[Partition, int]:
-    """The coordinator could not be reached, or is not known yet."""
-    (asked,) = request.transactions
-    return {
-        (topic.name, index): errors.NotEnoughReplicas.code
-        for topic in asked.topics
-        for index in topic.partitions
-    }
-
-
-def _told(code: int, support: Support) -> int:
-    if code in _NOT_ANSWERED:
-        return errors.NotEnoughReplicas.code
-    if code == errors.ConcurrentTransactions.code and support is not Support.ADDS_PARTITIONS:
-        return errors.NotEnoughReplicas.code
+def _answered(code: int, support: Support) -> int:
     if code == errors.ProducerFenced.code:
         return errors.InvalidProducerEpoch.code  # which a producer may answer by an abort
     if code == errors.TransactionAbortable.code and support is Support.OLD_ERRORS:
         return errors.InvalidTxnState.code
     return code
+
+
+def for_produce(code: int, support: Support) -> int:
+    """What the Produce response says."""
+    if code in _NOT_ANSWERED:
+        return errors.NotEnoughReplicas.code
+    if code == errors.ConcurrentTransactions.code and support is not Support.ADDS_PARTITIONS:
+        return errors.NotEnoughReplicas.code
+    return code
+
+
+def for_offsets(code: int) -> int:
+    """What the TxnOffsetCommit response says (Kafka's GroupCoordinatorService)."""
+    if code == errors.NetworkException.code:
+        return errors.CoordinatorLoadInProgress.code  # retried without another look-up
+    if code in (errors.UnknownTopicOrPartition.code, errors.NotEnoughReplicas.code):
+        return errors.CoordinatorNotAvailable.code
+    return errors.NotCoordinator.code if code == errors.NotLeaderOrFollower.code else code

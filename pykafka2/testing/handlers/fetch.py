@@ -16,6 +16,7 @@ from pykafka2.errors import (
     UnknownTopicId,
 )
 from pykafka2.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -207,7 +208,7 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=_aborted(result),
         preferred_read_replica=result.preferred_read_replica,
         records=result.records,
     )
@@ -221,6 +222,16 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
             leaders.append(leader.leader)
     return data
+
+
+def _aborted(result: FetchResult) -> list[AbortedTransaction] | None:
+    """None where nobody asked for it: read_uncommitted."""
+    if result.aborted is None:
+        return None
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in result.aborted
+    ]
 
 
 @refuses(FetchRequest)

@@ -20,6 +20,7 @@ from pykafka2.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from pykafka2.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
 from pykafka2.testing.handlers.leaders import endpoints, hint
 from pykafka2.testing.handlers.registry import handles, refuses
 from pykafka2.testing.log.validation import InvalidRecords
@@ -27,12 +28,14 @@ from pykafka2.testing.replication.delayed import ProduceResult
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
+    from pykafka2.testing.handlers.produce_transactional import Verdicts
     from pykafka2.testing.replication.replica import Key
     from pykafka2.testing.server.request_channel import RequestContext
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_LEADERS = 10
 NO_ACKS, ALL_REPLICAS = 0, -1
+FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
 LEGAL_ACKS = frozenset({-1, 0, 1})
 
 
@@ -40,7 +43,42 @@ LEGAL_ACKS = frozenset({-1, 0, 1})
 def handle(
     broker: Broker, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
-    results = _append(broker, context, request, now)
+    if not _is_transactional(request):
+        return _append_and_answer(broker, context, request, {}, now)
+
+    def go_on(verdicts: Verdicts, at: float) -> None:
+        if context.is_answered:  # its connection is gone; what it sent is appended all the same
+            _append(broker, context, request, verdicts, at)
+            return
+        response = _append_and_answer(broker, context, request, verdicts, at)
+        if response is not None and not context.is_answered:
+            context.reply(response)
+
+    from pykafka2.testing.handlers.produce_transactional import verify
+
+    try:
+        verify(broker, context, request, go_on, now)
+    except BrokerError:
+        if request.acks != NO_ACKS:
+            raise
+        context.close()
+    return None
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch says that it is part of a transaction.  One byte is looked at for each partition."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) > FLAGS_AT and records[FLAGS_AT] & TRANSACTIONAL_FLAG:
+                return True
+    return False
+
+
+def _append_and_answer(
+    broker: Broker, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
+) -> ProduceResponse | None:
+    results = _append(broker, context, request, verdicts, now)
     if request.acks == NO_ACKS:
         if any(result.error is not None for result in results.values()):
             context.close()
@@ -62,8 +100,9 @@ def handle(
 
 
 def _append(
-    broker: Broker, context: RequestContext, request: ProduceRequest, now: float
+    broker: Broker, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
 ) -> dict[Key, ProduceResult]:
+    """`verdicts` has a guard, or why not, for partitions that were verified (rule 43)."""
     results: dict[Key, ProduceResult] = {}
     now_ms = broker.clock.wall_ms()
     for topic in request.topic_data:
@@ -72,8 +111,12 @@ def _append(
             error = InvalidRequiredAcks(f"acks {request.acks} is none of -1, 0, 1")
         for data in topic.partition_data:
             key = (name, data.index)
+            verdict = verdicts.get(key) if verdicts else None
             if error is not None:
                 results[key] = ProduceResult(error)
+                continue
+            if isinstance(verdict, BrokerError):
+                results[key] = ProduceResult(verdict)
                 continue
             results[key] = broker.replicas.append(
                 key,
@@ -83,6 +126,7 @@ def _append(
                 client_id=context.client_id,
                 now=now,
                 now_ms=now_ms,
+                guard=verdict,
             )
     return results
 

@@ -38,12 +38,12 @@ HANDLER_MODULES: Final = (
     "fetch",
     "find_coordinator",
     "group_coordinator",
-    "init_producer_id",
     "list_offsets",
     "metadata",
     "offset_for_leader_epoch",
     "produce",
     "sasl",
+    "transaction_coordinator",
 )
 
 

@@ -9,6 +9,7 @@ import attrs
 from pykafka2.errors import BrokerError
 from pykafka2.records.batch import Buffer
 from pykafka2.testing.log.leader_epochs import EpochEnd
+from pykafka2.testing.log.transaction_index import AbortedTransaction
 from pykafka2.testing.replication.replica import Key
 
 if TYPE_CHECKING:
@@ -89,3 +90,5 @@ class FetchResult:
     diverging: EpochEnd | None = None
     preferred_read_replica: int = -1
     has_more: bool = False
+    aborted: list[AbortedTransaction] | None = None
+    """For read_committed readers: aborted transactions with data in what was read (rule 48)."""

@@ -24,8 +24,9 @@ from pykafka2.errors import (
 from pykafka2.records.batch import Buffer, RecordBatch
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
-from pykafka2.testing.log.partition_log import PartitionLog
+from pykafka2.testing.log.partition_log import Appended, EndMarker, PartitionLog
 from pykafka2.testing.log.validation import single_batch, validate
+from pykafka2.testing.log.verifications import VerificationGuard
 from pykafka2.testing.purgatory import Purgatory
 from pykafka2.testing.replication.delayed import DelayedFetch, DelayedProduce, ProduceResult, more_for
 from pykafka2.testing.replication.fetch_sessions import FetchSession, FetchSessions
@@ -72,6 +73,7 @@ class ReplicaManager:
         self._select = selector(config.get("replica.selector.class") or "")
         self._controller = controller
         self._strict = config.get("log.validate") == "strict"
+        self._verifies: bool = config.get("transaction.partition.verification.enable")
         self._moved: dict[Key, None] = {}
         self.isrs = IsrKeeper(broker_id, controller, config.seconds("replica.lag.time.max.ms"), self._moved)
 
@@ -97,6 +99,7 @@ class ReplicaManager:
         is_new = replica is None
         if replica is None:
             log = self._logs.open(topic.name, topic.id, key[1])
+            log.verifications.required = self._verifies
             replica = self.replicas[key] = Replica(self.broker_id, key, log, image, topic.config)
         replica.config = topic.config
         if image.leader == self.broker_id:
@@ -129,28 +132,43 @@ class ReplicaManager:
         client_id: str | None,
         now: float,
         now_ms: int,
+        guard: VerificationGuard | None = None,
     ) -> ProduceResult:
-        """Append one partition's batch as its leader; errors come in the result."""
+        """Append one partition's batch as its leader; errors come in the result.
+
+        `guard` is what a transaction's first batch was verified with (rule 43).
+        """
         replica = self.replicas.get(key)
         try:
             if self._is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
                 raise InvalidTopicException(f"clients may not write to the internal topic {key[0]}")
             replica = self.leader_of(key)
-            if acks == ALL_REPLICAS and not replica.has_enough_in_sync:
-                raise NotEnoughReplicas(
-                    f"{key[0]}-{key[1]} has {len(replica.image.isr)} replicas in sync, "
-                    f"min.insync.replicas asks for {replica.min_isr}"
-                )
+            if acks == ALL_REPLICAS:
+                _check_in_sync(replica)
             batch = validate(single_batch(records, version), replica.config, now_ms, strict=self._strict)
-            appended = replica.log.append_as_leader(batch, replica.leader_epoch)
+            appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
         except BrokerError as error:
             # Kafka says the log's start where it knows it, but for errors of leadership (rule 24).
             log_start = -1
             if replica is not None and not isinstance(error, NotLeaderOrFollower | UnknownTopicOrPartition):
                 log_start = replica.log.log_start_offset
             return ProduceResult(error, log_start_offset=log_start)
+        return self._appended(replica, appended, now)
+
+    def append_marker(self, key: Key, marker: EndMarker, now: float, now_ms: int) -> ProduceResult:
+        """End a producer's transaction in one partition as its leader, as with acks=all (rule 46)."""
+        try:
+            replica = self.leader_of(key)
+            _check_in_sync(replica)
+            appended = replica.log.append_marker(marker, replica.leader_epoch, now_ms)
+        except BrokerError as error:
+            return ProduceResult(error)
+        return self._appended(replica, appended, now)
+
+    def _appended(self, replica: Replica, appended: Appended, now: float) -> ProduceResult:
+        """What follows from an append, and the answer to it."""
         if not appended.is_duplicate:
-            self._moved[key] = None
+            self._moved[replica.key] = None
             if len(replica.image.isr) == 1:
                 self.isrs.advance_high_watermark(replica, now)
         return ProduceResult(
@@ -162,7 +180,13 @@ class ReplicaManager:
         )
 
     def append_from_coordinator(
-        self, key: Key, batch: RecordBatch, now: float, *, needs_in_sync: bool
+        self,
+        key: Key,
+        batch: RecordBatch,
+        now: float,
+        *,
+        needs_in_sync: bool,
+        guard: VerificationGuard | None = None,
     ) -> int:
         """Append a coordinator's batch as the leader of its partition; the offset after it.
 
@@ -170,11 +194,11 @@ class ReplicaManager:
         `needs_in_sync` `NotEnoughReplicas`.
         """
         replica = self.leader_of(key)
-        if needs_in_sync and not replica.has_enough_in_sync:
-            raise NotEnoughReplicas(f"{key[0]}-{key[1]} has too few replicas in sync")
+        if needs_in_sync:
+            _check_in_sync(replica)
         if len(batch.buffer) > replica.config.get("max.message.bytes"):
             raise MessageTooLarge(f"{len(batch.buffer)} bytes are too many for {key[0]}-{key[1]}")
-        appended = replica.log.append_as_leader(batch, replica.leader_epoch, from_client=False)
+        appended = replica.log.append_as_leader(batch, replica.leader_epoch, from_client=False, guard=guard)
         self._moved[key] = None
         if len(replica.image.isr) == 1:
             self.isrs.advance_high_watermark(replica, now)
@@ -250,8 +274,12 @@ class ReplicaManager:
             result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
             if result.diverging is None:
                 limit = max(0, min(left, item.max_bytes))
-                result.records = log.read(item.offset, upper, limit, min_one=min_one).joined()
+                found = log.read(item.offset, upper, limit, min_one=min_one)
+                result.records = found.joined()
                 result.has_more = item.offset < upper
+                if plan.read_committed:
+                    end = found.batches[-1].next_offset if found.batches else item.offset
+                    result.aborted = log.aborted_transactions(item.offset, end)
         except BrokerError as error:
             return FetchResult(item, error)
         return result
@@ -350,3 +378,17 @@ class ReplicaManager:
 
     def log_of(self, key: Key) -> PartitionLog:
         return self.replica_of(key).log
+
+    def expire_producers(self, before_ms: int) -> int:
+        """Forget producers and verifications that nobody was heard of since then (rule 35); how many."""
+        logs = [replica.log for replica in self.replicas.values()]
+        return sum(log.producers.expire(before_ms) + log.verifications.expire(before_ms) for log in logs)
+
+
+def _check_in_sync(replica: Replica) -> None:
+    """Raise `NotEnoughReplicas` where fewer are in sync than min.insync.replicas asks for (rule 27)."""
+    if not replica.has_enough_in_sync:
+        raise NotEnoughReplicas(
+            f"{replica.key[0]}-{replica.key[1]} has {len(replica.image.isr)} replicas in sync, "
+            f"min.insync.replicas asks for {replica.min_isr}"
+        )

@@ -6,18 +6,26 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.errors import BrokerError, InvalidTxnState
-from pykafka2.protocol.messages.transaction import AddPartitionsToTxnResponse
+from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from pykafka2.testing.coordinators.refusals import refusal
 from pykafka2.testing.coordinators.replay import Producer
 from pykafka2.testing.coordinators.transaction_verification import (
     Support,
+    answered,
+    for_offsets,
+    for_produce,
     question,
-    told,
-    told_without_answer,
 )
 from pykafka2.testing.log.partition_log import PartitionLog
 from tests.testing.coordinators.transaction_bench import A, B, Bench
 from tests.testing.log.test_transactions import write
+
+
+def told(
+    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: Support
+) -> dict[tuple[str, int], int]:
+    codes = answered(request, response, support)
+    return {place: for_produce(code, support) for place, code in codes.items()}
 
 
 def ask(bench: Bench, producer: Producer, support: Support) -> dict[tuple[str, int], int]:
@@ -71,8 +79,15 @@ def test_rule_43_a_coordinator_in_trouble_is_not_enough_replicas(error: type[Bro
     assert isinstance(response, AddPartitionsToTxnResponse)
     for support in Support:
         assert told(request, response, support) == {A: errors.NotEnoughReplicas.code}
-    assert told_without_answer(request) == {A: errors.NotEnoughReplicas.code}
-    assert told(request, AddPartitionsToTxnResponse(), Support.ABORTABLE) == told_without_answer(request)
+        assert for_produce(errors.NetworkException.code, support) == errors.NotEnoughReplicas.code
+    silent = told(request, AddPartitionsToTxnResponse(), Support.ABORTABLE)
+    assert silent == {A: errors.NotEnoughReplicas.code}
+
+
+def test_rule_43_offsets_hear_of_a_coordinator_in_trouble_in_words_that_they_retry() -> None:
+    assert for_offsets(errors.NetworkException.code) == errors.CoordinatorLoadInProgress.code
+    assert for_offsets(errors.NotLeaderOrFollower.code) == errors.NotCoordinator.code
+    assert for_offsets(errors.InvalidTxnState.code) == errors.InvalidTxnState.code
 
 
 def test_rule_43_an_ending_transaction_is_concurrent_only_to_those_who_know() -> None:

@@ -13,7 +13,6 @@ from pykafka2.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from tests.testing.wire import NOW_MS, Wire, batch, partition_of, produce, produce_request
 
@@ -282,36 +281,6 @@ def test_rule_29_a_new_leader_ends_the_wait_at_once(
     answer = partition_of(wire.receive(ProduceRequest, 12)[1])
     assert for_code(answer.error_code).__name__ == "NotLeaderOrFollower"
     assert answer.current_leader.leader_id == 1 - leading
-
-
-@pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_rule_30_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    """Append, lose the reply, try again on another connection: the first offset, one record in the log."""
-    kafka_cluster.controls.lose_reply(ProduceRequest)
-    records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
-    first = leader("t", 0)
-    first.send(produce_request("t", 0, records), 12)
-    assert first.is_closed_by_broker()
-    again = produce(leader("t", 0), "t", 0, records)
-    assert (again.error_code, again.base_offset) == (0, 0)
-    assert kafka_cluster.log("t", 0).values() == [b"once"]
-
-
-@pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_rule_35_the_new_leader_knows_the_producers(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
-    assert produce(leader("t", 0), "t", 0, records).base_offset == 0
-    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
-    assert produce(leader("t", 0), "t", 0, records).base_offset == 0
-    assert kafka_cluster.log("t", 0).values() == [b"once"]
-
-
-@pytest.mark.kafka(brokers=2)
-def test_rule_36_producer_ids_never_repeat(connect: Callable[[int], Wire]) -> None:
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    wires = [connect(0), connect(1)]
-    given = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]
-    assert given == [0, 1, 2, 1000, 1001, 1002]
 
 
 @one_broker
