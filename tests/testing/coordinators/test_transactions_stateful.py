@@ -29,7 +29,7 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.records.batch import TRANSACTIONAL_FLAG, RecordBatch
 from pykafka2.testing.coordinators.replay import Deferred, Producer, WriteMarkers
 from pykafka2.testing.coordinators.transaction_state import Partition, TransactionState
-from pykafka2.testing.coordinators.transaction_verification import Support, question, told
+from pykafka2.testing.coordinators.transaction_verification import Support, answered, question
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.log.verifications import VerificationGuard
 from tests.testing.coordinators.transaction_bench import A, B, Bench
@@ -87,7 +87,7 @@ class Late:
         if self.question is None or self.answer is None:
             return True
         assert self.answer.response is not None
-        return set(told(self.question, self.answer.response, self.support).values()) == {0}
+        return set(answered(self.question, self.answer.response, self.support).values()) == {0}
 
 
 class World(Bench):
