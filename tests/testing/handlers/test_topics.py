@@ -295,8 +295,8 @@ def test_find_coordinator_names_the_same_live_broker_everywhere(
 
 
 @pytest.mark.kafka(brokers=1)
-def test_transactional_ids_are_refused_until_there_are_transactions(connect: Connect) -> None:
+def test_a_transactional_id_is_not_empty_and_asked_of_its_coordinator(connect: Connect) -> None:
     wire = connect()
-    for transactional_id, error in (("", "InvalidRequest"), ("tx", "UnsupportedVersion")):
+    for transactional_id, error in (("", "InvalidRequest"), ("tx", "NotCoordinator")):
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
         assert code_name(wire.call(request, 5).error_code) == error
