@@ -7,6 +7,7 @@ wake-up pair are used; its in-memory twin is in testing/simulation/network.py.
 from __future__ import annotations
 
 import os
+import select
 import selectors
 from typing import Protocol, cast
 
@@ -17,6 +18,9 @@ from pykafka2.network.transport import READABLE, Listener, Ready, Transport
 
 # epoll counts its timeout in a 32-bit number of milliseconds; nobody minds a round in between.
 MAX_TIMEOUT = 3600.0
+# Below this a millisecond more or less matters; the price is one more system call.
+FINE_TIMEOUT = 0.005
+MAX_SELECT_FILENO = 1024
 
 
 class _Source(Protocol):
@@ -82,6 +86,7 @@ class SocketSelector:
 
     def __init__(self) -> None:
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._fileno = _fileno_of(self._selector)
         self._registrations: dict[int, _Registration] = {}
         self._buffering: dict[int, _Registration] = {}
         self._wake_up: WakeUp | None = WakeUp()
@@ -134,6 +139,10 @@ class SocketSelector:
             timeout = 0.0
         elif timeout is not None:
             timeout = None if timeout == FOREVER else min(timeout, MAX_TIMEOUT)
+        if timeout is not None and 0 < timeout < FINE_TIMEOUT and self._fileno < MAX_SELECT_FILENO:
+            # epoll rounds up to whole milliseconds; select does not, and can watch epoll itself.
+            select.select((self._fileno,), (), (), timeout)
+            timeout = 0.0
         events = self._selector.select(timeout)
         self._asleep = 0
         ready: list[Ready] = []
@@ -176,6 +185,11 @@ class SocketSelector:
         self._registrations.clear()
         self._buffering.clear()
         self._selector.close()
+
+
+def _fileno_of(selector: selectors.BaseSelector) -> int:
+    """The file number of epoll or kqueue; one that select refuses where the selector has none."""
+    return int(selector.fileno()) if hasattr(selector, "fileno") else MAX_SELECT_FILENO
 
 
 def _has_pending(registration: _Registration) -> bool:

@@ -177,7 +177,7 @@ def test_invariant_f_throttling_mutes_in_every_state(
     asked = wire.send(METADATA, 12)
     throttled = [wire.receive(ProduceRequest, 12)[1].throttle_time_ms for _ in range(2)]
     assert throttled == [150, 150]
-    assert channel_of(kafka_cluster).state is ChannelState.MUTED_AND_THROTTLED
+    wait_for(lambda: channel_of(kafka_cluster).state is ChannelState.MUTED_AND_THROTTLED)
     assert wire.receive(MetadataRequest, 12)[0] == asked
     produced, entry = (
         kafka_cluster.history.entries("Produce")[1],
