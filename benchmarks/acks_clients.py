@@ -1,0 +1,200 @@
+"""Who drives `benchmarks.broker_acks`: our producer and confluent-kafka's, as fast as the brokers take it.
+
+Each function produces for a while and tells what was acknowledged within the measured part: the first
+`warm_up` seconds do not count, and what is still under way at the end neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+RECORD_BYTES = 10_000  # the article's 10 KB; with batch_size 16384 every Produce carries one of them
+BATCH_BYTES = 16_384
+WARM_UP = 0.4
+# Records that may wait in a client, beyond those in flight: a little, so that a run ends soon after its time.
+BUFFER_BYTES = 4 << 20
+
+
+@attrs.define(frozen=True)
+class Load:
+    """What a client is to do."""
+
+    bootstrap_servers: str
+    topic: str = "t"
+    acks: int = -1
+    in_flight: int = 5
+    idempotent: bool = False
+    seconds: float = 1.5
+    producers: int = 1
+    record_bytes: int = RECORD_BYTES
+
+
+@attrs.define
+class Measured:
+    """What became of it: bytes acknowledged per second, latencies of single records, depth in the client."""
+
+    mb_per_second: float
+    p50: float = 0.0
+    p99: float = 0.0
+    in_flight_max: int = 0
+    failed: int = 0
+
+
+class Meter:
+    """Counts deliveries within the measured time and keeps each one's latency."""
+
+    def __init__(self, load: Load) -> None:
+        self.begins_at = time.perf_counter() + WARM_UP
+        self.ends_at = self.begins_at + load.seconds
+        self.load = load
+        self.latencies: list[float] = []
+        self.failed = 0
+
+    def delivered(self, sent_at: float, error: object) -> None:
+        now = time.perf_counter()
+        if error is not None:
+            self.failed += 1
+        elif self.begins_at <= now < self.ends_at:
+            self.latencies.append(now - sent_at)
+
+    def measured(self, in_flight_max: int) -> Measured:
+        times = sorted(self.latencies)
+        if not times:
+            return Measured(0.0, in_flight_max=in_flight_max, failed=self.failed)
+        rate = len(times) * self.load.record_bytes / self.load.seconds / 1e6
+        return Measured(
+            rate, times[len(times) // 2], times[len(times) * 99 // 100], in_flight_max, self.failed
+        )
+
+
+def drive_pykafka2(load: Load) -> Measured:
+    """With our producer."""
+    from pykafka2 import KafkaProducer
+
+    # 200 in flight without idempotence is what the article did; the warning about it is known here.
+    logging.getLogger("pykafka2").setLevel(logging.ERROR)
+    producers = [
+        KafkaProducer(
+            bootstrap_servers=load.bootstrap_servers,
+            acks="all" if load.acks == -1 else load.acks,
+            max_in_flight_requests_per_connection=load.in_flight,
+            enable_idempotence=load.idempotent,
+            batch_size=BATCH_BYTES,
+            linger_ms=0,
+            buffer_memory=BUFFER_BYTES,
+        )
+        for _ in range(load.producers)
+    ]
+    value = bytes(load.record_bytes)
+    for producer in producers:
+        producer.send(load.topic, value).result(10)
+    meter = Meter(load)
+    depth = look = 0
+    while (now := time.perf_counter()) < meter.ends_at:
+        for producer in producers:
+            producer.send(load.topic, value, on_delivery=lambda _, error, at=now: meter.delivered(at, error))
+        look += 1
+        if look % 16 == 0:
+            depth = max(depth, int(producers[0].metrics()["requests-in-flight"]))
+    for producer in producers:
+        producer.close(timeout=10)
+    return meter.measured(depth)
+
+
+def drive_confluent(load: Load) -> Measured:
+    """With confluent-kafka's producer."""
+    import json
+
+    from confluent_kafka import Producer
+
+    depth = [0]
+
+    def look(text: str) -> None:
+        brokers = json.loads(text)["brokers"].values()
+        depth[0] = max([depth[0], *(broker["waitresp_cnt"] for broker in brokers)])
+
+    producers = [
+        Producer(
+            {
+                "bootstrap.servers": load.bootstrap_servers,
+                "acks": load.acks,
+                "max.in.flight": load.in_flight,
+                "enable.idempotence": load.idempotent,
+                "batch.size": BATCH_BYTES,
+                "linger.ms": 0,
+                "queue.buffering.max.messages": max(BUFFER_BYTES // load.record_bytes, 2 * load.in_flight),
+                "statistics.interval.ms": 50,
+                "stats_cb": look,
+            }
+        )
+        for _ in range(load.producers)
+    ]
+    value = bytes(load.record_bytes)
+    for producer in producers:
+        producer.produce(load.topic, value)
+        producer.flush(10)
+    meter = Meter(load)
+    while (now := time.perf_counter()) < meter.ends_at:
+        idle = True
+        for producer in producers:
+            try:
+                producer.produce(
+                    load.topic, value, on_delivery=lambda error, _, at=now: meter.delivered(at, error)
+                )
+                idle = False
+            except BufferError:
+                pass
+            producer.poll(0)
+        if idle:
+            producers[0].poll(0.001)
+    for producer in producers:
+        producer.flush(10)
+    return meter.measured(depth[0])
+
+
+DRIVERS: dict[str, Callable[[Load], Measured]] = {
+    "pykafka2": drive_pykafka2,
+    "confluent-kafka": drive_confluent,
+}
+
+
+def one_at_a_time(driver: str, load: Load, records: int) -> list[float]:
+    """Seconds from handing over a record of 100 bytes to its acknowledgement, one after another, sorted."""
+    times: list[float] = []
+    send = _single_sender(driver, load)
+    for number in range(records + 20):
+        started = time.perf_counter()
+        send()
+        if number >= 20:
+            times.append(time.perf_counter() - started)
+    return sorted(times)
+
+
+def _single_sender(driver: str, load: Load) -> Callable[[], Any]:
+    value = bytes(load.record_bytes)
+    if driver == "pykafka2":
+        from pykafka2 import KafkaProducer
+
+        ours = KafkaProducer(
+            bootstrap_servers=load.bootstrap_servers,
+            acks="all" if load.acks == -1 else load.acks,
+            enable_idempotence=False,
+            linger_ms=0,
+        )
+        return lambda: ours.send(load.topic, value).result(10)
+    from confluent_kafka import Producer
+
+    theirs = Producer(
+        {"bootstrap.servers": load.bootstrap_servers, "acks": load.acks, "linger.ms": 0, "socket.nagle.disable": True}
+    )
+
+    def send() -> None:
+        theirs.produce(load.topic, value)
+        theirs.flush(10)
+
+    return send
