@@ -190,7 +190,12 @@ def _single_sender(driver: str, load: Load) -> Callable[[], Any]:
     from confluent_kafka import Producer
 
     theirs = Producer(
-        {"bootstrap.servers": load.bootstrap_servers, "acks": load.acks, "linger.ms": 0, "socket.nagle.disable": True}
+        {
+            "bootstrap.servers": load.bootstrap_servers,
+            "acks": load.acks,
+            "linger.ms": 0,
+            "socket.nagle.disable": True,
+        }
     )
 
     def send() -> None:

@@ -22,7 +22,7 @@ class IsrKeeper:
     """The ISRs and high watermarks of the partitions that one broker leads.  `max_lag` in seconds."""
 
     def __init__(
-        self, broker_id: int, controller: Controller, max_lag: float, moved: dict[Key, None]
+        self, broker_id: int, controller: Controller, max_lag: float, moved: dict[Key, bool]
     ) -> None:
         self._broker_id = broker_id
         self._controller = controller
@@ -49,7 +49,7 @@ class IsrKeeper:
             if not replica.note_fetch(plan.replica_id, item, now, in_session):
                 continue
             if item.log_start_offset != log_start_before:
-                self._moved[item.key] = None  # a delete-records may have waited for it
+                self._moved[item.key] = True  # a delete-records may have waited for it
             if plan.replica_id not in replica.image.isr:
                 joining = [one for one in replica.followers_to_add() if self._controller.image.is_alive(one)]
                 if joining:
@@ -79,7 +79,7 @@ class IsrKeeper:
 
     def advance_high_watermark(self, replica: Replica, now: float) -> None:
         if replica.advance_high_watermark(now, self._max_lag, self._controller.image.is_alive):
-            self._moved[replica.key] = None
+            self._moved[replica.key] = True
 
     def _change(self, replica: Replica, isr: set[int]) -> IsrChange:
         return IsrChange(*replica.key, replica.image.partition_epoch, frozenset(isr))

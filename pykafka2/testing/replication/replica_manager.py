@@ -74,7 +74,8 @@ class ReplicaManager:
         self._controller = controller
         self._strict = config.get("log.validate") == "strict"
         self._verifies: bool = config.get("transaction.partition.verification.enable")
-        self._moved: dict[Key, None] = {}
+        # True: more than its log's end, so that an acks=all produce may be done.
+        self._moved: dict[Key, bool] = {}
         self.isrs = IsrKeeper(broker_id, controller, config.seconds("replica.lag.time.max.ms"), self._moved)
 
     # ------------------------------------------------------------------ told by the controller
@@ -111,14 +112,14 @@ class ReplicaManager:
         else:
             changed = replica.follow(image) or is_new
             self.on_follow(replica, changed)
-        self._moved[key] = None
+        self._moved[key] = True
 
     def _drop(self, key: Key, now: float) -> None:
         """The topic is deleted: whoever waits is told, then the log goes."""
         replica = self.replicas.pop(key)
         self.on_stop_following(key)
         self._logs.remove(replica.log)
-        self._moved[key] = None
+        self._moved[key] = True
 
     # ------------------------------------------------------------------ appending
 
@@ -168,7 +169,7 @@ class ReplicaManager:
     def _appended(self, replica: Replica, appended: Appended, now: float) -> ProduceResult:
         """What follows from an append, and the answer to it."""
         if not appended.is_duplicate:
-            self._moved[replica.key] = None
+            self._moved.setdefault(replica.key, False)
             if len(replica.image.isr) == 1:
                 self.isrs.advance_high_watermark(replica, now)
         return ProduceResult(
@@ -199,7 +200,7 @@ class ReplicaManager:
         if len(batch.buffer) > replica.config.get("max.message.bytes"):
             raise MessageTooLarge(f"{len(batch.buffer)} bytes are too many for {key[0]}-{key[1]}")
         appended = replica.log.append_as_leader(batch, replica.leader_epoch, from_client=False, guard=guard)
-        self._moved[key] = None
+        self._moved.setdefault(key, False)
         if len(replica.image.isr) == 1:
             self.isrs.advance_high_watermark(replica, now)
         return appended.last_offset + 1
@@ -353,7 +354,7 @@ class ReplicaManager:
 
     def moved(self, key: Key) -> None:
         """Something about this partition changed; whoever waits for it is tried in `complete_delayed`."""
-        self._moved[key] = None
+        self._moved[key] = True
 
     @property
     def has_moved(self) -> bool:
@@ -362,11 +363,12 @@ class ReplicaManager:
     def complete_delayed(self, now: float) -> None:
         """Try the requests that wait for what has moved."""
         while self._moved:
-            moved = list(self._moved)
+            moved = list(self._moved.items())
             sessions = self._tell_sessions()
             self._moved.clear()
-            for key in moved:
-                self.produces.check(key, now)
+            for key, may_be_safe in moved:
+                if may_be_safe:
+                    self.produces.check(key, now)
                 self.fetches.check(key, now)
                 self.on_moved(key)
             for session in sessions:

@@ -149,7 +149,10 @@ class Connection:
 
     def write_ready(self, now: float) -> None:
         """Queue the replies whose turn has come and hand them to the transport."""
-        for slot in self.channel.take_ready():
+        ready = self.channel.take_ready()
+        if not ready:
+            return
+        for slot in ready:
             for buffer in slot.payload or ():
                 self._unsent.append(memoryview(buffer))
                 self._written_bytes += len(buffer)

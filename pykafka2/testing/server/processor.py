@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
-from pykafka2.network.transport import Transport
+from pykafka2.network.transport import Buffer, Transport
 from pykafka2.protocol.framing import decode_request_header, encode_response
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request, Response
@@ -33,7 +33,8 @@ logger = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 1 << 20
 
-Command = Callable[[float], None]
+Command = Callable[..., None]
+"""(now, what it was queued with)"""
 
 
 class Processor(Part):
@@ -63,7 +64,10 @@ class Processor(Part):
         self._max_idle = config.seconds("connections.max.idle.ms")
         self._idle_check_at = FOREVER
         self._throttled: dict[Connection, float] = {}  # until when each stays muted
-        self._commands: deque[Command] = deque()
+        self._commands: deque[tuple[Command, tuple[Any, ...]]] = deque()
+        # Connections with replies to write or requests to take, each looked at once after all commands: many
+        # produces complete with one fetch of a follower, and their replies leave in one gathered write.
+        self._touched: dict[Connection, None] = {}
         self._arriving: deque[Transport] = deque()
         self._scratch: memoryview | None = None
 
@@ -81,8 +85,8 @@ class Processor(Part):
         self._arriving.append(transport)
         self._queue(self._adopt_next)
 
-    def _queue(self, command: Command) -> None:
-        self._commands.append(command)
+    def _queue(self, command: Command, *with_what: object) -> None:
+        self._commands.append((command, with_what))
         self.signal()
 
     # ------------------------------------------------------------------ the loop's thread
@@ -90,9 +94,14 @@ class Processor(Part):
     def run(self, now: float) -> float:
         commands = self._commands
         for _ in range(len(commands)):
-            commands.popleft()(now)
+            command, with_what = commands.popleft()
+            command(now, *with_what)
         if commands:
             self.signal()
+        if self._touched:
+            touched, self._touched = self._touched, {}
+            for connection in touched:
+                self._go_on(connection, now)
         if not self._requests.is_full:
             for connection in [known for known in self.connections if known.wants_room]:
                 connection.wants_room = False
@@ -165,23 +174,35 @@ class Processor(Part):
                 payload = [whole[: len(whole) // 2]]
             context.reply_bytes = sum(map(len, payload))
 
-        def complete(now: float) -> None:
-            if connection.is_closed:
-                return
-            self.connections[connection].pop(id(context), None)
-            slot: Slot = context.slot
-            context.slot, slot.owner = None, context
-            try:
-                if context.throttle:
-                    self._throttle(connection, now + context.throttle)
-                connection.channel.complete(slot, payload)
-                connection.write_ready(now)
-            except KafkaError as error:
-                self.drop(connection, error)
-                return
-            self.take_frames(connection, now)
+        self._queue(self._complete, connection, context, payload)
 
-        self._queue(complete)
+    def _complete(
+        self, now: float, connection: Connection, context: RequestContext, payload: list[Buffer] | None
+    ) -> None:
+        if connection.is_closed:
+            return
+        self.connections[connection].pop(id(context), None)
+        slot: Slot = context.slot
+        context.slot, slot.owner = None, context
+        try:
+            if context.throttle:
+                self._throttle(connection, now + context.throttle)
+            connection.channel.complete(slot, payload)
+        except KafkaError as error:
+            self.drop(connection, error)
+            return
+        self._touched[connection] = None
+
+    def _go_on(self, connection: Connection, now: float) -> None:
+        """Write what is ready, then take in what may come."""
+        if connection.is_closed:
+            return
+        try:
+            connection.write_ready(now)
+        except KafkaError as error:
+            self.drop(connection, error)
+            return
+        self.take_frames(connection, now)
 
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """These replies are with the transport, to their last byte."""
@@ -192,12 +213,12 @@ class Processor(Part):
             self.drop(connection, error, reset=ending.resets)
 
     def let_next_in(self, connection: Connection, context: RequestContext) -> None:
-        def move(now: float) -> None:
-            if not connection.is_closed and context.slot is not None:
-                connection.channel.local_processed(context.slot)
-                self.take_frames(connection, now)
+        self._queue(self._let_next_in, connection, context)
 
-        self._queue(move)
+    def _let_next_in(self, now: float, connection: Connection, context: RequestContext) -> None:
+        if not connection.is_closed and context.slot is not None:
+            connection.channel.local_processed(context.slot)
+            self.take_frames(connection, now)
 
     def _throttle(self, connection: Connection, until: float) -> None:
         """Read nothing more from a connection for a while; its replies go on leaving (rule 10)."""
@@ -238,6 +259,7 @@ class Processor(Part):
             self.connections.pop(connection)
             connection.close(reset=reset)
         self._commands.clear()
+        self._touched.clear()
         self._throttled.clear()
         # Accepted, but not taken over yet: nobody else would close them.
         while self._arriving:

@@ -34,8 +34,13 @@ def held(wire: Wire, value: bytes = b"held", *, timeout_ms: int = 60_000) -> int
 def channel_of(cluster: KafkaCluster) -> Channel:
     """The channel of the one connection to the leader of t-0."""
     broker = cluster.brokers[cluster.partition("t", 0).leader]
-    (connection,) = [one for processor in broker.processors for one in processor.connections]
-    return connection.channel
+
+    def channels() -> list[Channel]:
+        return [one.channel for processor in broker.processors for one in list(processor.connections)]
+
+    cluster.runtime.wait_until(lambda: len(channels()) == 1, 0.2)
+    (channel,) = channels()
+    return channel
 
 
 def is_silent(wire: Wire, seconds: float = 0.02) -> bool:
