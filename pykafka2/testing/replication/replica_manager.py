@@ -107,7 +107,7 @@ class ReplicaManager:
             self.on_stop_following(key)
             if replica.lead(image, now):
                 # Their fetches that wait do not ask for this partition yet.
-                self._moved.update(dict.fromkeys(map(more_for, replica.followers)))
+                self._moved.update(dict.fromkeys(map(more_for, replica.followers), True))
             self.isrs.advance_high_watermark(replica, now)
         else:
             changed = replica.follow(image) or is_new
