@@ -17,7 +17,7 @@ from pykafka2.errors import BrokerError, IllegalState, KafkaError, KafkaTimeoutE
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.coordinators.hosting import Coordinators
 from pykafka2.testing.handlers.registry import APIS
-from pykafka2.testing.image import ClusterImage, TopicImage
+from pykafka2.testing.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
 from pykafka2.testing.log.log_dir import LogDir
 from pykafka2.testing.replication.follower_fetcher import FollowerFetchers
 from pykafka2.testing.replication.replica import Key
@@ -80,12 +80,13 @@ class Broker:
         self.id = broker_id
         self.host = cluster.host_of(broker_id)
         self.port = port
-        self.config = cluster.config
+        self.config = cluster.config.of_broker({"node.id": broker_id, "broker.id": broker_id})
         self.lock = cluster.lock
         self.clock: Clock = cluster.runtime.clock
         self.controller = cluster.controller
         self.image: ClusterImage = cluster.controller.image
         self.logs = LogDir()
+        self.log_levels = {"root": "INFO"}
         self.metrics = RequestMetrics()
         self.is_running = False
         self.epoch = -1
@@ -100,6 +101,10 @@ class Broker:
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def _listeners(self) -> str:
+        return f"{'PLAINTEXT' if self._cluster.tls is None else 'SSL'}://{self.address}"
 
     def _prepare(self, now: float) -> None:
         """Everything that does not outlive a restart."""
@@ -150,6 +155,7 @@ class Broker:
         self._prepare(self.clock.monotonic())
         listener = cluster.runtime.network.listen(self.host, self.port, tls=cluster.tls)
         self.port = listener.port
+        self.config.set_made({"listeners": self._listeners, "advertised.listeners": self._listeners})
         acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self.processors, self.quotas)
         loops = cluster.loops
         loops.add_all([*self.processors, *self._handlers, self.fetchers, self._chores])
@@ -162,6 +168,7 @@ class Broker:
             self.epoch = self.controller.register_broker(self.id, self.host, self.port, rack)
             self.fetchers.broker_epoch = self.epoch
             self.image = self.controller.image
+            self._configure()
             self.logs.remove_unknown(set(self.image.topic_names))
             self.replicas.apply(self.image, self.image.topics, now)
             self.coordinators.apply(self.image, self.image.topics, now)
@@ -215,6 +222,8 @@ class Broker:
         """
         self.image = image
         now = self.clock.monotonic()
+        if self._configure():
+            changed = {**image.topics, **changed}
         self.replicas.apply(image, changed, now)
         self.coordinators.apply(image, changed, now)
         if self.replicas.has_moved or self.coordinators.due < self._chores.due:
@@ -261,6 +270,13 @@ class Broker:
     def expire_producers(self) -> None:
         """Forget producers that were not heard of for producer.id.expiration.ms (rule 35)."""
         self.replicas.expire_producers(self.clock.wall_ms() - self.config.int("producer.id.expiration.ms"))
+
+    def _configure(self) -> bool:
+        """Take over the dynamic configuration; True if it changed, and topics' defaults with it."""
+        version = self.config.version
+        own = self.image.configs_of(BROKER_RESOURCE, str(self.id))
+        self.config.set_dynamic(own, self.image.configs_of(*ALL_BROKERS))
+        return self.config.version != version
 
     def next_producer_id(self) -> int:
         """From this broker's block; a new block comes from the controller."""

@@ -397,6 +397,42 @@ INTERNAL_TOPIC_TABLE: Final = """\
 internal.segment.bytes INT null [14,...]
 """
 
+# Brokers take these while they run, and at no other time: rates of replication.
+DYNAMIC_ONLY_TABLE: Final = """\
+follower.replication.throttled.rate LONG* 9223372036854775807 [0,...]
+leader.replication.throttled.rate LONG* 9223372036854775807 [0,...]
+replica.alter.log.dirs.io.max.bytes.per.second LONG* 9223372036854775807 [0,...]
+"""
+
+# Of one consumer, share or streams group; the broker's "group." option gives the default, and its min and max
+# the bounds.
+GROUP_TABLE: Final = """\
+consumer.assignment.interval.ms INT null
+consumer.heartbeat.interval.ms INT null
+consumer.session.timeout.ms INT null
+share.assignment.interval.ms INT null
+share.auto.offset.reset STRING latest
+share.delivery.count.limit INT null
+share.heartbeat.interval.ms INT null
+share.isolation.level STRING read_uncommitted [read_committed, read_uncommitted]
+share.partition.max.record.locks INT null
+share.record.lock.duration.ms INT null
+share.renew.acknowledge.enable BOOLEAN true
+share.session.timeout.ms INT null
+streams.assignment.interval.ms INT null
+streams.heartbeat.interval.ms INT null
+streams.initial.rebalance.delay.ms INT null
+streams.num.standby.replicas INT null
+streams.session.timeout.ms INT null
+"""
+
+# Of one subscription of client metrics (KIP-714).
+METRICS_TABLE: Final = """\
+interval.ms INT 300000
+match LIST ""
+metrics LIST ""
+"""
+
 OWN_TABLE: Final = """\
 channel.mode STRING pipelined [pipelined, serial]
 log.validate STRING headers [headers, strict]

@@ -16,8 +16,11 @@ from pykafka2.errors import ConfigurationError, InvalidConfig, UnknownOption
 from pykafka2.testing.config_table import (
     BROKER_TABLE,
     DEPARTURES,
+    DYNAMIC_ONLY_TABLE,
     FALLBACKS,
+    GROUP_TABLE,
     INTERNAL_TOPIC_TABLE,
+    METRICS_TABLE,
     OWN_TABLE,
     REFUSED,
     TOPIC_SYNONYMS,
@@ -25,7 +28,8 @@ from pykafka2.testing.config_table import (
 )
 from pykafka2.testing.config_values import TYPE_CODES, InvalidEntry, Parser, parser_of
 
-TOPIC_SOURCE, BROKER_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE, GROUP_SOURCE = 1, 2, 3, 4, 5, 8
+TOPIC_SOURCE, BROKER_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5
+LOGGER_SOURCE, METRICS_SOURCE, GROUP_SOURCE = 6, 7, 8
 """Where a value comes from, as DescribeConfigs says it (KIP-226)."""
 
 
@@ -81,6 +85,14 @@ def _topic_keys() -> dict[str, Key]:
     return keys
 
 
+def _group_keys() -> dict[str, Key]:
+    keys = _keys(GROUP_TABLE)
+    for name, key in keys.items():
+        if key.default is None:
+            key.synonym = f"group.{name}"
+    return keys
+
+
 def _broker_keys() -> dict[str, Key]:
     keys = {**_keys(BROKER_TABLE), **_keys(OWN_TABLE)}
     for name, (default, valid, _) in DEPARTURES.items():
@@ -96,6 +108,16 @@ INTERNAL_TOPIC_KEYS: Final[dict[str, Key]] = _keys(INTERNAL_TOPIC_TABLE)
 
 BROKER_KEYS: Final[dict[str, Key]] = _broker_keys()
 """The options of a broker, by name; this broker's own among them."""
+
+
+DYNAMIC_ONLY_KEYS: Final[dict[str, Key]] = _keys(DYNAMIC_ONLY_TABLE)
+"""What only a running broker takes; described only where it is set."""
+
+GROUP_KEYS: Final[dict[str, Key]] = _group_keys()
+"""The options of a group, by name."""
+
+METRICS_KEYS: Final[dict[str, Key]] = _keys(METRICS_TABLE)
+"""The options of a subscription of client metrics, by name."""
 
 
 def topic_key(name: str) -> Key | None:
@@ -152,18 +174,23 @@ class BrokerConfig:
         self.given = {name: as_text(value) for name, value in (values or {}).items() if value is not None}
         for name, text in self.given.items():
             _check_given(name, text)
-        self.given.update({name: as_text(value) for name, value in (made or {}).items() if value is not None})
         self.own: Mapping[str, str] = {}
         self.cluster_wide: Mapping[str, str] = {}
         self.version = 0
         """Grows with every `set_dynamic`."""
         self._parsed: dict[str, Any] = {}
+        self.set_made(made or {})
 
     def of_broker(self, made: Mapping[str, object]) -> BrokerConfig:
         """The configuration of one broker: this one, and what the cluster makes for that broker alone."""
         broker = BrokerConfig(None, made={**self.given, **made})
         broker.set_dynamic({}, self.cluster_wide)
         return broker
+
+    def set_made(self, made: Mapping[str, object]) -> None:
+        """Take over what the cluster makes: addresses, ids."""
+        self.given.update({name: as_text(value) for name, value in made.items() if value is not None})
+        self._parsed = {}
 
     def set_dynamic(self, own: Mapping[str, str], cluster_wide: Mapping[str, str]) -> None:
         """Take over what IncrementalAlterConfigs made of the dynamic options."""
@@ -244,11 +271,12 @@ class TopicConfig:
     One instance keeps what it has read: where the broker's part may change, make a new one (`over`).
     """
 
-    __slots__ = ("_parsed", "broker", "given")
+    __slots__ = ("_parsed", "_version", "broker", "given")
 
     def __init__(self, given: Mapping[str, object] | None, broker: BrokerConfig) -> None:
         self.given = {name: as_text(value) for name, value in (given or {}).items()}
         self.broker = broker
+        self._version = broker.version
         self._parsed: dict[str, Any] = {}
         for name, text in self.given.items():
             key = topic_key(name)
@@ -263,19 +291,39 @@ class TopicConfig:
                 "Tiered Storage functionality is disabled in the broker. "
                 "Topic cannot be configured with remote log storage."
             )
+        if "min.compaction.lag.ms" in self.given or "max.compaction.lag.ms" in self.given:
+            self._check_compaction_lag()
+        segment_bytes = self._parsed.get("internal.segment.bytes")
+        if segment_bytes is not None:
+            self._parsed["segment.bytes"] = segment_bytes
+
+    def _check_compaction_lag(self) -> None:
         least, most = self.get("min.compaction.lag.ms"), self.get("max.compaction.lag.ms")
         if least > most:
             raise InvalidConfig(
                 "conflict topic config setting "
                 f"min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
             )
-        segment_bytes = self._parsed.get("internal.segment.bytes")
-        if segment_bytes is not None:
-            self._parsed["segment.bytes"] = segment_bytes
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, now and at the same broker."""
+        if not isinstance(other, TopicConfig):
+            return NotImplemented
+        return self.given == other.given and self.broker is other.broker and self._version == other._version
+
+    __hash__ = None  # type: ignore[assignment]  # a dictionary of options
 
     def over(self, broker: BrokerConfig) -> TopicConfig:
         """The same topic's configuration as that broker sees it now."""
-        return TopicConfig(self.given, broker)
+        if broker is self.broker and broker.version == self._version:
+            return self
+        config = TopicConfig.__new__(TopicConfig)
+        config.given, config.broker, config._version = self.given, broker, broker.version
+        # What the topic itself says is read already; the rest is asked of that broker.
+        config._parsed = {name: self._parsed[name] for name in self.given}
+        if "internal.segment.bytes" in self.given:
+            config._parsed["segment.bytes"] = self._parsed["internal.segment.bytes"]
+        return config
 
     def get(self, name: str) -> Any:
         value = self._parsed.get(name)

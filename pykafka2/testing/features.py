@@ -1,6 +1,7 @@
 """Features of the cluster: which levels the brokers know, and which ones are finalised (KIP-584).
 
-Names and levels are those of Apache Kafka 4.3.1, without streams.version (streams groups are left out).  The
+Names and levels are those of Apache Kafka 4.3.1, without streams.version and
+eligible.leader.replicas.version (both are left out).  The
 finalised levels live in the controller's image; ApiVersions tells them, and the transaction coordinator takes
 its transaction.version from there.
 """
@@ -18,6 +19,7 @@ from pykafka2.testing.configs import nearest
 
 TRANSACTION_VERSION: Final = "transaction.version"
 METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
 
 
 @attrs.define(frozen=True)
@@ -30,9 +32,8 @@ class Levels:
 
 SUPPORTED: Final[Mapping[str, Levels]] = MappingProxyType(
     {
-        "eligible.leader.replicas.version": Levels(0, 1),
         "group.version": Levels(0, 1),
-        "kraft.version": Levels(0, 1),
+        KRAFT_VERSION: Levels(0, 1),
         METADATA_VERSION: Levels(7, 30),
         "share.version": Levels(0, 1),
         TRANSACTION_VERSION: Levels(0, 2),
@@ -40,7 +41,8 @@ SUPPORTED: Final[Mapping[str, Levels]] = MappingProxyType(
 )
 
 LATEST: Final[Mapping[str, int]] = MappingProxyType(
-    {name: levels.highest for name, levels in SUPPORTED.items()}
+    # The quorum keeps kraft.version to itself.
+    {name: levels.highest for name, levels in SUPPORTED.items() if name != KRAFT_VERSION}
 )
 """The highest level of each: how a new cluster begins."""
 

@@ -16,6 +16,15 @@ from pykafka2.testing.features import LATEST, TRANSACTION_VERSION
 
 NO_LEADER = -1
 
+TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 8, 16, 32
+"""What may be configured, as DescribeConfigs numbers it."""
+
+ConfigResource = tuple[int, str]
+"""Type and name."""
+
+ALL_BROKERS: ConfigResource = (BROKER_RESOURCE, "")
+"""What is set for all brokers together."""
+
 
 @attrs.define(frozen=True)
 class BrokerImage:
@@ -67,11 +76,17 @@ class ClusterImage:
     topic_names: Mapping[bytes, str]
     features: Mapping[str, int] = LATEST
     """Finalised features by name; one that is not there has level 0."""
+    configs: Mapping[ConfigResource, Mapping[str, str]] = attrs.field(factory=dict)
+    """What is set on brokers, groups and subscriptions of client metrics; a topic has its own."""
 
     @property
     def transaction_version(self) -> int:
         """2: every transaction has an epoch of its own (KIP-890)."""
         return self.features.get(TRANSACTION_VERSION, 0)
+
+    def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What is set on a resource that is not a topic."""
+        return self.configs.get((resource_type, name), {})
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)

@@ -16,12 +16,13 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 def check_topic_name(name: str) -> None:
     """Raise `InvalidTopicException` unless the name is legal (rule 71)."""
     if not name:
-        raise InvalidTopicException("Topic name is invalid: it can't be empty")
+        raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
-        raise InvalidTopicException("Topic name is invalid: it can't be '.' or '..'")
+        raise InvalidTopicException(f"Topic name is invalid: '{name}' is not allowed")
     if len(name) > MAX_TOPIC_NAME:
         raise InvalidTopicException(
-            f"Topic name is invalid: '{name}' has {len(name)} characters, at most {MAX_TOPIC_NAME} may be"
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{MAX_TOPIC_NAME}"
         )
     if not LEGAL_TOPIC_NAME.match(name):
         raise InvalidTopicException(

@@ -68,6 +68,15 @@ class TopicConfigured(Record):
 
 
 @attrs.define(frozen=True)
+class ConfigsSet(Record):
+    """All that is set on a resource other than a topic: a broker, all brokers (""), a group."""
+
+    resource_type: int
+    name: str
+    configs: Mapping[str, str]
+
+
+@attrs.define(frozen=True)
 class PartitionSet(Record):
     """A partition is new (its number is the next one) or changed."""
 

@@ -15,6 +15,7 @@ from pykafka2.testing.configs import BrokerConfig, TopicConfig
 from pykafka2.testing.controller.records import (
     BrokerRemoved,
     BrokerSet,
+    ConfigsSet,
     ControllerElected,
     FeatureSet,
     PartitionSet,
@@ -25,7 +26,14 @@ from pykafka2.testing.controller.records import (
     TopicDeleted,
 )
 from pykafka2.testing.features import LATEST
-from pykafka2.testing.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from pykafka2.testing.image import (
+    ALL_BROKERS,
+    BrokerImage,
+    ClusterImage,
+    ConfigResource,
+    PartitionImage,
+    TopicImage,
+)
 
 Changes = Mapping[str, "TopicImage | None"]
 """Topics that changed, by name; None: deleted."""
@@ -40,6 +48,7 @@ class State:
         self.topics: dict[str, TopicImage] = {}
         self.topic_names: dict[bytes, str] = {}
         self.features: dict[str, int] = dict(features)
+        self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
         self.next_producer_id = 0
         self.image = ClusterImage(0, cluster_id, {}, {}, {}, features)
         self._changed: dict[str, TopicImage | None] = {}
@@ -47,6 +56,7 @@ class State:
         self._replayers: dict[type[Record], Callable[[Any], None]] = {
             ControllerElected: self._controller_elected,
             BrokerSet: self._broker_set,
+            ConfigsSet: self._configs_set,
             BrokerRemoved: self._broker_removed,
             TopicCreated: self._topic_created,
             TopicDeleted: self._topic_deleted,
@@ -62,6 +72,7 @@ class State:
         other.brokers = dict(self.brokers)
         other.topics = dict(self.topics)
         other.topic_names = dict(self.topic_names)
+        other.configs = self.configs
         other.next_producer_id = self.next_producer_id
         other.image = self.image
         return other
@@ -83,6 +94,7 @@ class State:
             dict(self.topics),
             dict(self.topic_names),
             dict(self.features),
+            self.configs,
         )
         return self._changed
 
@@ -111,6 +123,18 @@ class State:
     def _topic_configured(self, record: TopicConfigured) -> None:
         config = TopicConfig(record.configs, self._config)
         self._set_topic(attrs.evolve(self.topics[record.name], config=config))
+
+    def _configs_set(self, record: ConfigsSet) -> None:
+        resource = (record.resource_type, record.name)
+        configs = {one: known for one, known in self.configs.items() if one != resource}
+        if record.configs:
+            configs[resource] = dict(record.configs)
+        self.configs = configs
+        if resource == ALL_BROKERS:
+            # Topics take their defaults from here.
+            self._config.set_dynamic({}, record.configs)
+            for topic in self.topics.values():
+                self._set_topic(attrs.evolve(topic, config=topic.config.over(self._config)))
 
     def _partition_set(self, record: PartitionSet) -> None:
         partitions = self._partitions.get(record.topic)

@@ -1,4 +1,4 @@
-"""DescribeConfigs: topics' and brokers' configuration with its sources and synonyms (KIP-226)."""
+"""DescribeConfigs: what is set on topics, brokers, groups and more, with sources and synonyms (KIP-226)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition
 from pykafka2.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    DescribeConfigsSynonym,
 )
-from pykafka2.testing.configs import BROKER_KEYS, DEFAULT_SOURCE, TOPIC_KEYS, Key, Synonym
+from pykafka2.testing.handlers import config_entries
+from pykafka2.testing.handlers.config_entries import Entries
 from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.image import (
+    ALL_BROKERS,
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    LOGGER_RESOURCE,
+    METRICS_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from pykafka2.testing.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.server.request_channel import RequestContext
-
-TOPIC, BROKER = 2, 4
 
 
 @handles(DescribeConfigsRequest, 1, 4)
@@ -30,9 +36,9 @@ def handle(
     results = []
     for resource in request.resources:
         try:
-            configs = _configs(broker, resource)
+            configs = _configs(broker, resource.resource_type, resource.resource_name)
         except BrokerError as error:
-            results.append(_failed(resource, error.code or 0, str(error)))
+            results.append(_failed(resource, error.code or 0, error.args[0] if error.args else str(error)))
             continue
         wanted = resource.configuration_keys
         if wanted is not None:
@@ -42,7 +48,7 @@ def handle(
                 config.synonyms = []
         results.append(
             DescribeConfigsResult(
-                error_message=None,
+                error_message="",
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=configs,
@@ -51,49 +57,45 @@ def handle(
     return DescribeConfigsResponse(results=results)
 
 
-def _configs(broker: Broker, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-    if resource.resource_type == TOPIC:
-        topic = broker.image.topics.get(resource.resource_name)
+def _configs(broker: Broker, resource_type: int, name: str) -> Entries:
+    image = broker.image
+    if resource_type == TOPIC_RESOURCE:
+        check_topic_name(name)
+        topic = image.topics.get(name)
         if topic is None:
-            raise UnknownTopicOrPartition
-        config = topic.config
-        return [
-            _entry(key, config.text(name), config.synonyms(name), read_only=False)
-            for name, key in sorted(TOPIC_KEYS.items())
-        ]
-    if resource.resource_type == BROKER:
-        if resource.resource_name not in ("", str(broker.id)):
-            raise InvalidRequest(
-                f"Unexpected broker id, expected {broker.id} or empty string, but received "
-                f"{resource.resource_name}"
-            )
-        own = broker.config
-        return [
-            _entry(key, own.text(name), own.synonyms(name), read_only=not key.is_dynamic)
-            for name, key in sorted(BROKER_KEYS.items())
-        ]
-    raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
+            raise UnknownTopicOrPartition("")
+        return config_entries.of_topic(topic.config.over(broker.config))
+    if resource_type == BROKER_RESOURCE:
+        if not name:
+            return config_entries.of_all_brokers(image.configs_of(*ALL_BROKERS))
+        _check_id(broker, name, "{} or empty string,")
+        return config_entries.of_broker(broker.config)
+    if resource_type == LOGGER_RESOURCE:
+        if not name:
+            raise InvalidRequest("Broker id must not be empty")
+        _check_id(broker, name, "{}")
+        return config_entries.of_loggers(broker)
+    if resource_type == GROUP_RESOURCE:
+        if not name:
+            raise InvalidRequest("Group name must not be empty")
+        return config_entries.of_group(image.configs_of(resource_type, name), broker.config)
+    if resource_type == METRICS_RESOURCE:
+        if not name:
+            raise InvalidRequest("Client metrics subscription name must not be empty")
+        return config_entries.of_metrics(image.configs_of(resource_type, name), broker.config)
+    raise InvalidRequest(f"Unsupported resource type: {resource_type}")
 
 
-def _entry(
-    key: Key, value: str | None, synonyms: list[Synonym], *, read_only: bool
-) -> DescribeConfigsResourceResult:
-    def shown(text: str | None) -> str | None:
-        return None if key.is_sensitive else text
-
-    return DescribeConfigsResourceResult(
-        name=key.name,
-        value=shown(value),
-        read_only=read_only,
-        config_source=synonyms[0].source if synonyms else DEFAULT_SOURCE,
-        is_sensitive=key.is_sensitive,
-        synonyms=[
-            DescribeConfigsSynonym(name=one.name, value=shown(one.value), source=one.source)
-            for one in synonyms
-        ],
-        config_type=key.type_code,
-        documentation=None,
-    )
+def _check_id(broker: Broker, name: str, expected: str) -> None:
+    """A broker describes itself only."""
+    try:
+        asked = int(name)
+    except ValueError:
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}") from None
+    if asked != broker.id:
+        raise InvalidRequest(
+            f"Unexpected broker id, expected {expected.format(broker.id)} but received {name}"
+        )
 
 
 def _failed(resource: DescribeConfigsResource, code: int, words: str) -> DescribeConfigsResult:

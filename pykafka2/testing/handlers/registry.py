@@ -30,6 +30,7 @@ Refuse = Callable[[Any, int], Response]
 F = TypeVar("F", bound=Refuse)
 
 HANDLER_MODULES: Final = (
+    "alter_configs",
     "api_versions",
     "create_topics",
     "delete_topics",
@@ -38,6 +39,7 @@ HANDLER_MODULES: Final = (
     "fetch",
     "find_coordinator",
     "group_coordinator",
+    "list_config_resources",
     "list_offsets",
     "metadata",
     "offset_for_leader_epoch",
@@ -104,6 +106,11 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
         return function
 
     return register
+
+
+def asked_broker(broker: Broker, context: RequestContext) -> Broker:
+    """The broker that a client has asked, where a handler runs `by_controller`."""
+    return broker
 
 
 def load() -> None:

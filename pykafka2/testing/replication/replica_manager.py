@@ -22,7 +22,7 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.records.batch import Buffer, RecordBatch
-from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.configs import BrokerConfig, TopicConfig
 from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
 from pykafka2.testing.log.partition_log import Appended, EndMarker, PartitionLog
 from pykafka2.testing.log.validation import single_batch, validate
@@ -86,23 +86,30 @@ class ReplicaManager:
         for name, topic in changed.items():
             known = [key for key in self.replicas if key[0] == name]
             for key in known:
-                if topic is None or self.replicas[key].log.topic_id != topic.id:
+                if (
+                    topic is None
+                    or self.replicas[key].log.topic_id != topic.id
+                    or self.broker_id not in topic.partitions[key[1]].replicas
+                ):
                     self._drop(key, now)
             if topic is not None:
+                config = topic.config.over(self._config)
                 for number, partition in enumerate(topic.partitions):
                     if self.broker_id in partition.replicas:
-                        self._host((name, number), topic, partition, now)
+                        self._host((name, number), topic, partition, config, now)
 
-    def _host(self, key: Key, topic: TopicImage, image: PartitionImage, now: float) -> None:
+    def _host(
+        self, key: Key, topic: TopicImage, image: PartitionImage, config: TopicConfig, now: float
+    ) -> None:
         replica = self.replicas.get(key)
-        if replica is not None and replica.image is image and replica.config is topic.config:
+        if replica is not None and replica.image is image and replica.config == config:
             return
         is_new = replica is None
         if replica is None:
             log = self._logs.open(topic.name, topic.id, key[1])
             log.verifications.required = self._verifies
-            replica = self.replicas[key] = Replica(self.broker_id, key, log, image, topic.config)
-        replica.config = topic.config
+            replica = self.replicas[key] = Replica(self.broker_id, key, log, image, config)
+        replica.config = config
         if image.leader == self.broker_id:
             self.on_stop_following(key)
             if replica.lead(image, now):
@@ -115,7 +122,7 @@ class ReplicaManager:
         self._moved[key] = True
 
     def _drop(self, key: Key, now: float) -> None:
-        """The topic is deleted: whoever waits is told, then the log goes."""
+        """The topic is deleted, or lives elsewhere: whoever waits is told, then the log goes."""
         replica = self.replicas.pop(key)
         self.on_stop_following(key)
         self._logs.remove(replica.log)

@@ -19,12 +19,10 @@ def ask(wire: Wire, version: int) -> ApiVersionsResponse:
 
 
 @pytest.mark.kafka(brokers=1)
-def test_finalised_features_are_those_of_kafka_4_3_but_for_streams(connect: Connect) -> None:
+def test_finalised_features_are_those_of_kafka_4_3_but_for_streams_and_elr(connect: Connect) -> None:
     answer = ask(connect(0), 4)
     assert {one.name: one.max_version_level for one in answer.finalized_features} == {
-        "eligible.leader.replicas.version": 1,
         "group.version": 1,
-        "kraft.version": 1,
         "metadata.version": 30,
         "share.version": 1,
         "transaction.version": 2,
@@ -40,7 +38,7 @@ def test_finalised_features_are_those_of_kafka_4_3_but_for_streams(connect: Conn
 def test_version_3_hears_of_no_feature_that_begins_at_level_0(connect: Connect) -> None:
     answer = ask(connect(0), 3)
     assert [one.name for one in answer.supported_features] == ["metadata.version"]
-    assert len(answer.finalized_features) == 6
+    assert len(answer.finalized_features) == 4
     assert not ask(connect(0), 2).finalized_features
 
 

@@ -1,0 +1,133 @@
+"""Requests of administration, short to write: for tests that look at the broker's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pykafka2.errors import name_of
+from pykafka2.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
+from pykafka2.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+from tests.testing.wire import Wire
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+Told = tuple[str, str | None]
+"""An error by Kafka's name, and its message."""
+
+
+def topic_of(
+    name: str,
+    partitions: int = 1,
+    factor: int = 1,
+    configs: Mapping[str, str | None] | None = None,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+) -> CreatableTopic:
+    """A topic to create; with an assignment the two numbers are -1."""
+    return CreatableTopic(
+        name=name,
+        num_partitions=-1 if assignment else partitions,
+        replication_factor=-1 if assignment else factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+            for number, brokers in (assignment or {}).items()
+        ],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+
+
+def create(wire: Wire, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
+    return wire.call(CreateTopicsRequest(topics=list(topics), validate_only=validate_only), 7).topics
+
+
+def told(result: CreatableTopicResult | DeletableTopicResult) -> Told:
+    return name_of(result.error_code), result.error_message
+
+
+def delete(wire: Wire, *asked: str | bytes) -> list[DeletableTopicResult]:
+    """Delete by names and ids."""
+    states = [
+        DeleteTopicState(name=one, topic_id=ZERO_UUID)
+        if isinstance(one, str)
+        else DeleteTopicState(name=None, topic_id=one)
+        for one in asked
+    ]
+    return wire.call(DeleteTopicsRequest(topics=states, timeout_ms=5000), 6).responses
+
+
+def alter(
+    wire: Wire,
+    resource_type: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+) -> Told:
+    """IncrementalAlterConfigs of one resource: (option, operation, value)."""
+    resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[
+            IncrementalAlterConfigsRequestAlterableConfig(name=option, config_operation=how, value=value)
+            for option, how, value in changes
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    (response,) = wire.call(request, 1).responses
+    return name_of(response.error_code), response.error_message
+
+
+def describe(wire: Wire, resource_type: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
+    """All that is told of one resource, by option."""
+    resource = DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    (result,) = wire.call(request, 4).results
+    assert result.error_code == 0, (name_of(result.error_code), result.error_message)
+    return {config.name: config for config in result.configs}
+
+
+def value_of(wire: Wire, resource_type: int, name: str, option: str) -> tuple[str | None, int]:
+    """An option's value and where it comes from."""
+    config = describe(wire, resource_type, name)[option]
+    return config.value, config.config_source
+
+
+def add_partitions(
+    wire: Wire,
+    topic: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+    *,
+    validate_only: bool = False,
+) -> Told:
+    asked = CreatePartitionsTopic(
+        name=topic,
+        count=count,
+        assignments=None
+        if assignments is None
+        else [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in assignments],
+    )
+    request = CreatePartitionsRequest(topics=[asked], timeout_ms=5000, validate_only=validate_only)
+    (result,) = wire.call(request, 3).results
+    return name_of(result.error_code), result.error_message
