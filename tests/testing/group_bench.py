@@ -53,6 +53,7 @@ class GroupBench(Bench):
     def __init__(
         self, simulation: Simulation, brokers: int = 1, config: dict[str, Any] | None = None
     ) -> None:
+        self.group_id = GROUP
         self.simulation = simulation
         self.cluster: KafkaCluster = simulation.cluster(brokers=brokers, topics=TOPICS, config=config or {})
         self.idle: list[SimWire] = []
@@ -64,7 +65,7 @@ class GroupBench(Bench):
     def find(self, broker: int = 0) -> int:
         """The coordinator's broker id, as a broker says it."""
         wire = self.wire(broker)
-        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP])
+        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id])
         (found,) = wire.call(asked, 6).coordinators
         if found.error_code:
             raise CoordinatorNotAvailable(found.error_message or "")
@@ -78,12 +79,12 @@ class GroupBench(Bench):
 
     @property
     def group(self) -> GroupView:
-        return self.cluster.group(GROUP)
+        return self.cluster.group(self.group_id)
 
     @property
     def shard(self) -> GroupShard:  # type: ignore[override]
-        broker = self.cluster.broker(self.cluster.coordinator(GROUP))
-        return broker.coordinators.groups.shards[PARTITION[1]]
+        broker = self.cluster.broker(self.cluster.coordinator(self.group_id))
+        return broker.coordinators.groups.shards[partition_for(self.group_id, 50)]
 
     @property
     def now(self) -> float:  # type: ignore[override]
@@ -97,7 +98,7 @@ class GroupBench(Bench):
     def reload(self) -> None:
         """Have another broker coordinate the group; what waited is answered by then."""
         to = (self.coordinator + 1) % len(self.cluster.brokers)
-        self.cluster.controls.move_coordinator(GROUP, to)
+        self.cluster.controls.move_coordinator(self.group_id, to)
         self.moved(to)
 
     def moved(self, to: int) -> None:
@@ -113,6 +114,8 @@ class GroupBench(Bench):
     def ask(self, request: Request[R], version: int | None = None, client: str = "client") -> Reply[R]:
         """Send a request, and give the broker a moment."""
         version = request.MAX_VERSION if version is None else version
+        while self.idle and not self.idle[-1].is_open():
+            self.idle.pop().close()
         wire = self.idle.pop() if self.idle else self.wire(self.coordinator)
         wire.send(request, version)
         reply = Reply(self, wire, request, version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, TypeVar
 
+from pykafka2.errors import Disconnected
 from pykafka2.network.transport import READABLE, WRITABLE, SocketOptions
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.struct import Request, Response
@@ -54,6 +55,14 @@ class SimWire:
         if len(self._unread) < 4:
             return False
         return len(self._unread) >= 4 + int(struct.unpack(">i", self._unread[:4])[0])
+
+    def is_open(self) -> bool:
+        """False once the broker has closed the connection."""
+        try:
+            self.has_reply()
+        except (ConnectionError, Disconnected):
+            return False
+        return True
 
     def receive(self, request: type[Request[R]], version: int, timeout: float = TIMEOUT) -> tuple[int, R]:
         """The next reply, which must be one to such a request; its correlation id and the response."""

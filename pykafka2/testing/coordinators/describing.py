@@ -5,7 +5,7 @@ Reads no more than the state of one shard; service.py puts the answers of shards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from pykafka2.errors import BrokerError, GroupIdNotFound, NonEmptyGroup
@@ -22,11 +22,23 @@ from pykafka2.testing.coordinators.settings import Topics
 
 FIRST_DESCRIBE_WITH_ERRORS = 6
 
+# Without an authorizer everybody may do everything: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+ALL_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+
 
 def describe(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Result) -> None:
     request = cast("group_admin.DescribeGroupsRequest", deferred.request)
     described = [_described(groups.get(group_id), group_id, caller.version) for group_id in request.groups]
+    if request.include_authorized_operations:
+        _authorize(described)
     out.reply(deferred, group_admin.DescribeGroupsResponse(groups=described))
+
+
+def _authorize(described: Sequence[group_admin.DescribedGroup | consumer_group.DescribedGroup]) -> None:
+    """Say what the asker may do with the groups that were found (KIP-430)."""
+    for one in described:
+        if not one.error_code:
+            one.authorized_operations = ALL_GROUP_OPERATIONS
 
 
 def _described(
@@ -96,6 +108,8 @@ def describe_consumer_groups(
             described.append(
                 consumer_described_error(group_id, GroupIdNotFound.code, f"Group {group_id} {what}.")
             )
+    if request.include_authorized_operations:
+        _authorize(described)
     out.reply(deferred, consumer_group.ConsumerGroupDescribeResponse(groups=described))
 
 

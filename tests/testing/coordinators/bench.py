@@ -42,6 +42,7 @@ class Bench:
 
     def __init__(self, settings: GroupSettings | None = None, topics: TopicTable = TOPICS) -> None:
         self.settings = settings or GroupSettings()
+        self.group_id = GROUP
         self.now = 1000.0
         self.log = MemoryLog()
         self.topics = topics
@@ -91,13 +92,13 @@ class Bench:
         assert deferred.response is not None, f"{request} waits"
         return deferred.response
 
-    def classic(self, group_id: str = GROUP) -> ClassicGroup:
-        group = self.shard.groups[group_id]
+    def classic(self, group_id: str | None = None) -> ClassicGroup:
+        group = self.shard.groups[group_id or self.group_id]
         assert isinstance(group, ClassicGroup)
         return group
 
-    def consumer(self, group_id: str = GROUP) -> ConsumerGroup:
-        group = self.shard.groups[group_id]
+    def consumer(self, group_id: str | None = None) -> ConsumerGroup:
+        group = self.shard.groups[group_id or self.group_id]
         assert isinstance(group, ConsumerGroup)
         return group
 
@@ -113,11 +114,11 @@ class Bench:
         rebalance: float = 60.0,
         version: int = 9,
         kind: str = "consumer",
-        group_id: str = GROUP,
+        group_id: str | None = None,
     ) -> Deferred[messages.JoinGroupResponse]:
         offered = {"range": subscription("orders")} if protocols is None else protocols
         request = messages.JoinGroupRequest(
-            group_id=group_id,
+            group_id=self.group_id if group_id is None else group_id,
             session_timeout_ms=round(session * 1000),
             rebalance_timeout_ms=round(rebalance * 1000) if version >= 1 else -1,
             member_id=member_id,
@@ -148,11 +149,11 @@ class Bench:
         protocol: str | None = None,
     ) -> Deferred[messages.SyncGroupResponse]:
         if protocol is None and version >= 5:
-            group = self.shard.groups.get(GROUP)
+            group = self.shard.groups.get(self.group_id)
             protocol = (isinstance(group, ClassicGroup) and group.protocol) or "range"
         return self.ask(
             messages.SyncGroupRequest(
-                group_id=GROUP,
+                group_id=self.group_id,
                 generation_id=generation,
                 member_id=member_id,
                 group_instance_id=instance,
@@ -168,15 +169,17 @@ class Bench:
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> int:
         request = messages.HeartbeatRequest(
-            group_id=GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance
+            group_id=self.group_id, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
         return self.answer(request).error_code
 
     def leave(self, *members: str, version: int = 5) -> messages.LeaveGroupResponse:
         if version < 3:
-            return self.answer(messages.LeaveGroupRequest(group_id=GROUP, member_id=members[0]), version)
+            return self.answer(
+                messages.LeaveGroupRequest(group_id=self.group_id, member_id=members[0]), version
+            )
         leaving = [messages.MemberIdentity(member_id=one) for one in members]
-        return self.answer(messages.LeaveGroupRequest(group_id=GROUP, members=leaving), version)
+        return self.answer(messages.LeaveGroupRequest(group_id=self.group_id, members=leaving), version)
 
     def stable(self, count: int = 2, **options: Any) -> list[str]:
         """A stable group of that many dynamic members at generation 1; the first leads."""
@@ -207,14 +210,14 @@ class Bench:
         topic: str = "orders",
         metadata: str | None = "",
         version: int = 9,
-        group_id: str = GROUP,
+        group_id: str | None = None,
         instance: str | None = None,
         retention_ms: int = -1,
     ) -> int:
         """Commit one offset; the partition's error code."""
         response = self.answer(
             offsets.OffsetCommitRequest(
-                group_id=group_id,
+                group_id=self.group_id if group_id is None else group_id,
                 generation_id_or_member_epoch=generation,
                 member_id=member,
                 group_instance_id=instance,
@@ -245,13 +248,13 @@ class Bench:
         partition: int = 0,
         member: str = "",
         generation: int = -1,
-        group_id: str = GROUP,
+        group_id: str | None = None,
         version: int = 5,
     ) -> int:
         response = self.answer(
             TxnOffsetCommitRequest(
                 transactional_id="mover",
-                group_id=group_id,
+                group_id=self.group_id if group_id is None else group_id,
                 producer_id=producer.id,
                 producer_epoch=producer.epoch,
                 generation_id=generation,
@@ -280,7 +283,7 @@ class Bench:
         self,
         partitions: Iterable[int] | None = (0,),
         *,
-        group_id: str = GROUP,
+        group_id: str | None = None,
         require_stable: bool = False,
         member: str | None = None,
         epoch: int = -1,
@@ -289,7 +292,7 @@ class Bench:
     ) -> offsets.OffsetFetchResponseGroup:
         """What the group committed, by the request's newest form with names."""
         wanted = offsets.OffsetFetchRequestGroup(
-            group_id=group_id,
+            group_id=self.group_id if group_id is None else group_id,
             member_id=member,
             member_epoch=epoch,
             topics=None
@@ -324,7 +327,7 @@ class Bench:
         assignor: str | None = None,
         rebalance: float | None = None,
         version: int = 1,
-        group_id: str = GROUP,
+        group_id: str | None = None,
     ) -> consumer_group.ConsumerGroupHeartbeatResponse:
         """One heartbeat; a first one (epoch 0) fills in what it must have."""
         if epoch == 0:
@@ -333,7 +336,7 @@ class Bench:
             rebalance = 60.0 if rebalance is None else rebalance
         return self.answer(
             consumer_group.ConsumerGroupHeartbeatRequest(
-                group_id=group_id,
+                group_id=self.group_id if group_id is None else group_id,
                 member_id=member_id,
                 member_epoch=epoch,
                 instance_id=instance,
@@ -353,11 +356,12 @@ class Bench:
             version,
         )
 
-    def describe(self, group_id: str = GROUP, version: int = 6) -> group_admin.DescribedGroup:
-        return self.answer(group_admin.DescribeGroupsRequest(groups=[group_id]), version).groups[0]
+    def describe(self, group_id: str | None = None, version: int = 6) -> group_admin.DescribedGroup:
+        request = group_admin.DescribeGroupsRequest(groups=[group_id or self.group_id])
+        return self.answer(request, version).groups[0]
 
-    def delete_group(self, group_id: str = GROUP) -> int:
-        request = group_admin.DeleteGroupsRequest(groups_names=[group_id])
+    def delete_group(self, group_id: str | None = None) -> int:
+        request = group_admin.DeleteGroupsRequest(groups_names=[group_id or self.group_id])
         return self.answer(request).results[0].error_code
 
 
