@@ -11,16 +11,27 @@ from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.scenario import Shape, run_seed
 from pykafka2.testing.simulation.world import World
-from tests.simulation import mutants
+from tests.simulation import broker_mutants, mutants
 
 SEEDS = 50
 # Short stories with the faults that these bugs need: what counts here is how soon a bug shows.
 FAULTS = ("break", "lose reply", "crash", "cut brokers", "move leader")
 
 
-def shape(consumers: int) -> Shape:
+# What shows while slow followers stay in sync: their leaders wait for them, and so do their producers.
+WITH_PATIENCE = (
+    mutants.retries_overtake_each_other,
+    broker_mutants.leader_believes_in_one_record_more,
+    broker_mutants.followers_do_not_learn_of_producers,
+)
+
+
+def shape(consumers: int, max_lag_ms: int = 2000) -> Shape:
     kinds = tuple(kind for kind in KINDS if kind.name in FAULTS)
-    return Shape(seconds=20.0, topics={"orders": 2}, producers=1, consumers=consumers, kinds=kinds)
+    config: dict[str, object] = {"replica.lag.time.max.ms": max_lag_ms, "min.insync.replicas": 1}
+    return Shape(
+        seconds=20.0, topics={"orders": 2}, producers=1, consumers=consumers, config=config, kinds=kinds
+    )
 
 
 def planted(mutant: mutants.Mutant, patch: pytest.MonkeyPatch) -> Callable[[World], None]:
@@ -44,6 +55,31 @@ def planted(mutant: mutants.Mutant, patch: pytest.MonkeyPatch) -> Callable[[Worl
         (mutants.consumer_skips_a_record, {"ReadInOrderWithoutGaps"}),
         (mutants.consumer_reads_a_record_twice, {"ReadInOrderWithoutGaps"}),
         (mutants.broker_shows_what_is_not_committed, {"CommittedStaysCommitted", "ReadInOrderWithoutGaps"}),
+        (
+            broker_mutants.leader_believes_in_one_record_more,
+            {"HighWatermarkOnlyRises", "AckedIsKept", "CommittedStaysCommitted"},
+        ),
+        (
+            broker_mutants.watermark_counts_the_leader_alone,
+            {"HighWatermarkOnlyRises", "AckedIsKept", "CommittedStaysCommitted"},
+        ),
+        (
+            broker_mutants.followers_join_before_they_caught_up,
+            {"HighWatermarkOnlyRises", "AckedIsKept", "CommittedStaysCommitted"},
+        ),
+        (
+            broker_mutants.controller_elects_anybody,
+            {"HighWatermarkOnlyRises", "AckedIsKept", "CommittedStaysCommitted"},
+        ),
+        (
+            broker_mutants.followers_do_not_truncate,
+            {"HighWatermarkOnlyRises", "ReplicasAgree", "AckedIsKept"},
+        ),
+        (broker_mutants.duplicates_are_known_by_their_number_of_records, {"AckedIsKept"}),
+        (broker_mutants.followers_do_not_learn_of_producers, {"WrittenOnce"}),
+        (broker_mutants.replies_name_another_offset, {"AckedIsKept"}),
+        (broker_mutants.reads_miss_the_first_batch, {"ReadInOrderWithoutGaps", "ReplicasAgree"}),
+        (broker_mutants.logs_forget_their_epochs, {"HighWatermarkOnlyRises", "ReplicasAgree", "AckedIsKept"}),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -52,9 +88,10 @@ def test_a_planted_bug_is_caught(
 ) -> None:
     logging.disable(logging.CRITICAL)
     try:
+        story = shape(1, 30_000 if mutant in WITH_PATIENCE else 2000)
         for seed in range(SEEDS):
             with monkeypatch.context() as patch:
-                report = run_seed(seed, shape(consumers=1), sabotage=planted(mutant, patch))
+                report = run_seed(seed, story, sabotage=planted(mutant, patch))
             if report.error is not None:
                 error = report.error
                 named = (

@@ -43,6 +43,7 @@ class Shape:
     consumers: int = 1
     producer_options: dict[str, Any] = attrs.field(factory=dict)
     consumer_options: dict[str, Any] = attrs.field(factory=dict)
+    config: dict[str, object] = attrs.field(factory=dict)
     kinds: Sequence[Kind] = KINDS
 
 
@@ -96,6 +97,15 @@ def run_seed(
     return report
 
 
+def _drawn_config(seed: int) -> dict[str, object]:
+    """How patient leaders are: no fault lasts for Kafka's 30 s, so with those nobody leaves an ISR."""
+    draw = Random(f"{seed}/cluster")
+    return {
+        "replica.lag.time.max.ms": draw.choice([1500, 5000, 30_000]),
+        "min.insync.replicas": draw.choice([1, 1, 2]),
+    }
+
+
 class Scenario:
     """One play of the story; belongs to the simulation's main actor."""
 
@@ -108,7 +118,8 @@ class Scenario:
         self._checkers = checkers
         self._watching = [one for one in checkers if type(one).turned is not Checker.turned]
         self._stop = simulation.event()
-        cluster = simulation.cluster(brokers=shape.brokers, topics=shape.topics)
+        config = {**_drawn_config(simulation.seed), **shape.config}
+        cluster = simulation.cluster(brokers=shape.brokers, topics=shape.topics, config=config)
         self.world = World(simulation, cluster, dict(shape.topics))
         self._brokers = {f"broker-{broker.id}": broker for broker in cluster.brokers}
         simulation.scheduler.after_turn = self._watch
