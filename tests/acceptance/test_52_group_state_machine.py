@@ -1,0 +1,90 @@
+"""Row 52: the classic group's state machine, on a broker, over the wire, in virtual time.
+
+Every state meets every event: each either moves the group legally or is refused with its one code, and the
+group stays.  The table is the shard's (tests/testing/coordinators/test_group.py); here a broker keeps it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.errors import RebalanceInProgress
+from pykafka2.protocol.messages.group import SyncGroupRequest
+from pykafka2.testing.coordinators.classic_state import GroupState
+from pykafka2.testing.simulation import Simulation
+from tests.testing.coordinators.bench import subscription
+from tests.testing.coordinators.test_group import EVENTS, WALK
+from tests.testing.group_bench import GroupBench
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+SESSION = 600.0
+
+
+def bring_to(bench: GroupBench, state: GroupState) -> tuple[str, int]:
+    """A group in a state: a member that is in it (or was), and its generation."""
+    member, other = bench.stable(2, session=SESSION)
+    if state is EMPTY:
+        bench.leave(member, other)
+    elif state in (PREPARING, COMPLETING):
+        bench.join(member, session=SESSION)  # the leader: a rebalance
+        if state is COMPLETING:
+            bench.join(other, session=SESSION)
+            bench.advance(0.05)
+    assert bench.group.state == state.value
+    return member, bench.group.epoch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE])
+def test_every_event_in_every_state(simulation: Simulation, state: GroupState) -> None:
+    bench = GroupBench(simulation)
+    for event, happen in EVENTS.items():
+        bench.group_id = f"{state.value}-{event}"
+        member, generation = bring_to(bench, state)
+        code = happen(bench, member, generation)
+        bench.advance(0.05)
+        group = bench.shard.groups.get(bench.group_id)
+        assert (code, None if group is None else group.state) == WALK[state, event], event
+
+
+def test_a_new_group_passes_all_states(simulation: Simulation) -> None:
+    bench = GroupBench(simulation)
+    member = bench.member_id()
+    seen = [bench.group.state]
+    bench.join(member)
+    seen.append(bench.group.state)
+    bench.advance(3.1)
+    seen.append(bench.group.state)
+    bench.sync(member, 1, {member: b"all"})
+    seen.append(bench.group.state)
+    assert seen == ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"]
+
+
+def test_a_loop_of_rebalances_ends_when_its_cause_is_healed(simulation: Simulation) -> None:
+    """SyncGroup fails again and again, so members join again and again; then it is healed."""
+    bench = GroupBench(simulation)
+    bench.stable(1)
+    rule = bench.cluster.controls.fail_next(SyncGroupRequest, RebalanceInProgress, times=1_000_000)
+    ids = [*bench.group.members, bench.member_id()]
+
+    def rebalance(number: int) -> list[int]:
+        """Everybody joins, with news of what it owns, and syncs; the codes of the syncs."""
+        news = {"range": subscription(*["orders", "refunds"][: 1 + number % 2])}
+        joins = [bench.join(one, protocols=news) for one in ids]
+        bench.advance(1.0)
+        assert all(join.response is not None and join.response.error_code == 0 for join in joins)
+        everybody = {one: one.encode() for one in ids}
+        replies = [bench.sync(one, bench.group.epoch, everybody) for one in ids]
+        bench.advance(0.1)
+        return [-1 if reply.response is None else reply.response.error_code for reply in replies]
+
+    for number in range(5):
+        assert rebalance(number) == [27, 27]
+    assert (bench.group.epoch, bench.group.state) == (6, "CompletingRebalance")
+    assert rule.fired == 10
+    bench.cluster.controls.clear()
+    assert rebalance(5) == [0, 0]
+    for _ in range(20):
+        bench.advance(3.0)
+        assert [bench.heartbeat(one, 7) for one in ids] == [0, 0]
+    assert (bench.group.epoch, bench.group.state) == (7, "Stable")
