@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.server.request_channel import RequestContext
     from pykafka2.testing.timeline import Timeline
+    from pykafka2.testing.transaction_views import TransactionView
     from pykafka2.testing.views import LogView, PartitionView
 
 MAX_BROKERS = 1000
@@ -305,6 +306,25 @@ class KafkaCluster:
         text = f"rule {rule.id} fired on {name_of(context.api_key)} of {context.client_id}: {rule.then}"
         now = self.runtime.clock.monotonic()
         self.events.note(now, "fault", text, rule=rule.id, broker=broker.id, then=rule.then)
+
+    def transaction(self, transactional_id: str) -> TransactionView:
+        """A transactional id as its coordinator knows it now: state, producer, partitions, timeout.
+
+        Raises `TransactionalIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
+        """
+        from pykafka2.testing.transaction_views import transaction_view
+
+        self.check()
+        with self.lock:
+            return transaction_view(self, transactional_id)
+
+    def transactions(self) -> list[TransactionView]:
+        """All transactional ids that their coordinators know now; `is_open` tells those not ended."""
+        from pykafka2.testing.transaction_views import transaction_views
+
+        self.check()
+        with self.lock:
+            return transaction_views(self)
 
     def _publish(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
         """The controller's changes, handed to every broker that runs."""

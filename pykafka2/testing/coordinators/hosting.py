@@ -148,6 +148,11 @@ class Coordinators:
             self._markers = MarkerSender(self._broker, self._transactions)
         return self._transactions
 
+    @property
+    def transactions_or_none(self) -> TransactionCoordinator | None:
+        """None where nobody ever asked for one here."""
+        return self._transactions
+
     def _service(self, topic: str) -> CoordinatorService[Any]:
         return self.groups if topic == OFFSETS_TOPIC else self.transactions
 
