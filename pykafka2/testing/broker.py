@@ -8,7 +8,7 @@ and restarts; its parts are made anew with each start, its logs are not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +50,8 @@ class Chores(Part):
         self._isr_check_at = 0.0
         self._expiry_every = broker.config.seconds("producer.id.expiration.check.interval.ms")
         self._expiry_at = 0.0
+        self._retention_check_every = broker.config.seconds("log.retention.check.interval.ms")
+        self._retention_check_at = broker.clock.monotonic() + self._retention_check_every
         self.due = 0.0  # when it runs next; unlike `wake_at` it changes under the lock only
 
     def run(self, now: float) -> float:
@@ -64,11 +66,18 @@ class Chores(Part):
             if now >= self._expiry_at:
                 self._expiry_at = now + self._expiry_every
                 broker.expire_producers()
+            if now >= self._retention_check_at:
+                self._retention_check_at = now + self._retention_check_every
+                broker.apply_retention()
             broker.coordinators.run(now)
             broker.replicas.complete_delayed(now)
             broker.coordinators.send_markers(now)
             self.due = min(
-                broker.wheel.next_deadline(), self._isr_check_at, self._expiry_at, broker.coordinators.due
+                broker.wheel.next_deadline(),
+                self._isr_check_at,
+                self._expiry_at,
+                self._retention_check_at,
+                broker.coordinators.due,
             )
             return self.due
 
@@ -85,7 +94,7 @@ class Broker:
         self.clock: Clock = cluster.runtime.clock
         self.controller = cluster.controller
         self.image: ClusterImage = cluster.controller.image
-        self.logs = LogDir()
+        self.logs = LogDir(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.log_levels = {"root": "INFO"}
         self.metrics = RequestMetrics()
         self.is_running = False
@@ -120,6 +129,7 @@ class Broker:
         self.fetchers.metrics = self.metrics
         self.replicas.on_follow = self.fetchers.follow
         self.replicas.on_stop_following = self.fetchers.unfollow
+        self.replicas.on_log_start_moved = self.fetchers.log_start_moved
         self._requests = RequestChannel(
             self.config.int("queued.max.requests"), self.config.int("queued.max.request.bytes")
         )
@@ -195,6 +205,7 @@ class Broker:
             self.fetchers.stop()
             self.replicas.produces.discard_all()
             self.replicas.fetches.discard_all()
+            self.replicas.deletes.discard_all()
             self._requests.clear()
             if lose_unreplicated:
                 self.logs.lose_unreplicated()
@@ -296,6 +307,13 @@ class Broker:
         """The random part of a member's id, as Java writes a UUID."""
         digits = self._entropy.token_bytes(16).hex()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
+        """Delete what retention lets go, of some replicas or all; how many segments went."""
+        deleted = self.replicas.keeper.apply_retention(self.clock.wall_ms(), keys)
+        if self.replicas.has_moved:
+            self._chores.signal()
+        return deleted
 
     def wake(self) -> None:
         """Have the broker look at its timers and coordinators now."""

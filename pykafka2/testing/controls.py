@@ -68,6 +68,25 @@ class Controls(RuleControls, LinkControls, IsrControls):
         with self._cluster.lock:
             self._cluster.controller.move_leader(partition[0], partition[1], to)
 
+    def roll_segments(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
+        """Begin a new segment in every replica's log, of one partition or all; how many logs were rolled.
+
+        Logs whose last segment is empty stay as they are.
+        """
+        self._cluster.check()
+        keys = None if partition is None else [(partition[0], partition[1])]
+        with self._cluster.lock:
+            return sum(one.replicas.keeper.roll(keys) for one in self._cluster.brokers if one.is_running)
+
+    def apply_retention(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
+        """Delete the segments that retention.ms and retention.bytes let go, on every replica of one partition
+        or all, without waiting for log.retention.check.interval.ms; how many segments went.
+        """
+        self._cluster.check()
+        keys = None if partition is None else [(partition[0], partition[1])]
+        with self._cluster.lock:
+            return sum(one.apply_retention(keys) for one in self._cluster.brokers if one.is_running)
+
     def pause_followers(
         self,
         partition: TopicPartition | tuple[str, int] | None = None,

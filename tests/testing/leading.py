@@ -15,7 +15,7 @@ def append(
     *values: bytes,
     acks: int = 1,
     broker: int | None = None,
-    timestamp: int = 0,
+    timestamp: int | None = None,
 ) -> ProduceResult:
     """One batch; fails the test if the leader refuses it."""
     result = try_append(cluster, key, *values, acks=acks, broker=broker, timestamp=timestamp)
@@ -29,20 +29,21 @@ def try_append(
     *values: bytes,
     acks: int = 1,
     broker: int | None = None,
-    timestamp: int = 0,
+    timestamp: int | None = None,
 ) -> ProduceResult:
     """One batch; what the leader answers."""
     one = cluster.broker(cluster.partition(*key).leader if broker is None else broker)
     now = cluster.runtime.clock.monotonic()
+    now_ms = cluster.runtime.clock.wall_ms()
     with cluster.lock:
         result = one.replicas.append(
             key,
-            batch(values, timestamp=timestamp),
+            batch(values, timestamp=now_ms if timestamp is None else timestamp),
             acks=acks,
             version=12,
             client_id=None,
             now=now,
-            now_ms=cluster.runtime.clock.wall_ms(),
+            now_ms=now_ms,
         )
         one.replicas.complete_delayed(now)
     return result

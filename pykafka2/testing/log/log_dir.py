@@ -6,9 +6,13 @@ from pykafka2.testing.log.partition_log import PartitionLog
 
 
 class LogDir:
-    """One broker's logs by topic id and partition.  Outlives the broker; under the cluster's lock."""
+    """One broker's logs by topic id and partition.  Outlives the broker; under the cluster's lock.
 
-    def __init__(self) -> None:
+    `path` is what admin tools call it (log.dirs); nothing is there.
+    """
+
+    def __init__(self, path: str = "/tmp/kafka-logs") -> None:  # noqa: S108 - Kafka's default, a mere name
+        self.path = path
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
 
     def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:

@@ -1,6 +1,6 @@
 """One replica's log: what was appended, where it starts and ends, and how much of it is safe.
 
-Offsets are given out here (on the leader) or checked here (on a follower); the bytes are in a `BatchStore`.
+Offsets are given out here (on the leader) or checked here (on a follower); the bytes are in `Segments`.
 Knows nothing of replicas: who may read how far and what the high watermark is, is decided in replication/.
 All calls come under the cluster's lock.
 """
@@ -16,7 +16,8 @@ from pykafka2.records.batch import Buffer, RecordBatch, batches
 from pykafka2.testing.log.batch import parse_batch, placed
 from pykafka2.testing.log.leader_epochs import EpochEnd, LeaderEpochs
 from pykafka2.testing.log.producer_state import ProducerStates
-from pykafka2.testing.log.store import BatchStore, MemoryStore
+from pykafka2.testing.log.segment import MemorySegment
+from pykafka2.testing.log.segments import NewSegment, RollLimits, Segments
 from pykafka2.testing.log.transaction_index import AbortedTransaction, TransactionIndex
 from pykafka2.testing.log.verifications import VerificationGuard, Verifications
 from pykafka2.types import LOG_APPEND_TIME
@@ -63,7 +64,9 @@ class ReadResult:
 class PartitionLog:
     """The log of one replica.  Always: start <= high watermark <= end; only truncation takes batches away."""
 
-    def __init__(self, topic: str, partition: int, topic_id: bytes, store: BatchStore | None = None) -> None:
+    def __init__(
+        self, topic: str, partition: int, topic_id: bytes, new_segment: NewSegment = MemorySegment
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
@@ -75,7 +78,7 @@ class PartitionLog:
         self.verifications = Verifications()
         self._before_start = ProducerStates()  # as they were where the log begins now
         self._aborted = TransactionIndex()
-        self._store: BatchStore = MemoryStore() if store is None else store
+        self.segments = Segments(new_segment)
 
     def __repr__(self) -> str:
         return (
@@ -85,7 +88,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return self._store.size_bytes
+        return self.segments.size_bytes
 
     @property
     def last_stable_offset(self) -> int:
@@ -192,7 +195,7 @@ class PartitionLog:
             if batch.next_offset <= self.log_end_offset:
                 continue  # fetched twice, after a lost answer
             # An empty log may begin within a batch: the leader's start is there (after DeleteRecords).
-            if batch.base_offset < self.log_end_offset and self._store.last() is not None:
+            if batch.base_offset < self.log_end_offset and self.segments.last() is not None:
                 raise IllegalState(f"{self!r} cannot append a batch at {batch.base_offset}")
             self._add(batch)
             count += 1
@@ -200,7 +203,7 @@ class PartitionLog:
 
     def _add(self, batch: RecordBatch) -> None:
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        self._store.append(batch)
+        self.segments.append(batch)
         if batch.is_transactional:
             self.verifications.end(batch.producer_id)
         completed = self.producers.record(batch)
@@ -230,10 +233,11 @@ class PartitionLog:
             )
         if offset >= upper_offset:
             return ReadResult([])
-        return ReadResult(self._store.read(offset, upper_offset, max_bytes, min_one))
+        return ReadResult(self.segments.read(offset, upper_offset, max_bytes, min_one))
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
-        return self._store.iterate(offset)
+        """Batches from the one that holds `offset`, or the log's start, on."""
+        return self.segments.iterate(max(offset, self.log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with data in [start, end): what a read_committed fetch lists (rule 48)."""
@@ -262,20 +266,20 @@ class PartitionLog:
             # As leader it may have begun an epoch without writing in it; that epoch was another's after all.
             self.epochs.truncate_to(self.log_end_offset)
             return False
-        first_dropped = next(self._store.iterate(max(end_offset, self.log_start_offset)), None)
-        self._store.truncate_to(max(end_offset, self.log_start_offset))
+        first_dropped = next(self.segments.iterate(max(end_offset, self.log_start_offset)), None)
+        self.segments.truncate_to(max(end_offset, self.log_start_offset))
         if first_dropped is not None:
             end_offset = min(end_offset, first_dropped.base_offset)
         self.log_end_offset = max(end_offset, self.log_start_offset)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.epochs.truncate_to(self.log_end_offset)
         self._aborted.truncate_to(self.log_end_offset)
-        self.producers.rebuild(self._store.iterate(), self._before_start)
+        self.producers.rebuild(self.segments.iterate(), self._before_start)
         return True
 
     def start_again_at(self, offset: int) -> None:
         """Drop everything; the next record has `offset`: the leader's log begins after ours ended."""
-        self._store.clear()
+        self.segments.start_again_at(offset)
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
         self.epochs = LeaderEpochs()
         self._aborted.clear()
@@ -283,16 +287,32 @@ class PartitionLog:
         self.producers.rebuild(())
 
     def advance_log_start(self, offset: int) -> bool:
-        """Drop what lies wholly before `offset` (retention, DeleteRecords).  True if the start moved."""
+        """Let the log begin at `offset` (retention, DeleteRecords); True if its start moved.
+
+        Whole segments before it are deleted at once, the rest of the first one is no longer read.
+        """
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = min(offset, self.log_end_offset)
         self.high_watermark = max(self.high_watermark, self.log_start_offset)
-        for batch in self._store.iterate():
-            if batch.next_offset > self.log_start_offset:
-                break
-            self._before_start.record(batch)
-        self._store.drop_before(self.log_start_offset)
+        self.drop_before_start()
         self._aborted.drop_before(self.log_start_offset)
         self.epochs.drop_before(self.log_start_offset)
         return True
+
+    def drop_before_start(self) -> int:
+        """Delete the segments that lie wholly before the log's start; how many."""
+        dropped = self.segments.drop_first(self.segments.first_after(self.log_start_offset))
+        for segment in dropped:
+            for batch in segment.iterate():
+                self._before_start.record(batch)
+            segment.close()
+        return len(dropped)
+
+    def roll(self) -> bool:
+        """Begin a new segment; False if the active one is empty."""
+        return self.segments.roll(self.log_end_offset)
+
+    def limit_segments(self, limits: RollLimits) -> None:
+        """segment.bytes and segment.ms, from the next append on."""
+        self.segments.limits = limits

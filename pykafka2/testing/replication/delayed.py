@@ -1,7 +1,7 @@
-"""The requests that wait for replicas: acks=all produces and long-polling fetches.
+"""The requests that wait for replicas: acks=all produces, long-polling fetches, deletions of records.
 
-Each knows how to tell that it is done (Kafka's DelayedProduce and DelayedFetch); the purgatory sees to it
-that it ends exactly once.
+Each knows how to tell that it is done (Kafka's DelayedProduce, DelayedFetch and DelayedDeleteRecords); the
+purgatory sees to it that it ends exactly once.
 """
 
 from __future__ import annotations
@@ -128,3 +128,62 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self, now: float) -> None:
         self._on_done(self._manager.read(self._plan))
+
+
+@attrs.define
+class DeleteResult:
+    """What became of one partition of a DeleteRecords."""
+
+    error: BrokerError | None = None
+    required_offset: int = -1
+    low_watermark: int = -1
+    """The least start of the live replicas' logs, as far as it is known when the answer is made."""
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """Waits until no live replica's log begins before what was deleted (rule 64)."""
+
+    __slots__ = ("_manager", "_on_done", "_pending", "results")
+
+    def __init__(
+        self,
+        deadline: float,
+        manager: ReplicaManager,
+        results: dict[Key, DeleteResult],
+        on_done: Callable[[dict[Key, DeleteResult]], None],
+    ) -> None:
+        super().__init__(deadline)
+        self.results = results
+        self._manager = manager
+        self._on_done = on_done
+        self._pending = {key: None for key, result in results.items() if result.error is None}
+
+    @property
+    def keys(self) -> list[Key]:
+        return list(self._pending)
+
+    def try_complete(self, key: Hashable | None, now: float) -> bool:
+        for pending in list(self._pending) if key is None else [key] if key in self._pending else []:
+            self._look_at(pending)
+        return not self._pending and self.force_complete(now)
+
+    def _look_at(self, key: Key) -> None:
+        result = self.results[key]
+        replica = self._manager.replicas.get(key)
+        if replica is None or not replica.is_leader:
+            result.error = NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
+            result.low_watermark = -1
+        else:
+            result.low_watermark = replica.low_watermark(self._manager.image.is_alive)
+            if result.low_watermark < result.required_offset:
+                return
+        del self._pending[key]
+
+    def on_expiration(self, now: float) -> None:
+        for key in self._pending:
+            self.results[key].error = RequestTimedOut(
+                f"{key[0]}-{key[1]}: the replicas did not follow within the request's timeout"
+            )
+
+    def on_complete(self, now: float) -> None:
+        self._on_done(self.results)

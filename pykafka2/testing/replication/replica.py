@@ -16,6 +16,7 @@ from pykafka2.testing.configs import TopicConfig
 from pykafka2.testing.image import PartitionImage
 from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.testing.log.partition_log import PartitionLog
+from pykafka2.testing.log.segments import RollLimits
 from pykafka2.testing.replication.high_watermark import effective_min_isr, high_watermark
 from pykafka2.testing.replication.in_sync import NEVER, FollowerState
 
@@ -53,13 +54,18 @@ class Replica:
         self.key = key
         self.log = log
         self.image = image
-        self.config = config
+        self.configure(config)
         self.role = Role.FOLLOWER
         self.leader_epoch_start = 0
         self.followers: dict[int, FollowerState] = {}
 
     def __repr__(self) -> str:
         return f"<{self.role.value} of {self.key[0]}-{self.key[1]} on broker {self.broker_id}: {self.log!r}>"
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take over the topic's configuration; it acts from the next append on."""
+        self.config = config
+        self.log.limit_segments(RollLimits(config.get("segment.bytes"), config.get("segment.ms")))
 
     @property
     def is_leader(self) -> bool:
@@ -180,6 +186,13 @@ class Replica:
             )
         ]
         return self.log.advance_high_watermark(high_watermark([log_end, *counting]))
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The least start of the live replicas' logs; -1 while a live follower has not told its own."""
+        starts = [
+            follower.log_start_offset for follower in self.followers.values() if is_alive(follower.broker_id)
+        ]
+        return min([self.log.log_start_offset, *starts])
 
     def followers_to_add(self) -> list[int]:
         """Followers outside the ISR that have caught up."""

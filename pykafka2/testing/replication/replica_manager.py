@@ -31,6 +31,7 @@ from pykafka2.testing.purgatory import Purgatory
 from pykafka2.testing.replication.delayed import DelayedFetch, DelayedProduce, ProduceResult, more_for
 from pykafka2.testing.replication.fetch_sessions import FetchSession, FetchSessions
 from pykafka2.testing.replication.isr_keeper import IsrKeeper
+from pykafka2.testing.replication.log_keeper import LogKeeper
 from pykafka2.testing.replication.reading import NO_TOPIC_ID, FetchItem, FetchPlan, FetchResult
 from pykafka2.testing.replication.replica import Key, Replica
 from pykafka2.testing.replication.replica_selector import selector
@@ -63,9 +64,12 @@ class ReplicaManager:
         self.replicas: dict[Key, Replica] = {}
         self.produces: Purgatory[Key] = Purgatory("produce", wheel)
         self.fetches: Purgatory[Key | FetchSession] = Purgatory("fetch", wheel)
+        self.deletes: Purgatory[Key] = Purgatory("delete-records", wheel)
+        self.keeper = LogKeeper(self)
         self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
         self.on_follow: Assign = lambda replica, is_new: None
         self.on_stop_following: Callable[[Key], None] = lambda key: None
+        self.on_log_start_moved: Callable[[Key], None] = lambda key: None
         self.on_moved: Callable[[Key], None] = lambda key: None
         self._config = config
         self._logs = logs
@@ -109,7 +113,8 @@ class ReplicaManager:
             log = self._logs.open(topic.name, topic.id, key[1])
             log.verifications.required = self._verifies
             replica = self.replicas[key] = Replica(self.broker_id, key, log, image, config)
-        replica.config = config
+        if replica.config is not config:
+            replica.configure(config)
         if image.leader == self.broker_id:
             self.on_stop_following(key)
             if replica.lead(image, now):
@@ -148,7 +153,7 @@ class ReplicaManager:
         """
         replica = self.replicas.get(key)
         try:
-            if self._is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
+            if self.is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
                 raise InvalidTopicException(f"clients may not write to the internal topic {key[0]}")
             replica = self.leader_of(key)
             if acks == ALL_REPLICAS:
@@ -301,7 +306,12 @@ class ReplicaManager:
             if replica.divergence(item.last_fetched_epoch, item.offset) is not None:
                 return None
             if replica.log.log_start_offset <= item.offset and item.offset >= upper:
+                note_segment(plan, item, replica.log)
                 return 0 if item.offset <= replica.log.log_end_offset else None
+            if plan.min_bytes > 1 and note_segment(plan, item, replica.log) < replica.log.segments.base_of(
+                upper
+            ):
+                return None  # the log was rolled under the reader: what is there will not grow
             if plan.min_bytes <= 1 and replica.log.log_start_offset <= item.offset:
                 return 1
             return replica.log.read(item.offset, upper, item.max_bytes, min_one=True).size_bytes
@@ -353,7 +363,7 @@ class ReplicaManager:
             return -1
         return self._select(replica, item.offset, plan.rack_id, self.image)
 
-    def _is_internal(self, topic: str) -> bool:
+    def is_internal(self, topic: str) -> bool:
         image = self.image.topics.get(topic)
         return image is not None and image.is_internal
 
@@ -362,6 +372,11 @@ class ReplicaManager:
     def moved(self, key: Key) -> None:
         """Something about this partition changed; whoever waits for it is tried in `complete_delayed`."""
         self._moved[key] = True
+
+    def log_start_moved(self, key: Key) -> None:
+        """A log of ours begins later now: readers, deletions that wait, and our leader are told."""
+        self._moved.setdefault(key, False)
+        self.on_log_start_moved(key)
 
     @property
     def has_moved(self) -> bool:
@@ -377,6 +392,7 @@ class ReplicaManager:
                 if may_be_safe:
                     self.produces.check(key, now)
                 self.fetches.check(key, now)
+                self.deletes.check(key, now)
                 self.on_moved(key)
             for session in sessions:
                 self.fetches.check(session, now)
@@ -401,3 +417,8 @@ def _check_in_sync(replica: Replica) -> None:
             f"{replica.key[0]}-{replica.key[1]} has {len(replica.image.isr)} replicas in sync, "
             f"min.insync.replicas asks for {replica.min_isr}"
         )
+
+
+def note_segment(plan: FetchPlan, item: FetchItem, log: PartitionLog) -> int:
+    """Where the segment begins that a fetch's offset was in when the fetch came (rule 56)."""
+    return plan.first_segments.setdefault(item.key, log.segments.base_of(item.offset))

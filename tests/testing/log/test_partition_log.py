@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pykafka2.errors import OffsetOutOfRange
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.testing.log.partition_log import PartitionLog
+from pykafka2.testing.log.segments import RollLimits
 from tests.testing.wire import batch, view
 
 Row = tuple[int, int, bytes]  # offset, leader epoch, value
@@ -53,6 +54,16 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule()
     def new_leader(self) -> None:
         self.epoch += 1
+
+    @rule()
+    def roll(self) -> None:
+        """Where segments begin changes nothing but what one read gives at most."""
+        had_active = bool(self.log.segments.active.size_bytes)
+        assert self.log.roll() is had_active
+
+    @rule(max_bytes=st.integers(1, 400))
+    def limit_segments(self, max_bytes: int) -> None:
+        self.log.limit_segments(RollLimits(max_bytes=max_bytes))
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
@@ -104,9 +115,9 @@ class LogAgainstList(RuleBasedStateMachine):
                 target = end.end_offset if own.end_offset < 0 else min(end.end_offset, own.end_offset)
                 copy.truncate_to(target)
                 return
-        data = self.log.read(copy.log_end_offset, self.end, 1 << 20, min_one=True)
-        copy.append_as_follower(data.joined())
-        assert copy.log_end_offset == self.end
+        while copy.log_end_offset < self.end:  # a read ends with its segment
+            data = self.log.read(copy.log_end_offset, self.end, 1 << 20, min_one=True)
+            assert copy.append_as_follower(data.joined()) > 0
         copied = {row[0]: row for row in rows_of(copy)}
         for row in self.rows:
             if row[0] in copied:
@@ -118,7 +129,13 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.log_start_offset == self.start
         assert self.log.log_end_offset == self.end
         assert self.start <= self.log.high_watermark <= self.end or self.log.high_watermark == 0
-        assert self.log.size_bytes == sum(one.size_bytes for one in self.log.batches())
+        segments = list(self.log.segments)
+        assert self.log.size_bytes == sum(one.size_bytes for one in segments)
+        assert self.log.size_bytes >= sum(one.size_bytes for one in self.log.batches())
+        bases = [one.base_offset for one in segments]
+        assert bases == sorted(set(bases))
+        assert all(one.size_bytes for one in segments[:-1]), "only the active segment may be empty"
+        assert len(bases) == 1 or bases[1] > self.start, "a segment wholly before the start is gone"
 
 
 LogAgainstList.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)

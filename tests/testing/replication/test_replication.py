@@ -16,7 +16,7 @@ from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.replication.delayed import DelayedProduce, ProduceResult
 from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
 from pykafka2.testing.simulation import Simulation
-from tests.testing.wire import batch
+from tests.testing.leading import try_append
 
 KEY = ("t", 0)
 
@@ -32,22 +32,7 @@ def cluster_of(simulation: Simulation, brokers: int = 3, **configs: object) -> K
 
 
 def append(cluster: KafkaCluster, *values: bytes, acks: int = 1, broker: int | None = None) -> ProduceResult:
-    """Append one batch on the leader, as the Produce handler does."""
-    leading = cluster.partition(*KEY).leader if broker is None else broker
-    one = cluster.brokers[leading]
-    now = cluster.runtime.clock.monotonic()
-    with cluster.lock:
-        result = one.replicas.append(
-            KEY,
-            batch(values, timestamp=0),
-            acks=acks,
-            version=12,
-            client_id=None,
-            now=now,
-            now_ms=cluster.runtime.clock.wall_ms(),
-        )
-        one.replicas.complete_delayed(now)
-    return result
+    return try_append(cluster, KEY, *values, acks=acks, broker=broker)
 
 
 def ends(cluster: KafkaCluster) -> list[int]:

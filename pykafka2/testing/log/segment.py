@@ -1,7 +1,7 @@
-"""Where a partition's batches are kept: the seam between the log's rules and memory or disk.
+"""One piece of a partition's log: the unit that is rolled, deleted by retention and, in step 7, a file.
 
-`MemoryStore` holds the bytes as they came; step 7 puts segments on disk behind the same protocol.  Offsets of
-batches only grow; the rules (what may be appended, what may be read) are partition_log.py's.
+`Segment` is the seam between the log's rules and where bytes are: `MemorySegment` keeps them as they came.
+Offsets of batches only grow; which batch may come and when a new segment begins is segments.py's.
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ from typing import Protocol
 
 from pykafka2.records.batch import RecordBatch
 
+NO_TIMESTAMP = -1
 
-class BatchStore(Protocol):
-    """Batches in the order of their offsets."""
 
+class Segment(Protocol):
+    """Batches in the order of their offsets, from `base_offset` on.
+
+    `first_timestamp` is the largest of the first batch (milliseconds), `largest_timestamp` that of all; both
+    -1 where there is none.
+    """
+
+    base_offset: int
     size_bytes: int
+    first_timestamp: int
+    largest_timestamp: int
 
     def append(self, batch: RecordBatch) -> None: ...
 
@@ -28,7 +37,7 @@ class BatchStore(Protocol):
         ...
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Batches from the one that holds `offset` on."""
+        """Batches from the one that holds `offset` on; appends meanwhile are seen."""
         ...
 
     def last(self) -> RecordBatch | None: ...
@@ -37,25 +46,38 @@ class BatchStore(Protocol):
         """Drop every batch with a record at or after `end_offset`."""
         ...
 
-    def drop_before(self, start_offset: int) -> None:
-        """Drop every batch whose records are all before `start_offset`."""
+    def close(self) -> None:
+        """The segment is deleted: give back what it holds."""
         ...
 
-    def clear(self) -> None: ...
 
-
-class MemoryStore:
+class MemorySegment:
     """Batches in a list.  Bytes are immutable and shared by whoever reads them."""
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_base_offsets",
+        "_batches",
+        "base_offset",
+        "first_timestamp",
+        "largest_timestamp",
+        "size_bytes",
+    )
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
         self.size_bytes = 0
+        self.first_timestamp = self.largest_timestamp = NO_TIMESTAMP
         self._batches: list[RecordBatch] = []
         self._base_offsets: list[int] = []
 
     def append(self, batch: RecordBatch) -> None:
+        if not self._batches:
+            self.first_timestamp = batch.max_timestamp
         self._batches.append(batch)
         self._base_offsets.append(batch.base_offset)
         self.size_bytes += len(batch.buffer)
+        if batch.max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = batch.max_timestamp
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
         batches = self._batches
@@ -82,22 +104,18 @@ class MemoryStore:
         return self._batches[-1] if self._batches else None
 
     def truncate_to(self, end_offset: int) -> None:
+        before = len(self._batches)
         while self._batches and self._batches[-1].next_offset > end_offset:
             self.size_bytes -= len(self._batches.pop().buffer)
             self._base_offsets.pop()
+        if len(self._batches) < before:
+            timestamps = [batch.max_timestamp for batch in self._batches]
+            self.largest_timestamp = max(timestamps, default=NO_TIMESTAMP)
+            self.first_timestamp = timestamps[0] if timestamps else NO_TIMESTAMP
 
-    def drop_before(self, start_offset: int) -> None:
-        count = 0
-        while count < len(self._batches) and self._batches[count].next_offset <= start_offset:
-            self.size_bytes -= len(self._batches[count].buffer)
-            count += 1
-        del self._batches[:count]
-        del self._base_offsets[:count]
-
-    def clear(self) -> None:
+    def close(self) -> None:
         self._batches.clear()
         self._base_offsets.clear()
-        self.size_bytes = 0
 
     def _index_of(self, offset: int) -> int:
         """Of the batch that holds `offset`, or of the first one after it."""

@@ -1,0 +1,79 @@
+"""DeleteRecords: let a log begin later; answered when all live replicas' logs do (rule 64).
+
+While it waits the connection's next request waits too, as for every API but Produce.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.protocol.messages.topics import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.replication.delayed import DeleteResult
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.replication.replica import Key
+    from pykafka2.testing.server.request_channel import RequestContext
+
+NO_LOW_WATERMARK = -1
+
+
+@handles(DeleteRecordsRequest, 0, 2)
+def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest, now: float) -> None:
+    offsets = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+
+    def on_done(done: dict[Key, DeleteResult]) -> None:
+        if not context.is_answered:
+            context.reply(_answer(request, done))
+
+    deadline = now + request.timeout_ms / 1000.0
+    operation = broker.replicas.keeper.delete_records(offsets, deadline, on_done, now)
+    if operation is not None:
+        context.abandon = lambda at: broker.replicas.deletes.discard(operation)
+
+
+def _answer(request: DeleteRecordsRequest, done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            result = done[topic.name, asked.partition_index]
+            partitions.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=asked.partition_index,
+                    low_watermark=NO_LOW_WATERMARK if result.error else result.low_watermark,
+                    error_code=(result.error.code or 0) if result.error else 0,
+                )
+            )
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics)
+
+
+@refuses(DeleteRecordsRequest)
+def refuse(request: DeleteRecordsRequest, code: int) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=asked.partition_index,
+                        low_watermark=NO_LOW_WATERMARK,
+                        error_code=code,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
