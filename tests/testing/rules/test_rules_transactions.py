@@ -28,7 +28,10 @@ from tests.testing.wire import Wire, batch, data_of, produce
 Leader = Callable[[str, int], Wire]
 
 unverified = pytest.mark.kafka(
-    brokers=1, topics={"t": 1}, config={"transaction.partition.verification.enable": False}
+    brokers=1,
+    topics={"t": 1},
+    # Records of long ago and markers of today are to be in one segment, so that one fetch gives them all.
+    config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
 )
 """One broker whose log is looked at by itself: nobody asks the coordinator."""
 
@@ -187,7 +190,11 @@ def test_rule_47_a_waiting_read_committed_fetch_ends_when_the_transaction_does(l
     assert (visible(data), data.last_stable_offset) == ([b"x"], 2)
 
 
-@pytest.mark.kafka(brokers=3, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
+@pytest.mark.kafka(
+    brokers=3,
+    topics={"t": 1},
+    config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
+)
 def test_rule_47_a_new_leader_knows_what_is_open_and_what_was_aborted(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
