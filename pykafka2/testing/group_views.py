@@ -84,7 +84,7 @@ def group_view(cluster: KafkaCluster, group_id: str) -> GroupView:
     shard = None if coordinators is None else coordinators.groups.shards.get(partition)
     if coordinators is None or shard is None:
         raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
-    if not coordinators.is_loaded((topic, partition)):
+    if not coordinators.is_active((topic, partition)):
         raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
     group = shard.groups.get(group_id)
     if group is None:

@@ -36,6 +36,7 @@ from pykafka2.testing.coordinators.consumer_state import (
 )
 from pykafka2.testing.coordinators.consumer_steps import ConsumerSteps
 from pykafka2.testing.coordinators.replay import Caller, Deferred, Result
+from pykafka2.testing.coordinators.settings import seconds_of
 
 
 class ConsumerGroups(ConsumerSteps):
@@ -76,7 +77,7 @@ class ConsumerGroups(ConsumerSteps):
             ConsumerGroupHeartbeatResponse(
                 member_id=moved.id,
                 member_epoch=moved.epoch,
-                heartbeat_interval_ms=round(self.settings.consumer_heartbeat_interval * 1000),
+                heartbeat_interval_ms=self._heartbeat_interval_ms(group.id),
                 assignment=_assignment(moved) if tells else None,
             ),
         )
@@ -217,6 +218,12 @@ class ConsumerGroups(ConsumerSteps):
 
         out.on_appended = appended
 
+    def _heartbeat_interval_ms(self, group_id: str) -> int:
+        default = self.settings.consumer_heartbeat_interval
+        return round(
+            1000 * seconds_of(self.group_configs(group_id), "consumer.heartbeat.interval.ms", default)
+        )
+
     # -- timers -------------------------------------------------------------------------------------
 
     def loaded(self, group: ConsumerGroup, now: float) -> None:
@@ -226,7 +233,8 @@ class ConsumerGroups(ConsumerSteps):
             self._arm_revocation(group.id, member, now)
 
     def arm_session(self, group_id: str, member: ConsumerMember, now: float) -> None:
-        timeout = self.settings.consumer_session_timeout
+        configs = self.group_configs(group_id)
+        timeout = seconds_of(configs, "consumer.session.timeout.ms", self.settings.consumer_session_timeout)
         if member.classic is not None:
             timeout = member.classic.session_timeout
         self.arm_fence("session", group_id, member.id, now + timeout)

@@ -22,7 +22,14 @@ from pykafka2.testing.coordinators.consumer_state import (
 )
 from pykafka2.testing.coordinators.reconciliation import Owned, reconcile
 from pykafka2.testing.coordinators.replay import Result
-from pykafka2.testing.coordinators.settings import NO_TOPICS, GroupSettings, Topics
+from pykafka2.testing.coordinators.settings import (
+    NO_TOPICS,
+    GroupConfigs,
+    GroupSettings,
+    Topics,
+    no_group_configs,
+    seconds_of,
+)
 from pykafka2.testing.coordinators.timers import Timers
 
 
@@ -41,6 +48,7 @@ class ConsumerSteps:
         self.timers = timers
         self.settings = settings
         self.topics: Topics = NO_TOPICS
+        self.group_configs: GroupConfigs = no_group_configs
         self._wall_ms = wall_ms
         self._new_id = new_id
 
@@ -109,7 +117,12 @@ class ConsumerSteps:
         at_ms = self._wall_ms(now)
         if draft.epoch <= draft.assignment_epoch:
             return
-        if draft.assigned_at_ms + self.settings.consumer_assignment_interval * 1000 > at_ms:
+        interval = seconds_of(
+            self.group_configs(draft.id),
+            "consumer.assignment.interval.ms",
+            self.settings.consumer_assignment_interval,
+        )
+        if draft.assigned_at_ms + interval * 1000 > at_ms:
             return
         members = {
             member.id: Subscriber(

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.clock import FOREVER
-from pykafka2.errors import CorruptData, CorruptMessage, IllegalState
+from pykafka2.errors import CorruptData, CorruptMessage
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.coordinators.internal_topics import partitions_of
 from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from pykafka2.testing.image import ClusterImage, TopicImage
+from pykafka2.testing.image import GROUP_RESOURCE, ClusterImage, TopicImage
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
@@ -125,6 +125,7 @@ class Coordinators:
                 self._partition_count(OFFSETS_TOPIC),
                 self._wall_ms,
                 self._new_id,
+                lambda group_id: self._broker.image.configs_of(GROUP_RESOURCE, group_id),
             )
             self._groups.on_topics(ImageTopics(self._broker.image), self._now())
         return self._groups
@@ -290,12 +291,6 @@ class Coordinators:
     def log_of(self, key: Key) -> ReplicaLog:
         """The log of a partition that we coordinate."""
         return self._logs[key]
-
-    def is_loaded(self, key: Key) -> bool:
-        """Whether we coordinate this partition, and have read its log."""
-        if key not in self._epochs:
-            raise IllegalState(f"broker {self._broker.id} does not coordinate {key[0]}-{key[1]}")
-        return key not in self._to_load
 
 
 def caller_of(context: RequestContext) -> Caller:

@@ -37,7 +37,13 @@ from pykafka2.testing.coordinators.replay import (
 )
 from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.coordinators.runtime import Entry, Marker, ShardLog, ShardRuntime
-from pykafka2.testing.coordinators.settings import GroupSettings, Topics, TransactionSettings
+from pykafka2.testing.coordinators.settings import (
+    GroupConfigs,
+    GroupSettings,
+    Topics,
+    TransactionSettings,
+    no_group_configs,
+)
 from pykafka2.testing.coordinators.transactions import TransactionShard
 
 ShardT = TypeVar("ShardT", bound=Shard)
@@ -154,7 +160,10 @@ class CoordinatorService(Generic[ShardT]):
 
 
 class GroupCoordinator(CoordinatorService[GroupShard]):
-    """Groups and committed offsets.  `new_id` makes the random part of member ids."""
+    """Groups and committed offsets.
+
+    `new_id` makes the random part of member ids, `group_configs` tells what is set on a group now.
+    """
 
     def __init__(
         self,
@@ -162,8 +171,10 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         partitions: int,
         wall_ms: Callable[[float], int],
         new_id: Callable[[], str],
+        group_configs: GroupConfigs = no_group_configs,
     ) -> None:
         super().__init__(partitions, settings.commit_timeout)
+        self._group_configs = group_configs
         self.settings = settings
         self._wall_ms = wall_ms
         self._new_id = new_id
@@ -172,6 +183,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
     def elect(self, partition: int, log: ShardLog) -> None:
         """The broker was elected leader of a partition; `load` follows."""
         shard = GroupShard(self.settings, self._wall_ms, self._new_id)
+        shard.consumer.group_configs = self._group_configs
         if self._topics is not None:
             shard.on_topics(self._topics, frozenset())
         self.begin(partition, shard, log)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -55,6 +55,20 @@ class TransactionSettings:
     expiration_check_interval: float = 3600.0  # transaction.remove.expired.transaction.cleanup.interval.ms
     append_timeout: float = 5.0
     transaction_version: int = 2  # the finalised feature transaction.version
+
+
+GroupConfigs = Callable[[str], Mapping[str, str]]
+"""What is set on a group by Kafka's names, such as consumer.session.timeout.ms; empty for most."""
+
+
+def no_group_configs(group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+def seconds_of(configs: Mapping[str, str], name: str, default: float) -> float:
+    """A group's own duration, or the broker's."""
+    text = configs.get(name)
+    return default if text is None else int(text) / 1000.0
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:

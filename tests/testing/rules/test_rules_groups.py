@@ -12,6 +12,11 @@ import pytest
 
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages import group as messages
+from pykafka2.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -23,6 +28,7 @@ from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
 from pykafka2.protocol.messages.group_records import OffsetCommitValue
 from pykafka2.testing.coordinators.replay import Deferred
+from pykafka2.testing.image import GROUP_RESOURCE
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.testing.coordinators.bench import given, subscription
@@ -507,6 +513,29 @@ def test_rule_86_a_silent_member_is_out_after_the_session_timeout(bench: GroupBe
     bench.advance(44.0)
     assert list(bench.group.members) == ["one"]
     bench.advance(1.5)
+    assert bench.group.members == {}
+
+
+def test_a_groups_own_configuration_goes_before_the_brokers(bench: GroupBench) -> None:
+    """consumer.session.timeout.ms and its like, set on a GROUP resource; they act at the next heartbeat."""
+    assert bench.beat("one", 0).heartbeat_interval_ms == 5000
+    resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+        resource_type=GROUP_RESOURCE,
+        resource_name="billing",
+        configs=[
+            IncrementalAlterConfigsRequestAlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in (
+                ("consumer.session.timeout.ms", "60000"),
+                ("consumer.heartbeat.interval.ms", "10000"),
+            )
+        ],
+    )
+    answer = bench.answer(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    assert answer.responses[0].error_code == 0, answer
+    assert bench.beat("one", 2).heartbeat_interval_ms == 10000
+    bench.advance(55.0)
+    assert list(bench.group.members) == ["one"]
+    bench.advance(6.0)
     assert bench.group.members == {}
 
 
