@@ -53,7 +53,7 @@ def transaction_view(cluster: KafkaCluster, transactional_id: str) -> Transactio
     shard = None if transactions is None else transactions.shards.get(partition)
     if shard is None:
         raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
-    if not cluster.broker(leader).coordinators.is_loaded((topic, partition)):
+    if not cluster.broker(leader).coordinators.is_active((topic, partition)):
         raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
     transaction = shard.transactions.get(transactional_id)
     if transaction is None:
