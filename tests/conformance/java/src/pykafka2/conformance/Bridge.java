@@ -74,6 +74,7 @@ public final class Bridge {
             case "create_topic": return ClientIo::createTopic;
             case "produce": return ClientIo::produce;
             case "consume": return ClientIo::consume;
+            case "transaction_step": return Transactions::step;
             default: throw new IllegalArgumentException("no operation named " + name);
         }
     }
