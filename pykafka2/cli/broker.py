@@ -8,6 +8,8 @@ is gone at the end.
   pykafka2 broker --topic orders:6 --topic audit:1:1
                                                topics: name:partitions[:replication factor]
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
+  pykafka2 broker --admin-port 9990            and a line admin=http://127.0.0.1:9990 token=...: faults, links
+                                               and views over HTTP and JSON (docs/guides/testing.md)
 """
 
 from __future__ import annotations
@@ -59,6 +61,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="mute a connection until its request is answered, as Apache Kafka does (channel.mode=serial)",
     )
     parser.add_argument(
+        "--admin-port",
+        type=int,
+        metavar="PORT",
+        help="offer the controls over HTTP and JSON on 127.0.0.1 at this port; 0: a free one",
+    )
+    parser.add_argument(
+        "--admin-token", metavar="TOKEN", help="what callers of the admin port must show (a random one)"
+    )
+    parser.add_argument(
         "--config",
         "-c",
         action="append",
@@ -79,12 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         ports=_ports(arguments.port, arguments.brokers),
     )
-    # The history is for tests in the same process; here it would only hold memory.
-    cluster.history.is_on = False
+    # Without an admin port nobody can see the history, and it would only hold memory.
+    cluster.history.is_on = arguments.admin_port is not None
     received: list[int] = []
     with _Signals(received.append) as signals, cluster:
         signals.notify = cluster.runtime.notify
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+        if arguments.admin_port is not None:
+            port = cluster.open_admin_port(arguments.admin_port, arguments.admin_token)
+            print(f"admin=http://{port.address} token={port.token}", flush=True)
         cluster.runtime.wait_until(lambda: bool(received) or cluster.loops.has_failed, FOREVER)
         cluster.check()
     print(f"pykafka2 broker: ended by {signal.Signals(received[0]).name}", file=sys.stderr)

@@ -14,7 +14,7 @@ import base64
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -39,6 +39,7 @@ from pykafka2.testing.throttle import Throttles
 
 if TYPE_CHECKING:
     from pykafka2.network.tls import TlsContext
+    from pykafka2.testing.admin_port import AdminPort
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.cluster_metrics import ClusterMetrics
     from pykafka2.testing.controls import Controls
@@ -80,10 +81,18 @@ class KafkaCluster:
         features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
         runtime: what it runs on; default: real threads and sockets.
         history_entries: how many requests the history remembers; 0 switches it off.
+        process: run it in a child process, with the same controls and views (see process_cluster.py).
 
     Raises `ConfigurationError` for anything that cannot be.  Leaves no thread, socket or file behind after
     `close`; is a context manager.
     """
+
+    def __new__(cls, *arguments: Any, process: bool = False, **options: Any) -> KafkaCluster:
+        if process and cls is KafkaCluster:
+            from pykafka2.testing.process_cluster import ProcessCluster
+
+            return super().__new__(ProcessCluster)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -99,6 +108,7 @@ class KafkaCluster:
         runtime: Runtime | None = None,
         features: Mapping[str, int] | None = None,
         history_entries: int = MAX_ENTRIES,
+        process: bool = False,
     ) -> None:
         if not isinstance(brokers, int) or not 1 <= brokers <= MAX_BROKERS:
             raise ConfigurationError(f"brokers={brokers!r}: say a number from 1 to {MAX_BROKERS}")
@@ -115,7 +125,7 @@ class KafkaCluster:
         self.faults = Faults()
         self.faults.on_fired = self._on_fault
         self.throttles = Throttles()
-        self._topics = {name: _topic_of(name, topic) for name, topic in (topics or {}).items()}
+        self._topics = {name: topic_of(name, topic) for name, topic in (topics or {}).items()}
         self._host = host
         self._ports = list(ports or [0] * brokers)
         self.seed = seed
@@ -123,6 +133,7 @@ class KafkaCluster:
         self._runtime: Runtime | None = None
         self._brokers: list[Broker] = []
         self._controls: Controls | None = None
+        self._admin_port: AdminPort | None = None
 
     # ------------------------------------------------------------------ start and end
 
@@ -160,6 +171,9 @@ class KafkaCluster:
         runtime, self._runtime = self._runtime, None
         if runtime is None:
             return
+        if self._admin_port is not None:
+            self._admin_port.close()
+            self._admin_port = None
         for broker in self._brokers:
             broker.shut()
         self.loops.stop()
@@ -283,6 +297,17 @@ class KafkaCluster:
         with self.lock:
             return group_view(self, group_id)
 
+    def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPort:
+        """Offer controls, rules and views over HTTP and JSON on loopback, until `close`; for tests in other
+        languages.  Port 0 takes a free one; callers show the token (default: a random one).
+        """
+        from pykafka2.testing.admin_port import AdminPort
+
+        if self._admin_port is not None:
+            raise IllegalState(f"the admin port is open at {self._admin_port.address}")
+        self._admin_port = AdminPort(self, self.runtime, port, token)
+        return self._admin_port
+
     # ------------------------------------------------------------------ what happened
 
     def metrics(self) -> ClusterMetrics:
@@ -345,7 +370,7 @@ def _with_mode(config: Mapping[str, object] | None, pipelined: bool | None) -> M
     return {**(config or {}), "channel.mode": mode}
 
 
-def _topic_of(name: str, topic: int | Topic) -> Topic:
+def topic_of(name: str, topic: int | Topic) -> Topic:
     if isinstance(topic, Topic):
         return topic
     if isinstance(topic, int):

@@ -93,7 +93,7 @@ class History:
         """Requests with their answers, oldest first, of one API or all (a misspelt one raises)."""
         if api is not None:
             check_api(api)
-        found = [entry for entry in self if _is_meant(entry, api, asked)]
+        found = [entry for entry in self if is_meant(entry, api, asked)]
         since = asked.get("since")
         return found[found.index(since) + 1 :] if isinstance(since, Entry) and since in found else found
 
@@ -133,7 +133,7 @@ class History:
         position = 0
         for number, step in enumerate(steps):
             name, where = (step, None) if isinstance(step, str) else step
-            while position < len(entries) and not _is_meant(entries[position], name, {"where": where}):
+            while position < len(entries) and not is_meant(entries[position], name, {"where": where}):
                 position += 1
             if position == len(entries):
                 before = ", ".join(str(one if isinstance(one, str) else one[0]) for one in steps[:number])
@@ -196,7 +196,8 @@ class History:
             entry.response = response
 
 
-def _is_meant(entry: Entry, api: str | None, asked: Asked) -> bool:
+def is_meant(entry: Entry, api: str | None, asked: Asked) -> bool:
+    """Whether an entry is one of those asked for; `since` an entry is the caller's to look at."""
     since, where = asked.get("since"), asked.get("where")
     return (
         (api is None or entry.api == api)

@@ -19,7 +19,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "pykafka2.network.tls",
             "pykafka2.network.addresses",
             "pykafka2.network.selector",
-            "pykafka2.testing.admin_port",
+            "pykafka2.testing.admin_client",
         }
     ),
     "selectors": frozenset({"pykafka2.network.selector"}),

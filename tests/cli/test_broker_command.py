@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -110,3 +113,52 @@ def test_help_teaches() -> None:
     done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True, timeout=30)
     for words in ("pykafka2 broker --brokers 1 --port 0", "--topic orders:6", "Ctrl-C"):
         assert words in done.stdout
+
+
+@pytest.mark.slow
+def test_the_admin_port_steers_it() -> None:
+    """As a test in another language would: HTTP, JSON, and the token that was printed."""
+    options = (
+        "--port",
+        "0",
+        "--brokers",
+        "1",
+        "--topic",
+        "t:1",
+        "--admin-port",
+        "0",
+        "--admin-token",
+        "secret",
+    )
+    with broker(*options) as (process, addresses):
+        assert process.stdout is not None
+        url, token = process.stdout.readline().split()
+        assert token == "token=secret"
+        address = url.removeprefix("admin=http://")
+
+        def call(path: str, body: bytes, token: str = "secret") -> tuple[int, dict[str, Any]]:
+            connection = http.client.HTTPConnection(address, timeout=10)
+            try:
+                connection.request("POST", path, body, {"Authorization": f"Bearer {token}"})
+                answer = connection.getresponse()
+                return answer.status, json.loads(answer.read())
+            finally:
+                connection.close()
+
+        rule = b'{"rule": {"api": "Produce", "nth": 2, "then": "error:NOT_LEADER_OR_FOLLOWER"}}'
+        status, answer = call("/controls/add_rule", rule)
+        assert (status, answer["result"]["id"]) == (200, 1)
+        with Wire(addresses[0]) as wire:
+            assert [produce(wire, "t", 0, batch()).error_code for _ in range(3)] == [0, 6, 0]
+        assert call("/controls/rules", b"")[1]["result"][0]["fired"] == 1
+        assert len(call("/history", b'{"api": "Produce"}')[1]["result"]) == 3
+        assert "Produce v12" in call("/timeline", b"{}")[1]["result"]["text"]
+        assert call("/topics", b"", token="wrong")[0] == 401
+        status, answer = call("/topisc", b"")
+        assert (status, answer["error"]["message"]) == (
+            404,
+            "the admin port has no 'topisc'; did you mean 'topics'?",
+        )
+        status, answer = call("/controls/cut_link", b'{"sauce": 0}')
+        assert (status, answer["error"]["type"]) == (400, "ConfigurationError")
+        assert "did you mean 'source'" in answer["error"]["message"]

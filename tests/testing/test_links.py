@@ -149,7 +149,7 @@ def test_an_isr_shrinks_and_grows_at_a_tests_word(kafka_cluster: KafkaCluster, l
     controls.shrink_isr(("t", 0), one, two)
     assert kafka_cluster.partition("t", 0).isr == (view.leader,)
     assert produce(leader("t", 0), "t", 0, batch()).error_code == 0  # waits for nobody else
-    controls.expand_isr(("t", 0), one)
+    controls.expand_isr(("t", 0), one)  # with nothing to fetch, too
     assert set(kafka_cluster.partition("t", 0).isr) == {view.leader, one}
     controls.expand_isr(("t", 0), two)
     assert set(kafka_cluster.partition("t", 0).isr) == {0, 1, 2}

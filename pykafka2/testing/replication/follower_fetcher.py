@@ -213,6 +213,8 @@ class FollowerFetchers(Part):
         for key in list(self.paused_keys if keys is None else keys):
             leader = self._leader_of.get(key)
             if leader is not None:
+                # Said anew even if the pause was too short for the session to notice.
+                self._fetchers[leader].partitions[key].asked = None
                 self._fetchers[leader].changed[key] = None
             self.paused_keys.pop(key, None)
         self.retry()

@@ -11,8 +11,9 @@ Fed under the cluster's lock, a request at a time, when its reply has left; may 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import frexp
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
@@ -30,6 +31,7 @@ LAST_EXPONENT: Final = 13  # 2**13 s: more than two hours
 BUCKETS: Final = (LAST_EXPONENT - FIRST_EXPONENT) * PARTS
 
 FOLLOWERS_FETCH: Final = "FetchFollower"
+TOTALS: Final = ("bytes_in", "bytes_out", "replication_bytes_in", "replication_bytes_out")
 
 
 class Histogram:
@@ -86,6 +88,19 @@ class Histogram:
     @property
     def p999(self) -> float:
         return self.percentile(99.9)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that it knows, as plain data; `from_state` makes it again."""
+        used = {str(index): count for index, count in enumerate(self._counts) if count}
+        return {"count": self.count, "sum": self.sum, "max": self.max, "counts": used}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Histogram:
+        made = cls()
+        made.count, made.sum, made.max = state["count"], state["sum"], state["max"]
+        for index, count in state["counts"].items():
+            made._counts[int(index)] = count
+        return made
 
     def buckets(self) -> list[tuple[float, int]]:
         """Upper bound in seconds and count of every bucket in use, the shortest first."""
@@ -178,6 +193,30 @@ class RequestMetrics:
         from copy import deepcopy
 
         return deepcopy(self)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that it knows, as plain data; `from_state` makes it again."""
+        apis = {
+            name: {
+                "bytes_in": api.bytes_in,
+                "bytes_out": api.bytes_out,
+                **{span: getattr(api, span).state() for span in SPANS},
+            }
+            for name, api in self._apis.items()
+        }
+        return {**{name: getattr(self, name) for name in TOTALS}, "apis": apis}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> RequestMetrics:
+        made = cls()
+        for name in TOTALS:
+            setattr(made, name, state[name])
+        for name, known in state["apis"].items():
+            api = made._apis[name] = ApiMetrics()
+            api.bytes_in, api.bytes_out = known["bytes_in"], known["bytes_out"]
+            for span in SPANS:
+                setattr(api, span, Histogram.from_state(known[span]))
+        return made
 
     def clear(self) -> None:
         """Begin anew."""

@@ -1,0 +1,59 @@
+"""The child of `KafkaCluster(process=True)`: runs one cluster and its admin port until its parent is gone.
+
+The parent writes one line of JSON, the cluster's arguments, to standard input, and reads one line from
+standard output: where the cluster is, or why it is not.  The end of standard input ends this process, so it
+cannot outlive its parent, however that one died.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from pykafka2.errors import KafkaError
+from pykafka2.testing.cluster import KafkaCluster, Topic
+
+
+def cluster_of(arguments: dict[str, Any]) -> KafkaCluster:
+    """The cluster that the parent described."""
+    topics = {name: Topic(**topic) for name, topic in arguments.pop("topics").items()}
+    return KafkaCluster(topics=topics, **arguments)
+
+
+def main() -> int:
+    # Ctrl-C reaches the whole group; it is the parent's to decide what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whatever prints must not mix with the answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    arguments = json.loads(sys.stdin.readline() or "null")
+    if arguments is None:
+        return 0
+    try:
+        cluster = cluster_of(arguments).start()
+    except KafkaError as error:
+        _say(answers, {"error": {"type": type(error).__name__, "message": str(error)}})
+        return 1
+    try:
+        port = cluster.open_admin_port()
+        _say(answers, {"address": port.address, "token": port.token})
+        while sys.stdin.readline():
+            pass
+    finally:
+        cluster.close()
+    return 0
+
+
+def _say(answers: Any, what: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(what), file=answers, flush=True)
+        answers.close()
+    except BrokenPipeError:
+        pass  # the parent has gone meanwhile, which standard input tells next
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""A cluster in a child process: the same controls, rules, history and views; it dies with its parent."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykafka2.errors import (
+    ConfigurationError,
+    IllegalState,
+    NotLeaderOrFollower,
+    TopicAlreadyExists,
+    UnknownOption,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster, Topic
+from pykafka2.testing.fault_rules import FaultRule
+from pykafka2.testing.process_cluster import ProcessCluster
+from tests.testing.wire import Wire, batch, fetch, produce
+
+METADATA = MetadataRequest(topics=None)
+
+
+@pytest.fixture(scope="module")
+def process_cluster() -> Iterator[ProcessCluster]:
+    with KafkaCluster(
+        brokers=3,
+        topics={"t": 1, "sized": Topic(partitions=2, replication_factor=2)},
+        config={"num.partitions": 3},
+        process=True,
+    ) as made:
+        assert isinstance(made, ProcessCluster)
+        yield made
+
+
+@pytest.fixture
+def cluster(process_cluster: ProcessCluster) -> Iterator[ProcessCluster]:
+    yield process_cluster
+    process_cluster.controls.clear()
+    process_cluster.controls.heal()
+    process_cluster.history.clear()
+
+
+@pytest.fixture
+def wire(cluster: ProcessCluster) -> Iterator[Wire]:
+    with Wire(cluster.brokers[cluster.partition("t", 0).leader].address) as made:
+        yield made
+
+
+def test_rules_as_data_and_short_words(cluster: ProcessCluster, wire: Wire) -> None:
+    controls = cluster.controls
+    word = controls.fail_next(ProduceRequest, NotLeaderOrFollower)
+    rule = controls.rule(api="Produce", nth=3, then="error:REQUEST_TIMED_OUT")
+    made = controls.add_rule(FaultRule(api="Produce", nth=4, then="error:6"))
+    assert [produce(wire, "t", 0, batch()).error_code for _ in range(5)] == [6, 0, 7, 6, 0]
+    assert [one.fired for one in (word, rule, made)] == [1, 1, 1]
+    assert rule.is_spent
+    assert [one.id for one in controls.rules()] == [word.id, rule.id, made.id]
+    held = controls.hold("Metadata")
+    controls.remove_rule(held)
+    assert wire.call(METADATA, 12).topics
+
+
+def test_replies_may_be_replaced_by_data(cluster: ProcessCluster, wire: Wire) -> None:
+    whole = MetadataResponse(brokers=[], topics=[], cluster_id="elsewhere")
+    cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply=whole)
+    assert wire.call(METADATA, 12) == whole
+    cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply={"throttle_time_ms": 9})
+    changed = wire.call(METADATA, 12)
+    assert (changed.throttle_time_ms, len(changed.brokers)) == (9, 3)
+
+
+def test_functions_cannot_cross(cluster: ProcessCluster) -> None:
+    for name in ("where", "reply"):
+        with pytest.raises(ConfigurationError, match=f"{name}: a function cannot cross"):
+            cluster.controls.rule(api="Produce", then="hold", **{name: lambda *_: None})
+    with pytest.raises(ConfigurationError, match="a function cannot cross"):
+        cluster.controls.add_rule(FaultRule(api="Produce", then="hold", where=lambda request: True))
+
+
+def test_misspelt_things_are_named_as_in_one_process(cluster: ProcessCluster) -> None:
+    with pytest.raises(AttributeError, match="did you mean 'cut_link'"):
+        cluster.controls.cut_lnik(0, 1)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match="did you mean 'Produce'"):
+        cluster.controls.rule(api="Prodduce", then="hold")
+    with pytest.raises(ConfigurationError, match="no broker 9"):
+        cluster.controls.crash_broker(9)
+    with pytest.raises(TopicAlreadyExists):
+        cluster.create_topic("t")
+    with pytest.raises(UnknownTopicOrPartition):
+        cluster.partition("nowhere", 0)
+    with pytest.raises(TypeError, match="missing a required argument"):
+        cluster.controls.cut_link(1)  # type: ignore[call-arg]
+    for name in ("lock", "loops", "runtime"):
+        with pytest.raises(IllegalState, match="own process"):
+            getattr(cluster, name)
+
+
+def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None:
+    produce(wire, "t", 0, batch([b"a", b"b"]))
+    produce(wire, "t", 0, batch([b"c"]), acks=1)
+    fetch(wire, "t", 0, 0)
+    history = cluster.history
+    history.order("Produce", ("Produce", lambda request: request.acks == 1), "Fetch")
+    history.never("Metadata")
+    first = history.entries("Produce")[0]
+    assert isinstance(first.request, ProduceRequest)
+    assert first.request.topic_data[0].name == "t"
+    assert history.count("Produce", since=first) == 1
+    assert len(history) == 3
+    assert history.in_flight_max("Produce") == 1
+    assert cluster.log("t", 0).values()[-3:] == [b"a", b"b", b"c"]
+    view = cluster.partition("sized", 1)
+    assert len(view.replicas) == 2
+    assert view.replicas[view.leader].is_leader
+    assert cluster.topics() == ["sized", "t"]
+    assert cluster.metrics().api("Produce").count >= 2
+    assert "Produce" in cluster.metrics().names
+    timeline = cluster.timeline()
+    assert "Produce v12" in str(timeline)
+    assert json.loads(timeline.json())["timeline"]
+    assert [event.facts["topic"] for event in cluster.events.events("topic")] == ["t", "sized"]
+
+
+def test_brokers_crash_and_come_back_and_isrs_move(cluster: ProcessCluster) -> None:
+    view = cluster.partition("t", 0)
+    follower, victim = sorted(set(view.isr) - {view.leader})
+    cluster.controls.shrink_isr(("t", 0), follower)
+    assert follower not in cluster.partition("t", 0).isr
+    cluster.controls.expand_isr(("t", 0), follower)
+    cluster.controls.crash_broker(victim)
+    assert [broker.is_running for broker in cluster.brokers].count(False) == 1
+    cluster.controls.restart_broker(victim)
+    assert all(broker.is_running for broker in cluster.brokers)
+
+
+def test_what_cannot_be_given_is_refused_at_once() -> None:
+    with pytest.raises(UnknownOption, match=r"did you mean 'num\.partitions'"):
+        KafkaCluster(process=True, config={"num.partition": 1})
+    with pytest.raises(ConfigurationError, match="runtime= cannot be given"):
+        KafkaCluster(process=True, runtime=object())  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_what_the_child_refuses_is_raised_here() -> None:
+    with pytest.raises(ConfigurationError, match="2 brokers need 2 ports"):
+        KafkaCluster(brokers=2, ports=[0], process=True).start()
+
+
+@pytest.mark.slow
+def test_it_starts_within_half_a_second() -> None:
+    """From Python's start to the first Metadata answer; twice that is allowed to a busy machine, and the
+    quickest of three counts.
+    """
+    took = []
+    for _ in range(3):
+        started = time.perf_counter()
+        with KafkaCluster(process=True) as cluster:
+            host, port = cluster.bootstrap_servers.split(",")[0].split(":")
+            with Wire(f"{host}:{port}") as wire:
+                wire.call(METADATA, 12)
+            took.append(time.perf_counter() - started)
+        if took[-1] < 1.0:
+            break
+    assert min(took) < 1.0
+
+
+@pytest.mark.slow
+def test_the_child_dies_with_its_parent_even_of_sigkill(tmp_path: Path) -> None:
+    source = """
+        import time
+        from pykafka2.testing import KafkaCluster
+        cluster = KafkaCluster(brokers=1, process=True).start()
+        print(cluster.pid, flush=True)
+        time.sleep(60)
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert is_alive(child)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while is_alive(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(child)
+
+
+def is_alive(pid: int) -> bool:
+    """Zombies, which wait for whoever adopted them, count as dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
