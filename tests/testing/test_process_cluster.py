@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -158,21 +159,22 @@ def test_what_the_child_refuses_is_raised_here() -> None:
 
 
 @pytest.mark.slow
-def test_it_starts_within_half_a_second() -> None:
-    """From Python's start to the first Metadata answer; twice that is allowed to a busy machine, and the
-    quickest of three counts.
+def test_it_starts_within_half_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From Python's start to the first Metadata answer, with compiled modules.  Measured in the child's own
+    time, end included, so that other work on the machine does not count; the quickest of three counts.
     """
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
     took = []
-    for _ in range(3):
-        started = time.perf_counter()
-        with KafkaCluster(process=True) as cluster:
-            host, port = cluster.bootstrap_servers.split(",")[0].split(":")
-            with Wire(f"{host}:{port}") as wire:
-                wire.call(METADATA, 12)
-            took.append(time.perf_counter() - started)
-        if took[-1] < 1.0:
+    for _ in range(4):  # the first one compiles
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with KafkaCluster(process=True) as cluster, Wire(cluster.brokers[0].address) as wire:
+            wire.call(METADATA, 12)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        if took[-1] < 0.5:
             break
-    assert min(took) < 1.0
+    assert min(took) < 0.5
 
 
 @pytest.mark.slow
