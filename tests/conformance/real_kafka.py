@@ -71,9 +71,12 @@ class RealKafka:
     A context manager: leaving it kills the server and removes its folder.
     """
 
-    def __init__(self, jars: KafkaJars, flags: tuple[str, ...] = QUICK_FLAGS, *, brokers: int = 1) -> None:
+    def __init__(
+        self, jars: KafkaJars, flags: tuple[str, ...] = QUICK_FLAGS, *, brokers: int = 1, extra: str = ""
+    ) -> None:
         self._jars = jars
         self._brokers = brokers
+        self._extra = extra  # more lines of properties; the last one of a name counts
         self._flags = flags
         self._folder = Path(tempfile.mkdtemp(prefix="pykafka2-real-kafka-"))
         self._log_file = self._folder / "server.log"
@@ -138,7 +141,7 @@ class RealKafka:
         *self._ports, controller_port = _free_ports(self._brokers + 1)
         folder = Path(tempfile.mkdtemp(prefix="nodes-", dir=self._folder))
         settings = [
-            _settings_of(node, port, controller_port, folder, self._brokers)
+            _settings_of(node, port, controller_port, folder, self._brokers, self._extra)
             for node, port in enumerate(self._ports)
         ]
         with self._log_file.open("ab") as log:
@@ -157,7 +160,7 @@ class RealKafka:
         return bool(readable) and self._process.stdout.readline() == b"READY\n"
 
 
-def _settings_of(node: int, port: int, controller_port: int, folder: Path, brokers: int) -> str:
+def _settings_of(node: int, port: int, controller_port: int, folder: Path, brokers: int, extra: str) -> str:
     """Write a node's properties; the file's name.  The first node is the controller, too."""
     listener, controller = f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"
     text = PROPERTIES.format(
@@ -172,7 +175,7 @@ def _settings_of(node: int, port: int, controller_port: int, folder: Path, broke
     )
     # Beside the data: the JVM removes its settings' folder when its parent is gone.
     settings = folder.with_suffix(f".{node}.properties")
-    settings.write_text(text)
+    settings.write_text(text + extra)
     return str(settings)
 
 
