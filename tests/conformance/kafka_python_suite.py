@@ -110,6 +110,7 @@ def run(tests: Path, address: str, rest: list[str]) -> str:
     """pytest's output."""
     environment = {**os.environ, "KAFKA_VERSION": SHOWN_VERSION, "KAFKA_URI": f"kafka://{address}"}
     environment["PYTHONPATH"] = str(tests)  # its own package, not an installed one
+    environment["KAFKA_ROOT"] = str(tests)  # must be there; nothing is started from it
     command = [sys.executable, "-m", "pytest", "test/integration", "-q", "-rfE", "--tb=short"]
     command += ["-o", "addopts=", "--rootdir=.", "--durations=8"]
     command += ["-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:pykafka2", "--color=no"]
