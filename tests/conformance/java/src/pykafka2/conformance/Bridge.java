@@ -75,6 +75,9 @@ public final class Bridge {
             case "produce": return ClientIo::produce;
             case "consume": return ClientIo::consume;
             case "transaction_step": return Transactions::step;
+            case "tool": return Tools::run;
+            case "broker_options": return BrokerFacts::options;
+            case "broker_option_values": return BrokerFacts::allowed;
             default: throw new IllegalArgumentException("no operation named " + name);
         }
     }

@@ -1,0 +1,91 @@
+"""Requirements 002-34 and 003-92: the options of brokers and topics are Kafka's, and so are their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.testing.config_table import DEPARTURES, OWN_TABLE
+from pykafka2.testing.configs import BROKER_KEYS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, Key, why_refused
+
+from .bridge import Bridge
+
+OURS: dict[str, dict[str, Key]] = {"broker": BROKER_KEYS, "topic": {**TOPIC_KEYS, **INTERNAL_TOPIC_KEYS}}
+UNSAID = {"group.coordinator.rebalance.protocols", "group.share.assignors", "log.dir", "log.dirs"}
+"""Lists that Kafka wants filled, although their validators do not say so; without effect here."""
+
+OWN = {line.split(" ")[0] for line in OWN_TABLE.splitlines()}
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_the_options_are_kafkas(java: Bridge, kind: str) -> None:
+    """Neither one too few nor one too many."""
+    kafka = {option["name"]: option for option in kafka_options(java, kind)}
+    # What Kafka calls internal is undocumented; this one is taken all the same, for small segments in tests.
+    internal = {name for name, option in kafka.items() if option["internal"]}
+    assert kafka.keys() - OURS[kind].keys() - internal == set()
+    assert OURS[kind].keys() - kafka.keys() - OWN == set()
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_types_defaults_and_valid_values_are_kafkas(java: Bridge, kind: str) -> None:
+    differences = []
+    for option in kafka_options(java, kind):
+        key = OURS[kind].get(option["name"])
+        if key is None or option["internal"] or option["name"] in DEPARTURES:
+            continue
+        ours = (key.type_name, key.default, key.valid)
+        theirs = (option["type"], option["default"], option["valid"] or "")
+        if ours != theirs:
+            differences.append(f"{option['name']}: ours {ours}, Kafka's {theirs}")
+    assert not differences, "\n".join(differences)
+
+
+def test_every_departure_departs(java: Bridge) -> None:
+    kafka = {option["name"]: option for option in kafka_options(java, "broker")}
+    for name, (default, valid, reason) in DEPARTURES.items():
+        assert reason
+        assert (default, valid) != (kafka[name]["default"], kafka[name]["valid"] or ""), name
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_what_kafka_allows_is_allowed(java: Bridge, kind: str) -> None:
+    """Not only what the tables say: the readers agree with Kafka's on the bounds and the words."""
+    differences = []
+    for option in kafka_options(java, kind):
+        key = OURS[kind].get(option["name"])
+        if key is None or option["name"] in DEPARTURES or option["type"] in ("CLASS", "PASSWORD"):
+            continue
+        if option["internal"] or (kind == "broker" and why_refused(option["name"]) is not None):
+            continue
+        if option["default"] is not None and not allows(key, option["default"]):
+            differences.append(f"{option['name']}: the default {option['default']!r} is refused")
+        asked = {"kind": kind, "name": option["name"], "values": TRIED}
+        (answers,) = java("broker_option_values", [asked])
+        for value, answer in zip(TRIED, answers, strict=True):
+            if allows(key, value) != answer and not (value == "" and option["name"] in UNSAID):
+                differences.append(
+                    f"{option['name']}={value!r}: Kafka {'allows' if answer else 'refuses'} it"
+                )
+    assert not differences, "\n".join(differences)
+
+
+TRIED = [
+    "", "-3", "-2", "-1", "0", "1", "2", "9", "13", "14", "17", "23", "100", "0.3", "1.5", "32768", "1048575",
+    "2147483648", "9223372036854775808", "true", "false", "TRUE", "yes", "delete", "compact",
+    "compact,delete", "gzip", "brotli", "CreateTime", "LogAppendTime", "producer", "word", "a,b", "0:1", " 5 ",
+]  # fmt: skip
+
+
+def allows(key: Key, value: str) -> bool:
+    try:
+        key.parse(value)
+    except ValueError:
+        return False
+    return True
+
+
+def kafka_options(java: Bridge, kind: str) -> list[dict[str, Any]]:
+    (options,) = java("broker_options", [kind])
+    return list(options)
