@@ -17,7 +17,13 @@ from typing import Any, Self
 from .maven import CURRENT, KafkaJars
 
 # Short-lived and mostly reflection: the first compiler tier and the serial collector start fastest.
-JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dpykafka2.log.level=ERROR")
+JVM_FLAGS = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dpykafka2.log.level=ERROR",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",  # for the shutdown hooks of tools: Tools.java
+)
 
 
 class BridgeError(AssertionError):

@@ -72,9 +72,9 @@ def test_what_kafka_allows_is_allowed(java: Bridge, kind: str) -> None:
 
 
 TRIED = [
-    "", "-3", "-2", "-1", "0", "1", "2", "9", "13", "14", "17", "23", "100", "0.3", "1.5", "32768", "1048575",
-    "2147483648", "9223372036854775808", "true", "false", "TRUE", "yes", "delete", "compact",
-    "compact,delete", "gzip", "brotli", "CreateTime", "LogAppendTime", "producer", "word", "a,b", "0:1", " 5 ",
+    "", "-3", "-2", "-1", "0", "1", "2", "9", "13", "14", "17", "23", "100", "0.3", "1.5", "32768",
+    "1048575", "2147483648", "9223372036854775808", "true", "false", "TRUE", "yes", "delete", "compact",
+    "compact,delete", "gzip", "brotli", "CreateTime", "LogAppendTime", "producer", "word", "0:1", " 5 ",
 ]  # fmt: skip
 
 

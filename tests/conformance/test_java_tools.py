@@ -36,21 +36,41 @@ def tool(java: Bridge) -> Tool:
 
 def events(output: str) -> list[dict[str, Any]]:
     """The lines of JSON among what a tool printed."""
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in output.splitlines() if line.startswith('{"')]
 
 
 def test_producer_and_consumer_performance(cluster: Cluster, tool: Tool) -> None:
     topic = cluster.new_topic(partitions=3)
     servers = f"bootstrap.servers={cluster.bootstrap_servers}"
     output = tool(
-        "ProducerPerformance", "--topic", topic, "--num-records", 5000, "--record-size", 200,
-        "--throughput", -1, "--producer-props", servers, "acks=all", "compression.type=lz4",
-    )  # fmt: skip
+        "ProducerPerformance",
+        "--topic",
+        topic,
+        "--num-records",
+        5000,
+        "--record-size",
+        200,
+        "--throughput",
+        -1,
+        "--producer-props",
+        servers,
+        "acks=all",
+        "compression.type=lz4",
+    )
     assert "5000 records sent" in output
     output = tool(
-        "ConsumerPerformance", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic,
-        "--num-records", 5000, "--group", f"{topic}-group", "--timeout", 20_000,
-    )  # fmt: skip
+        "ConsumerPerformance",
+        "--bootstrap-server",
+        cluster.bootstrap_servers,
+        "--topic",
+        topic,
+        "--num-records",
+        5000,
+        "--group",
+        f"{topic}-group",
+        "--timeout",
+        20_000,
+    )
     row = output.strip().splitlines()[-1].split(", ")
     assert int(row[4]) == 5000, output
 
@@ -68,7 +88,7 @@ def test_verifiable_producer_and_consumer(cluster: Cluster, tool: Tool) -> None:
             500,
             "--acks",
             -1,
-        )  # fmt: skip
+        )
     )
     acknowledged = [one for one in produced if one["name"] == "producer_send_success"]
     assert len(acknowledged) == 500
@@ -89,7 +109,7 @@ def test_verifiable_producer_and_consumer(cluster: Cluster, tool: Tool) -> None:
                 "--group-protocol",
                 protocol,
                 "--verbose",
-            )  # fmt: skip
+            )
         )
         values = [one["value"] for one in consumed if one["name"] == "record_data"]
         assert sorted(map(int, values)) == list(range(500))
@@ -102,9 +122,14 @@ def test_transactional_message_copier(cluster: Cluster, tool: Tool) -> None:
     """Consume, transform, produce: 300 records in transactions of 50, every one once under read_committed."""
     source, target = cluster.new_topic(), cluster.new_topic()
     tool(
-        "VerifiableProducer", "--bootstrap-server", cluster.bootstrap_servers, "--topic", source,
-        "--max-messages", 300,
-    )  # fmt: skip
+        "VerifiableProducer",
+        "--bootstrap-server",
+        cluster.bootstrap_servers,
+        "--topic",
+        source,
+        "--max-messages",
+        300,
+    )
     copied = events(
         tool(
             "TransactionalMessageCopier",
@@ -126,7 +151,7 @@ def test_transactional_message_copier(cluster: Cluster, tool: Tool) -> None:
             50,
             "--transaction-timeout",
             30_000,
-        )  # fmt: skip
+        )
     )
     assert copied[-1]["consumed"] == 300, copied
     assert copied[-1]["remaining"] == 0
@@ -144,7 +169,7 @@ def test_transactional_message_copier(cluster: Cluster, tool: Tool) -> None:
             "--reset-policy",
             "earliest",
             "--verbose",
-        )  # fmt: skip
+        )
     )
     values = [one["value"] for one in read if one["name"] == "record_data"]
     assert list(map(int, values)) == list(range(300))
@@ -158,8 +183,17 @@ def test_topic_command(cluster: Cluster, tool: Tool) -> None:
             "TopicCommand", "--bootstrap-server", cluster.bootstrap_servers, *arguments, status=status
         )
 
-    topics("--create", "--topic", name, "--partitions", 3, "--replication-factor", 3,
-           "--config", "retention.ms=5000")  # fmt: skip
+    topics(
+        "--create",
+        "--topic",
+        name,
+        "--partitions",
+        3,
+        "--replication-factor",
+        3,
+        "--config",
+        "retention.ms=5000",
+    )
     assert name in topics("--list").split()
     described = topics("--describe", "--topic", name)
     assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 3\s+Configs: .*retention.ms=5000", described)
@@ -173,15 +207,21 @@ def test_topic_command(cluster: Cluster, tool: Tool) -> None:
 
 def test_offsets_and_groups_by_command(cluster: Cluster, tool: Tool, tmp_path: Path) -> None:
     topic = cluster.new_topic(partitions=2)
-    tool("VerifiableProducer", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic,
-         "--max-messages", 40)  # fmt: skip
-    output = tool("GetOffsetShell", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic)
-    offsets = [int(line.rpartition(":")[2]) for line in output.split()]
+    servers = ("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic)
+    tool("VerifiableProducer", *servers, "--max-messages", 40)
+    offsets = [int(place.rpartition(":")[2]) for place in tool("GetOffsetShell", *servers).split()]
     assert sum(offsets) == 40
     spot = {"topic": topic, "partition": 0, "offset": offsets[0]}
     file = tmp_path / "records.json"
     file.write_text(json.dumps({"partitions": [spot], "version": 1}))
     tool("DeleteRecordsCommand", "--bootstrap-server", cluster.bootstrap_servers, "--offset-json-file", file)
-    output = tool("GetOffsetShell", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic,
-                  "--time", "earliest")  # fmt: skip
+    output = tool(
+        "GetOffsetShell",
+        "--bootstrap-server",
+        cluster.bootstrap_servers,
+        "--topic",
+        topic,
+        "--time",
+        "earliest",
+    )
     assert f"{topic}:0:{offsets[0]}" in output.split()

@@ -3,20 +3,22 @@ package pykafka2.conformance;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.common.utils.Exit;
 
 /** Kafka's command-line tools, run in this JVM as a shell would run them: arguments in, output and status out. */
 final class Tools {
     /** What Exit.exit becomes: the end of the tool, not of the JVM. */
-    private static final class Exited extends RuntimeException {
+    private static final class Exited extends Error {
         private static final long serialVersionUID = 1L;
-        final int status;
 
         Exited(int status) {
             super("exit " + status, null, false, false);
-            this.status = status;
         }
     }
 
@@ -28,15 +30,21 @@ final class Tools {
         }
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         PrintStream before = System.out;
+        PrintStream errors = System.err;
+        int[] left = {-1}; // the first exit counts: some tools catch whatever is thrown, and exit again
         Exit.Procedure leave = (status, message) -> {
+            left[0] = left[0] < 0 ? status : left[0];
             throw new Exited(status);
         };
         Exit.setExitProcedure(leave);
         Exit.setHaltProcedure(leave);
-        Exit.setShutdownHookAdder((name, hook) -> { });
-        int status = 0;
-        try (PrintStream captured = new PrintStream(output, true, StandardCharsets.UTF_8)) {
+        // Some tools close, and say the rest, in a hook of the JVM's end: run here what they have added.
+        Exit.setShutdownHookAdder((name, hook) -> Runtime.getRuntime().addShutdownHook(new Thread(hook, name)));
+        Set<Thread> hooksBefore = hooks();
+        PrintStream captured = new PrintStream(output, true, StandardCharsets.UTF_8);
+        try {
             System.setOut(captured);
+            System.setErr(captured);
             Class.forName("org.apache.kafka.tools." + item.get("class").asText())
                 .getMethod("main", String[].class)
                 .invoke(null, (Object) arguments);
@@ -44,11 +52,27 @@ final class Tools {
             if (!(problem.getCause() instanceof Exited)) {
                 throw problem;
             }
-            status = ((Exited) problem.getCause()).status;
         } finally {
+            for (Thread hook : hooks()) {
+                if (!hooksBefore.contains(hook) && Runtime.getRuntime().removeShutdownHook(hook)) {
+                    hook.run();
+                }
+            }
             System.setOut(before);
+            System.setErr(errors);
         }
-        return Bridge.JSON.objectNode().put("status", status).put("output", output.toString(StandardCharsets.UTF_8));
+        return Bridge.JSON.objectNode().put("status", Math.max(left[0], 0)).put("output", output.toString(StandardCharsets.UTF_8));
+    }
+
+    /** The JVM keeps them to itself: Bridge.java's JVM is started with java.lang open to us. */
+    private static Set<Thread> hooks() throws ReflectiveOperationException {
+        Field field = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+        field.setAccessible(true);
+        Set<Thread> threads = new HashSet<>();
+        for (Object hook : ((Map<?, ?>) field.get(null)).keySet()) {
+            threads.add((Thread) hook);
+        }
+        return threads;
     }
 
     private Tools() {
