@@ -89,7 +89,9 @@ class Broker:
         self.id = broker_id
         self.host = cluster.host_of(broker_id)
         self.port = port
-        self.config = cluster.config.of_broker({"node.id": broker_id, "broker.id": broker_id})
+        self.config = cluster.config.of_broker(
+            {"node.id": broker_id, "broker.id": broker_id, "broker.rack": cluster.rack_of(broker_id)}
+        )
         self.lock = cluster.lock
         self.clock: Clock = cluster.runtime.clock
         self.controller = cluster.controller

@@ -33,6 +33,7 @@ from pykafka2.testing.features import finalised
 from pykafka2.testing.handlers.registry import load as load_handlers
 from pykafka2.testing.history import MAX_ENTRIES, History
 from pykafka2.testing.image import ClusterImage, TopicImage
+from pykafka2.testing.placement import first_host
 from pykafka2.testing.replication.links import Links
 from pykafka2.testing.server.threads import Loops
 from pykafka2.testing.throttle import Throttles
@@ -74,7 +75,9 @@ class KafkaCluster:
             threads (shared, separate), max.pipelined.requests, max.pipelined.bytes.
         pipelined: whether a connection's next request may come in while an acks=all produce waits for its
             replicas (the default); False is Apache's muting, as does channel.mode=serial.
-        seed: topic and cluster ids come from it.
+        seed: topic and cluster ids come from it, and where the placement of replicas begins.
+        racks: the brokers' racks in turn, from the first again when there are more brokers; a partition's
+            replicas are spread over them.
         host: where brokers listen; "{id}" in it stands for the broker's id.
         ports: one for each broker; default: free ones.
         tls: listen with TLS.
@@ -102,6 +105,7 @@ class KafkaCluster:
         config: Mapping[str, object] | None = None,
         pipelined: bool | None = None,
         seed: int | str = 0,
+        racks: Sequence[str] | None = None,
         host: str = "127.0.0.1",
         ports: Sequence[int] | None = None,
         tls: TlsContext | None = None,
@@ -127,6 +131,7 @@ class KafkaCluster:
         self.throttles = Throttles()
         self._topics = {name: topic_of(name, topic) for name, topic in (topics or {}).items()}
         self._host = host
+        self._racks = list(racks or [])
         self._ports = list(ports or [0] * brokers)
         self.seed = seed
         self._given_runtime = runtime
@@ -149,7 +154,9 @@ class KafkaCluster:
         try:
             entropy = SeededEntropy(f"cluster-{self.seed}")
             cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
-            log = MetadataLog(State(cluster_id, self.config, self._features))
+            state = State(cluster_id, self.config, self._features)
+            state.first_host = first_host(self.seed)
+            log = MetadataLog(state)
             self.controller = Controller(0, log, self.config, entropy, self._publish)
             self.loops = Loops(
                 self._runtime, "kafka-cluster", separate=self.config.get("threads") == "separate"
@@ -228,6 +235,9 @@ class KafkaCluster:
 
             self._controls = Controls(self)
         return self._controls
+
+    def rack_of(self, broker_id: int) -> str | None:
+        return self._racks[broker_id % len(self._racks)] if self._racks else None
 
     def host_of(self, broker_id: int) -> str:
         return self._host.replace("{id}", str(broker_id))

@@ -52,6 +52,14 @@ class PartitionImage:
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment brings; among `replicas` already, in sync when they have caught up."""
+    removing: tuple[int, ...] = ()
+    """Replicas that go when those that come are in sync; still among `replicas`."""
+
+    @property
+    def is_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
 @attrs.define(frozen=True)

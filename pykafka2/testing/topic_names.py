@@ -9,6 +9,7 @@ from typing import Final
 from pykafka2.errors import InvalidTopicException
 
 MAX_TOPIC_NAME: Final = 249
+METADATA_TOPIC: Final = "__cluster_metadata"
 LEGAL_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

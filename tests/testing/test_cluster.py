@@ -18,7 +18,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.configs import BrokerConfig, TopicConfig
 from pykafka2.testing.leaks import LeakCheck
-from pykafka2.testing.placement import place
+from pykafka2.testing.placement import Host, place
 from tests.testing.wire import Wire, batch, produce
 
 METADATA = MetadataRequest(topics=None)
@@ -142,7 +142,7 @@ def test_the_seed_decides_the_ids() -> None:
 @pytest.mark.parametrize(("brokers", "factor"), [(1, 1), (3, 1), (3, 2), (3, 3), (5, 3), (6, 2)])
 def test_placement_balances_leaders_and_followers(brokers: int, factor: int) -> None:
     count = brokers * max(brokers - 1, 1) * 2
-    placed = place(range(brokers), count, factor, start=1)
+    placed = place([Host(broker) for broker in range(brokers)], count, factor, start=1)
     assert all(len(set(replicas)) == factor for replicas in placed)
     for position in range(factor):
         hosts = [replicas[position] for replicas in placed]

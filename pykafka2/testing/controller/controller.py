@@ -14,6 +14,7 @@ import attrs
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
     BrokerError,
+    BrokerIdNotRegistered,
     IneligibleReplica,
     InvalidReplicaAssignment,
     InvalidUpdateVersion,
@@ -24,7 +25,9 @@ from pykafka2.errors import (
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller.elections import IsEligible, elect, moved
 from pykafka2.testing.controller.metadata_log import MetadataLog
+from pykafka2.testing.controller.reassignment import completed
 from pykafka2.testing.controller.records import (
+    BrokerRemoved,
     BrokerSet,
     PartitionSet,
     ProducerIdsAllocated,
@@ -97,6 +100,13 @@ class Controller:
         if broker is not None and not broker.is_fenced:
             self.set_broker(attrs.evolve(broker, is_fenced=True))
 
+    def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker (UnregisterBroker); its leaderships move.  It may register again."""
+        if broker_id not in self.state.brokers:
+            raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
+        self.broker_is_gone(broker_id)
+        self.write([BrokerRemoved(broker_id)])
+
     def set_broker(self, broker: BrokerImage) -> None:
         """Change a registration, and the partitions that depend on it, in one step."""
         may_lead = not broker.is_fenced and not broker.is_shutting_down
@@ -129,9 +139,7 @@ class Controller:
 
     def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
         """Create a topic, or raise why not (rules 71 and 72)."""
-        # Leaders go round the brokers over all topics: how many partitions there are says where we are.
-        start = sum(len(topic.partitions) for topic in self.state.topics.values())
-        topic = new_topic(self.state, self.config, new, self._entropy.token_bytes(16), start)
+        topic = new_topic(self.state, self.config, new, self._entropy.token_bytes(16), self.next_host)
         if not validate_only:
             self.write(
                 [
@@ -143,6 +151,11 @@ class Controller:
                 ]
             )
         return topic
+
+    @property
+    def next_host(self) -> int:
+        """Where the next placement begins: leaders go round the brokers over all topics."""
+        return self.state.first_host + sum(len(topic.partitions) for topic in self.state.topics.values())
 
     def delete_topic(self, name: str) -> None:
         if not self.config.get("delete.topic.enable"):
@@ -178,7 +191,8 @@ class Controller:
         if ineligible:
             raise IneligibleReplica(f"broker {ineligible[0]} is fenced or shutting down")
         ordered = tuple(replica for replica in image.replicas if replica in change.isr)
-        return attrs.evolve(image, isr=ordered, partition_epoch=image.partition_epoch + 1)
+        altered = attrs.evolve(image, isr=ordered, partition_epoch=image.partition_epoch + 1)
+        return completed(altered, self.image.is_eligible)
 
     def move_leader(self, topic: str, partition: int, to: int) -> PartitionImage:
         """Let another replica lead; one that is not in sync becomes the whole ISR (an unclean election)."""

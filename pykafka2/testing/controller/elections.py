@@ -11,7 +11,13 @@ from collections.abc import Callable
 
 import attrs
 
-from pykafka2.testing.image import NO_LEADER, PartitionImage
+from pykafka2.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    PreferredLeaderNotAvailable,
+    UnknownTopicOrPartition,
+)
+from pykafka2.testing.image import NO_LEADER, PartitionImage, TopicImage
 
 IsEligible = Callable[[int], bool]
 """Whether a broker may lead and be in sync: registered, not fenced, not shutting down."""
@@ -40,6 +46,30 @@ def elect_preferred(partition: PartitionImage, is_eligible: IsEligible) -> Parti
     if partition.leader == preferred or preferred not in partition.isr or not is_eligible(preferred):
         return partition
     return moved(partition, preferred, partition.isr)
+
+
+def asked_election(
+    topic: TopicImage | None, name: str, number: int, is_eligible: IsEligible, *, unclean: bool
+) -> PartitionImage:
+    """What ElectLeaders asks for (rule 73), or raises why there is no election."""
+    if topic is None:
+        raise UnknownTopicOrPartition(f"No such topic as {name}")
+    if not 0 <= number < len(topic.partitions):
+        raise UnknownTopicOrPartition(f"No such partition as {name}-{number}")
+    partition = topic.partitions[number]
+    if unclean:
+        if partition.leader != NO_LEADER:
+            raise ElectionNotNeeded("Leader election not needed for topic partition.")
+        elected = elect(partition, is_eligible, unclean=True)
+        if elected.leader == NO_LEADER:
+            raise EligibleLeadersNotAvailable("Eligible topic partition leaders are not available.")
+        return elected
+    if partition.leader == partition.replicas[0]:
+        raise ElectionNotNeeded("Leader election not needed for topic partition.")
+    elected = elect_preferred(partition, is_eligible)
+    if elected is partition:
+        raise PreferredLeaderNotAvailable("The preferred leader was not available.")
+    return elected
 
 
 def moved(partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage:

@@ -50,6 +50,8 @@ class State:
         self.features: dict[str, int] = dict(features)
         self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
         self.next_producer_id = 0
+        self.first_host = 0
+        """Where placement begins, as the cluster's seed says."""
         self.image = ClusterImage(0, cluster_id, {}, {}, {}, features)
         self._changed: dict[str, TopicImage | None] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}  # of topics that this replay touches
@@ -74,6 +76,7 @@ class State:
         other.topic_names = dict(self.topic_names)
         other.configs = self.configs
         other.next_producer_id = self.next_producer_id
+        other.first_host = self.first_host
         other.image = self.image
         return other
 

@@ -1,9 +1,9 @@
-"""New topics: what may be asked for, and the records that make it so (rules 71 and 72)."""
+"""New topics and new partitions: what may be asked for, and what it comes to (rules 71 to 73)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -11,16 +11,24 @@ from pykafka2.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
+    InvalidRequest,
     InvalidTopicException,
+    PolicyViolation,
     TopicAlreadyExists,
+    UnknownTopicOrPartition,
 )
 from pykafka2.testing.configs import BrokerConfig, TopicConfig
+from pykafka2.testing.controller.assignments import check_assignment, new_partition, placed
+from pykafka2.testing.controller.records import PartitionSet, Record
 from pykafka2.testing.controller.state import State
-from pykafka2.testing.image import NO_LEADER, PartitionImage, TopicImage
-from pykafka2.testing.placement import place
-from pykafka2.testing.topic_names import INTERNAL_TOPICS, check_topic_name, collision
+from pykafka2.testing.image import TopicImage
+from pykafka2.testing.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name, collision
+
+if TYPE_CHECKING:
+    from pykafka2.testing.controller.controller import Controller
 
 DEFAULT: Final = -1
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 
 @attrs.define(frozen=True)
@@ -37,58 +45,86 @@ class NewTopic:
 def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes, start: int) -> TopicImage:
     """The topic as it would be, or raises why it cannot be; `start` is where placement begins."""
     check_topic_name(new.name)
+    if new.name == METADATA_TOPIC:
+        raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     if new.name in state.topics:
         raise TopicAlreadyExists(f"Topic '{new.name}' already exists.")
     alike = collision(new.name, state.topics)
     if alike is not None:
         raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {alike}")
-    replicas = _assigned(state, new) if new.assignment else _placed(state, config, new, start)
     topic_config = TopicConfig(new.configs, config)
+    replicas = _assigned(state, new) if new.assignment else _placed(state, config, new, start)
     partitions = tuple(new_partition(state, assigned) for assigned in replicas)
     return TopicImage(new.name, topic_id, partitions, topic_config, new.name in INTERNAL_TOPICS)
 
 
-def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
-    """A partition on these replicas, led by the first that may."""
-    isr = tuple(replica for replica in replicas if state.image.is_eligible(replica))
-    return PartitionImage(replicas, isr or replicas[:1], isr[0] if isr else NO_LEADER)
-
-
 def _placed(state: State, config: BrokerConfig, new: NewTopic, start: int) -> list[tuple[int, ...]]:
-    count = config.int("num.partitions") if new.partitions == DEFAULT else new.partitions
-    if count <= 0:
+    if new.replication_factor < DEFAULT or new.replication_factor == 0:
+        raise InvalidReplicationFactor(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    if new.partitions < DEFAULT or new.partitions == 0:
         raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-    alive = sorted(broker.id for broker in state.brokers.values() if not broker.is_fenced)
+    count = config.int("num.partitions") if new.partitions == DEFAULT else new.partitions
     factor = new.replication_factor
     if factor == DEFAULT:
         factor = config.int("default.replication.factor")
         if factor == DEFAULT:
             factor = min(3, len(state.brokers))
-    if factor <= 0:
-        raise InvalidReplicationFactor("Replication factor must be larger than 0.")
-    if factor > len(alive):
-        raise InvalidReplicationFactor(
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of "
-            f"{factor} cannot be reached because only {len(alive)} broker(s) are registered."
-        )
-    return place(alive, count, factor, start)
+    return placed(state, count, factor, start)
 
 
 def _assigned(state: State, new: NewTopic) -> list[tuple[int, ...]]:
-    if new.partitions != DEFAULT or new.replication_factor != DEFAULT:
-        raise InvalidReplicaAssignment(
-            "with a manual assignment neither partitions nor replication factor may be given"
-        )
+    for what, number in (("replication factor", new.replication_factor), ("numPartitions", new.partitions)):
+        if number != DEFAULT:
+            raise InvalidRequest(
+                f"A manual partition assignment was specified, but {what} was not set to -1."
+            )
+    replicas = [tuple(assigned) for _, assigned in sorted(new.assignment.items())]
+    factor = None
+    for assigned in replicas:
+        check_assignment(assigned, state.brokers, factor)
+        factor = len(assigned)
     if sorted(new.assignment) != list(range(len(new.assignment))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
-    replicas = [tuple(new.assignment[partition]) for partition in range(len(new.assignment))]
-    for assigned in replicas:
-        if not assigned or len(set(assigned)) != len(assigned) or len(assigned) != len(replicas[0]):
-            raise InvalidReplicaAssignment(f"replicas {list(assigned)} are not a legal assignment")
-        unknown = [replica for replica in assigned if replica not in state.brokers]
-        if unknown:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes broker {unknown[0]}, "
-                "but no such broker is registered."
-            )
     return replicas
+
+
+def check_size(count: int) -> None:
+    """A request may not ask for more partitions than this."""
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+def added_partitions(
+    controller: Controller, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+) -> list[Record]:
+    """The records that give a topic more partitions (CreatePartitions, rule 73); raises why it cannot be."""
+    state = controller.state
+    topic = state.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition
+    known = len(topic.partitions)
+    if count == known:
+        raise InvalidPartitions(f"Topic already has {known} partition(s).")
+    if count < known:
+        raise InvalidPartitions(
+            f"The topic {name} currently has {known} partition(s); {count} would not be an increase."
+        )
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        start = controller.next_host
+        replicas = placed(state, count - known, factor, start)
+    else:
+        if len(assignments) != count - known:
+            raise InvalidReplicaAssignment(
+                f"Attempted to add {count - known} additional partition(s), but only {len(assignments)} "
+                "assignment(s) were specified."
+            )
+        replicas = [tuple(assigned) for assigned in assignments]
+        for assigned in replicas:
+            check_assignment(assigned, state.brokers, factor)
+    return [
+        PartitionSet(name, number, new_partition(state, assigned))
+        for number, assigned in enumerate(replicas, known)
+    ]

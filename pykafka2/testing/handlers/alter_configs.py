@@ -21,7 +21,7 @@ from pykafka2.protocol.messages.configs import (
 )
 from pykafka2.testing.controller.configs import ConfigChange, Operation, configured, replaced
 from pykafka2.testing.controller.records import Record
-from pykafka2.testing.handlers.registry import asked_broker, handles, refuses
+from pykafka2.testing.handlers.registry import asked_broker
 from pykafka2.testing.image import BROKER_RESOURCE, LOGGER_RESOURCE
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ Outcome = tuple[Any, "BrokerError | None"]
 """A resource of the request, and why nothing was done to it."""
 
 
-@handles(IncrementalAlterConfigsRequest, 0, 1, by_controller=True)
 def handle_incremental(
     broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
 ) -> IncrementalAlterConfigsResponse:
@@ -58,7 +57,6 @@ def handle_incremental(
     )
 
 
-@handles(AlterConfigsRequest, 0, 2, by_controller=True)
 def handle(
     broker: Broker, context: RequestContext, request: AlterConfigsRequest, now: float
 ) -> AlterConfigsResponse:
@@ -154,7 +152,6 @@ def _told(resource: Any, error: BrokerError | None) -> dict[str, Any]:
     }
 
 
-@refuses(IncrementalAlterConfigsRequest)
 def refuse_incremental(request: IncrementalAlterConfigsRequest, code: int) -> IncrementalAlterConfigsResponse:
     error = error_of(code)
     return IncrementalAlterConfigsResponse(
@@ -165,7 +162,6 @@ def refuse_incremental(request: IncrementalAlterConfigsRequest, code: int) -> In
     )
 
 
-@refuses(AlterConfigsRequest)
 def refuse(request: AlterConfigsRequest, code: int) -> AlterConfigsResponse:
     error = error_of(code)
     return AlterConfigsResponse(

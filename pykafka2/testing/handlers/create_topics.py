@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import BrokerError, InvalidRequest, error_of
+from pykafka2.errors import (
+    BrokerError,
+    InvalidConfig,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    PolicyViolation,
+    error_of,
+)
 from pykafka2.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -15,6 +22,7 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.testing.configs import TOPIC_KEYS
 from pykafka2.testing.controller import NewTopic
+from pykafka2.testing.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from pykafka2.testing.handlers.registry import handles, refuses
 
 if TYPE_CHECKING:
@@ -28,30 +36,42 @@ def handle(
     broker: Broker, context: RequestContext, request: CreateTopicsRequest, now: float
 ) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    results = []
+    twice = [name for name, count in times.items() if count > 1]
+    results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in twice]
+    room = MAX_PARTITIONS_PER_REQUEST
     for topic in request.topics:
         if times[topic.name] > 1:
-            if times[topic.name] > 0:
-                results.append(_failed(topic.name, InvalidRequest("Duplicate topic name.")))
-            times[topic.name] = -1  # one answer for all of them
-        elif times[topic.name] == 1:
-            results.append(_create(broker, topic, validate_only=request.validate_only))
+            continue
+        room -= len(topic.assignments) or max(1, topic.num_partitions)
+        try:
+            if room < 0:
+                raise PolicyViolation("Excessively large number of partitions per request.")
+            created = broker.controller.create_topic(_new(topic), validate_only=request.validate_only)
+        except BrokerError as error:
+            results.append(_failed(topic.name, error))
+        else:
+            results.append(_created(created))
     return CreateTopicsResponse(topics=results)
 
 
-def _create(broker: Broker, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
-    new = NewTopic(
+def _new(topic: CreatableTopic) -> NewTopic:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise InvalidConfig(f"Null value not supported for topic configs: {', '.join(nulls)}")
+    assignment: dict[int, tuple[int, ...]] = {}
+    for assigned in topic.assignments:
+        if assigned.partition_index in assignment:
+            raise InvalidReplicaAssignment(
+                f"Found multiple manual partition assignments for partition {assigned.partition_index}"
+            )
+        assignment[assigned.partition_index] = tuple(assigned.broker_ids)
+    return NewTopic(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        {config.name: config.value for config in topic.configs if config.value is not None},
-        {assigned.partition_index: tuple(assigned.broker_ids) for assigned in topic.assignments},
+        {config.name: config.value for config in topic.configs},
+        assignment,
     )
-    try:
-        created = broker.controller.create_topic(new, validate_only=validate_only)
-    except BrokerError as error:
-        return _failed(topic.name, error)
-    return _created(created)
 
 
 def _created(topic: TopicImage) -> CreatableTopicResult:
@@ -69,9 +89,14 @@ def _created(topic: TopicImage) -> CreatableTopicResult:
                 config_source=topic.config.source(name),
                 is_sensitive=False,
             )
-            for name in sorted(TOPIC_KEYS)
+            for name in _described(topic)
         ],
     )
+
+
+def _described(topic: TopicImage) -> list[str]:
+    """Every option, and those of Kafka's own that this topic has."""
+    return sorted({*TOPIC_KEYS, *topic.config.given})
 
 
 def _failed(name: str, error: BrokerError) -> CreatableTopicResult:

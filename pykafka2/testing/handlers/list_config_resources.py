@@ -10,7 +10,6 @@ from pykafka2.protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from pykafka2.testing.handlers.registry import handles, refuses
 from pykafka2.testing.image import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 LISTED = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 
 
-@handles(ListConfigResourcesRequest, 0, 1)
 def handle(
     broker: Broker, context: RequestContext, request: ListConfigResourcesRequest, now: float
 ) -> ListConfigResourcesResponse:
@@ -54,6 +52,5 @@ def _names(image: ClusterImage, kind: int) -> list[str]:
     return sorted(name for known, name in image.configs if known == kind)
 
 
-@refuses(ListConfigResourcesRequest)
 def refuse(request: ListConfigResourcesRequest, code: int) -> ListConfigResourcesResponse:
     return ListConfigResourcesResponse(error_code=code, config_resources=[])

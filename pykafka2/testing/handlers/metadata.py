@@ -54,7 +54,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest, no
         topics = [_asked(broker, image, topic, may_create=may_create) for topic in asked]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = NOT_ASKED if topic.error_code else ALL_TOPIC_OPERATIONS
+            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     with_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[

@@ -30,7 +30,7 @@ Refuse = Callable[[Any, int], Response]
 F = TypeVar("F", bound=Refuse)
 
 HANDLER_MODULES: Final = (
-    "alter_configs",
+    "administration",
     "api_versions",
     "create_topics",
     "delete_records",
@@ -40,7 +40,6 @@ HANDLER_MODULES: Final = (
     "fetch",
     "find_coordinator",
     "group_coordinator",
-    "list_config_resources",
     "list_offsets",
     "log_dirs",
     "metadata",

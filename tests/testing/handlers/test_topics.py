@@ -170,7 +170,7 @@ def test_rule_72_what_was_created_is_told(kafka_cluster: KafkaCluster, connect: 
         (1, 1, {"nosuch": "1"}, (), "InvalidConfig"),
         (1, 1, {"retention.ms": "soon"}, (), "InvalidConfig"),
         (1, 1, {"cleanup.policy": "burn"}, (), "InvalidConfig"),
-        (1, 1, {}, ((0,),), "InvalidReplicaAssignment"),
+        (1, 1, {}, ((0,),), "InvalidRequest"),
         (-1, -1, {}, ((0, 0),), "InvalidReplicaAssignment"),
         (-1, -1, {}, ((7,),), "InvalidReplicaAssignment"),
         (-1, -1, {}, ((0,), (1, 2)), "InvalidReplicaAssignment"),
