@@ -235,6 +235,7 @@ class DeadOrigin:
     __slots__ = ("peer",)
 
     is_broker = False
+    parts: tuple[str, ...] = ("a dead connection",)
 
     def __init__(self, peer: str) -> None:
         self.peer = peer

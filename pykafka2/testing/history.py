@@ -46,6 +46,7 @@ class Entry:
     received_at: float
     answered_at: float | None = None
     response: Response | None = None
+    path: tuple[str, ...] = ()  # acceptor, processor, handler, processor
 
     @property
     def latency(self) -> float | None:
@@ -191,6 +192,7 @@ class History:
         if not self._in_flight[key]:
             del self._in_flight[key]
         entry.answered_at = now
+        entry.path = context.path
         # A fetch's records would keep much of the log alive.
         if entry.api != "Fetch":
             entry.response = response

@@ -98,6 +98,7 @@ class Timeline:
             "correlation_id": item.correlation_id,
             "size_bytes": item.size_bytes,
             "latency": item.latency,
+            "path": list(item.path),
             "partitions": [
                 topic if number is None else f"{topic}-{number}"
                 for topic, number in partitions_of(item.request, self._image)

@@ -231,6 +231,7 @@ class LinkOrigin:
     __slots__ = ("_call", "_links", "peer")
 
     is_broker = True
+    parts: tuple[str, ...] = ("links",)
 
     def __init__(self, links: Links, call: Call) -> None:
         self._links = links

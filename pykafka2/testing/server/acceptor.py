@@ -66,7 +66,7 @@ class Acceptor(Part):
                 transport.close()
                 continue
             self._next = (self._next + 1) % len(self._processors)
-            self._processors[self._next].adopt(transport)
+            self._processors[self._next].adopt(transport, self.name)
 
     def close(self) -> None:
         """Stop listening.  Safe to repeat."""

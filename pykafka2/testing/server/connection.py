@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.errors import CorruptData, Disconnected, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Transport
@@ -82,6 +82,7 @@ class Connection:
         "idle_since",
         "is_closed",
         "is_established",
+        "origin",
         "peer",
         "wants_room",
     )
@@ -91,6 +92,7 @@ class Connection:
     ) -> None:
         self.channel = channel
         self.frames = FrameBuffer(max_bytes)
+        self.origin: Any = None  # `Origin` of its requests, made by the processor
         self.peer = transport.peer
         self.client_id: str | None = None  # of its last request
         self.is_closed = False

@@ -35,6 +35,7 @@ class Handler(Part):
             context = self._requests.take()
             if context is None:
                 break
+            context.handled_by = self.name
             self._handle(context, now)
         else:
             self.signal()

@@ -80,10 +80,10 @@ class Processor(Part):
 
     # ------------------------------------------------------------------ any thread
 
-    def adopt(self, transport: Transport) -> None:
-        """Take over an accepted connection."""
+    def adopt(self, transport: Transport, acceptor: str = "") -> None:
+        """Take over a connection that `acceptor` has accepted."""
         self._arriving.append(transport)
-        self._queue(self._adopt_next)
+        self._queue(self._adopt_next, acceptor)
 
     def _queue(self, command: Command, *with_what: object) -> None:
         self._commands.append((command, with_what))
@@ -146,9 +146,8 @@ class Processor(Part):
             request, is_unsupported = ApiVersionsRequest(), True
         else:
             raise UnsupportedVersion(f"API key {key} version {version} is not offered")
-        origin = ClientOrigin(self, connection)
         context = RequestContext(
-            origin, request, version, header.correlation_id, header.client_id, len(frame), now
+            connection.origin, request, version, header.correlation_id, header.client_id, len(frame), now
         )
         context.is_unsupported = is_unsupported
         connection.client_id = header.client_id
@@ -267,14 +266,13 @@ class Processor(Part):
             transport.close(reset=reset)
             self.quotas.release(transport.peer)
 
-    def _adopt_next(self, now: float) -> None:
-        self._adopt(self._arriving.popleft(), now)
-
-    def _adopt(self, transport: Transport, now: float) -> None:
+    def _adopt_next(self, now: float, acceptor: str) -> None:
+        transport = self._arriving.popleft()
         channel = Channel(
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
         )
         connection = Connection(transport, channel, self, self._max_frame_bytes, now)
+        connection.origin = ClientOrigin(self, connection, acceptor)
         self.connections[connection] = {}
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:
@@ -299,14 +297,15 @@ class Processor(Part):
 class ClientOrigin:
     """`Origin` of requests that came over a client's connection."""
 
-    __slots__ = ("_connection", "_processor", "peer")
+    __slots__ = ("_connection", "_processor", "parts", "peer")
 
     is_broker = False
 
-    def __init__(self, processor: Processor, connection: Connection) -> None:
+    def __init__(self, processor: Processor, connection: Connection, acceptor: str) -> None:
         self._processor = processor
         self._connection = connection
         self.peer = connection.peer
+        self.parts = (acceptor, processor.name)
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         self._processor.finish(self._connection, context, response)

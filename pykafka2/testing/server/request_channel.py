@@ -25,6 +25,8 @@ class Origin(Protocol):
 
     peer: str
     is_broker: bool
+    parts: tuple[str, ...]
+    """Who took the request in: acceptor and processor by name, or the link."""
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         """Send the reply (None: there is none) when its turn comes.  From any thread."""
@@ -49,6 +51,7 @@ class RequestContext:
         "ending",
         "faults",
         "handled_at",
+        "handled_by",
         "is_answered",
         "is_carried",
         "is_from_broker",
@@ -86,6 +89,7 @@ class RequestContext:
         self.client_id = client_id
         self.size_bytes = size_bytes
         self.received_at = received_at
+        self.handled_by = ""  # the handler's name
         self.taken_at = 0.0  # by a handler
         self.handled_at = 0.0  # the handler has returned
         self.answered_at = 0.0
@@ -115,6 +119,11 @@ class RequestContext:
             self.size_bytes,
             self.received_at,
         )
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Whose hands it went through: acceptor, processor, handler, and the same processor again."""
+        return (*self.origin.parts, self.handled_by, self.origin.parts[-1])
 
     def reply(self, response: Response | None) -> None:
         """Answer; once."""

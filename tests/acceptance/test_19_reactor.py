@@ -1,0 +1,95 @@
+"""Row 19: a request's way through the broker's threads, and a request queue of 500 that fills up."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire, batch, partition_of, produce, produce_request
+
+METADATA = MetadataRequest(topics=None)
+
+
+@pytest.mark.kafka(
+    brokers=1, topics={"t": 1}, config={"threads": "separate", "num.network.threads": 3, "num.io.threads": 2}
+)
+def test_the_timeline_names_acceptor_processor_handler_and_the_same_processor(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    wires = [Wire(kafka_cluster.brokers[0].address) for _ in range(6)]
+    try:
+        for wire in wires:
+            produce(wire, "t", 0, batch())
+    finally:
+        for wire in wires:
+            wire.close()
+    processors = set()
+    for entry in kafka_cluster.history.entries("Produce"):
+        acceptor, taken_by, handler, sent_by = entry.path
+        assert acceptor == "acceptor-0"
+        assert handler in ("handler-0-0", "handler-0-1")
+        assert taken_by == sent_by
+        processors.add(taken_by)
+    assert processors == {"processor-0-0", "processor-0-1", "processor-0-2"}
+    told = [item for item in kafka_cluster.timeline().as_list() if item.get("api") == "Produce"]
+    assert told[0]["path"][0] == "acceptor-0"
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"threads": "separate", "num.io.threads": 1})
+def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(
+    kafka_cluster: KafkaCluster, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    """520 connections with a request each, while the only handler takes nothing."""
+    broker = kafka_cluster.brokers[0]
+    queue = broker._requests
+    taken = queue.take
+    queue.take = lambda: None  # type: ignore[method-assign]
+    wires = [Wire(broker.address) for _ in range(520)]
+    large = produce_request("t", 0, batch([bytes(50_000)]), acks=1)
+    try:
+        for wire in wires:
+            wire.send(METADATA, 12)
+        wait_for(lambda: len(queue) == 500)
+        assert queue.is_full
+        # One that found no room is not read any more: its socket fills up, the broker takes nothing.
+        connections = [one for processor in broker.processors for one in processor.connections]
+        wait_for(lambda: sum(one.wants_room for one in connections) == 20)
+        blocked = next(
+            wire for wire in wires if wire_port(wire) in {one.peer for one in connections if one.wants_room}
+        )
+        blocked.socket.setblocking(False)
+        sent = 0
+        data = b"".join(encoded(large))
+        while select.select([], [blocked.socket], [], 0.1)[1]:
+            sent += blocked.socket.send(data)
+            assert sent < 64 << 20, "the broker goes on reading"
+        assert len(queue) == 500
+        assert max(len(one.frames._buffer) for one in connections) < 1 << 20
+        queue.take = taken  # type: ignore[method-assign]
+        broker._handlers[0].signal()
+        for wire in wires:
+            if wire is not blocked:
+                assert wire.receive(MetadataRequest, 12)[0] == 1
+        blocked.socket.settimeout(10)
+        assert blocked.receive(MetadataRequest, 12)[0] == 1
+        assert partition_of(blocked.receive(ProduceRequest, 12)[1]).error_code == 0
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+def wire_port(wire: Wire) -> str:
+    host, port = wire.socket.getsockname()
+    return f"{host}:{port}"
+
+
+def encoded(request: ProduceRequest) -> list[bytes]:
+    from pykafka2.protocol.framing import encode_request
+
+    return [bytes(part) for part in encode_request(request, 12, 2, "wire")]
