@@ -1,0 +1,116 @@
+"""Rows 23, 24 and 25 in virtual time: what waiting for replicas costs, with everything else for free.
+
+The benchmark (`python -m benchmarks.broker_acks`) prints the article's tables on real sockets and processes;
+its output is kept under docs/evidence.  Here a round trip between the brokers takes ten virtual milliseconds
+and computing none, so what is left is how often a connection waits for one.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing.cluster import Topic
+
+ROUND_TRIP = 0.010
+RECORD = bytes(10_000)
+
+
+def article_cluster(simulation: Simulation, *, pipelined: bool, replicas: int = 2) -> KafkaCluster:
+    """One topic, one partition, and a long way between the brokers."""
+    cluster = simulation.cluster(brokers=2, topics={"t": Topic(1, replicas)}, pipelined=pipelined)
+    cluster.controls.delay_link(0, 1, ROUND_TRIP / 2)
+    return cluster
+
+
+def send_for(
+    *, pipelined: bool, acks: str | int, in_flight: int, producers: int = 1, seconds: float = 1.0
+) -> float:
+    """Records acknowledged in each virtual second, by producers that send one record a request."""
+    with Simulation(seed=23) as simulation:
+        cluster = article_cluster(simulation, pipelined=pipelined)
+        clients = [
+            simulation.producer(
+                cluster,
+                acks=acks,
+                max_in_flight_requests_per_connection=in_flight,
+                enable_idempotence=False,
+                linger_ms=0,
+                batch_size=16_384,
+            )
+            for _ in range(producers)
+        ]
+        delivered = [0]
+        for client in clients:
+            client.send("t", RECORD).result(10)
+        waiting = [0] * producers
+        begin = simulation.now
+        # As many records as can be under way, and some more, wait in each producer all the time.
+        backlog = 2 * in_flight + 2
+        while simulation.now < begin + seconds:
+            for number, client in enumerate(clients):
+                while waiting[number] < backlog:
+                    waiting[number] += 1
+
+                    def done(_: object, error: object, number: int = number) -> None:
+                        waiting[number] -= 1
+                        delivered[0] += error is None
+
+                    client.send("t", RECORD, on_delivery=done)
+            simulation.run_for(ROUND_TRIP / 10)
+        return delivered[0] / (simulation.now - begin)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("in_flight", "at_least"), [(5, 2.5), (20, 6.0)])
+def test_23_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: float) -> None:
+    serial = send_for(pipelined=False, acks="all", in_flight=in_flight)
+    pipelined = send_for(pipelined=True, acks="all", in_flight=in_flight)
+    # One record in each round trip: the article's 16 MB/s.
+    assert serial <= 1.1 / ROUND_TRIP
+    assert pipelined >= at_least * serial
+
+
+@pytest.mark.slow
+def test_23_acks_1_is_the_same_in_both_modes() -> None:
+    rates = [send_for(pipelined=mode, acks=1, in_flight=5, seconds=0.2) for mode in (False, True)]
+    assert rates[1] == pytest.approx(rates[0], rel=0.1)
+
+
+@pytest.mark.slow
+def test_24_more_producers_in_serial_mode_add_up() -> None:
+    """The remedy that the article rejects, for each producer orders its own records only."""
+    rates = [send_for(pipelined=False, acks="all", in_flight=5, producers=n) for n in (1, 2, 4, 8)]
+    for count, rate in zip((2, 4, 8), rates[1:], strict=True):
+        assert rate == pytest.approx(count * rates[0], rel=0.15)
+
+
+@pytest.mark.slow
+def test_25_the_brokers_p99_stays_low_while_the_serial_client_waits_a_hundred_round_trips() -> None:
+    """000-13: what waits in the socket's buffer is in none of the broker's figures."""
+    with Simulation(seed=25) as simulation:
+        cluster = article_cluster(simulation, pipelined=False)
+        producer = simulation.producer(
+            cluster,
+            acks="all",
+            max_in_flight_requests_per_connection=100,
+            enable_idempotence=False,
+            linger_ms=0,
+            batch_size=200,
+        )
+        producer.send("t", bytes(150)).result(10)
+        broker = cluster.brokers[cluster.partition("t", 0).leader]
+        broker.metrics.clear()
+        times: list[float] = []
+        begin = simulation.now
+        futures = [
+            producer.send("t", bytes(150), on_delivery=lambda _, error: times.append(simulation.now - begin))
+            for _ in range(100)
+        ]
+        for future in futures:
+            future.result(60)
+        told = broker.metrics.api("Produce")
+        assert told.count == 100
+        assert ROUND_TRIP * 0.9 < told.total.p99 < 2.5 * ROUND_TRIP
+        assert told.remote.p99 > 0.9 * told.total.p50
+        assert max(times) > 90 * ROUND_TRIP

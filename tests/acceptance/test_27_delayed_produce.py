@@ -1,0 +1,104 @@
+"""Row 27: acks=all ends at the high watermark, at its timeout with the data kept, or in too small an ISR.
+
+In virtual time, one request at a time over a plain connection; the rules one by one are in
+tests/testing/rules/test_rules_produce.py (27 to 29).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing.cluster import Topic
+from tests.testing.sim_wire import SimWire
+from tests.testing.wire import batch, partition_of, produce_request
+
+NONE, TIMED_OUT, NOT_ENOUGH, NOT_ENOUGH_AFTER_APPEND = 0, 7, 19, 20
+WAIT = 5000
+
+
+class Scene:
+    """Two brokers, one partition that wants both, and a connection to its leader."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        topics = {"t": Topic(1, 2, {"min.insync.replicas": 2})}
+        self.cluster: KafkaCluster = simulation.cluster(brokers=2, topics=topics)
+        self.leader = self.cluster.partition("t", 0).leader
+        self.wire = SimWire(simulation, self.cluster.brokers[self.leader].address)
+
+    def send(self, value: bytes, timeout_ms: int = WAIT) -> None:
+        self.wire.send(produce_request("t", 0, batch([value]), timeout_ms=timeout_ms), 12)
+
+    def code(self) -> int:
+        return partition_of(self.wire.receive(ProduceRequest, 12)[1]).error_code
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return self.cluster.log("t", 0).values()
+
+
+@pytest.fixture
+def scene(simulation: Simulation) -> Iterator[Scene]:
+    made = Scene(simulation)
+    yield made
+    made.wire.close()
+
+
+def test_it_completes_when_the_high_watermark_passes_it(scene: Scene) -> None:
+    controls, simulation = scene.cluster.controls, scene.simulation
+    scene.send(b"warm")
+    assert scene.code() == NONE
+    controls.pause_followers()
+    simulation.run_for(1.0)
+    scene.send(b"1")
+    simulation.run_for(2.0)
+    assert scene.values == [b"warm", b"1"]
+    assert scene.cluster.log("t", 0).high_watermark == 1
+    assert not scene.wire.has_reply()
+    controls.resume_followers()
+    assert scene.code() == NONE
+    assert scene.cluster.log("t", 0).high_watermark == 2
+
+
+def test_its_timeout_answers_request_timed_out_and_keeps_the_data(scene: Scene) -> None:
+    scene.cluster.controls.pause_followers()
+    scene.simulation.run_for(1.0)
+    started = scene.simulation.now
+    scene.send(b"kept", timeout_ms=3000)
+    assert scene.code() == TIMED_OUT
+    assert scene.simulation.now - started == pytest.approx(3.0, abs=0.1)
+    assert scene.values == [b"kept"]
+    scene.cluster.controls.resume_followers()
+    assert scene.simulation.wait_until(lambda: scene.cluster.log("t", 0).high_watermark == 1, 10)
+
+
+def test_an_isr_below_the_minimum_refuses_before_the_append(scene: Scene) -> None:
+    scene.cluster.controls.stop_broker(1 - scene.leader)
+    scene.send(b"refused")
+    assert scene.code() == NOT_ENOUGH
+    assert scene.values == []
+
+
+def test_an_isr_that_shrinks_after_the_append_says_so_and_keeps_the_data(scene: Scene) -> None:
+    """The minimum is one while the batch waits with two in sync; the follower has it, then the minimum rises.
+
+    With a minimum that the ISR no longer reaches the high watermark stands still in 4.x, so what is answered
+    then is the timeout: NOT_ENOUGH_REPLICAS_AFTER_APPEND needs a high watermark that has passed already.
+    """
+    cluster, leader = scene.cluster, scene.leader
+    cluster.controls.pause_followers()
+    scene.simulation.run_for(1.0)
+    scene.send(b"appended")
+    scene.simulation.run_for(0.5)
+    assert scene.values == [b"appended"]
+    with cluster.lock:
+        broker = cluster.brokers[leader]
+        replica = broker.replicas.replicas["t", 0]
+        replica.log.advance_high_watermark(1)
+    cluster.controls.stop_broker(1 - leader)
+    assert scene.code() == NOT_ENOUGH_AFTER_APPEND
+    assert scene.values == [b"appended"]
