@@ -82,6 +82,24 @@ class Chores(Part):
             return self.due
 
 
+class Completions(Part):
+    """Completes what the requests handled so far have made possible, once no more of them are at hand.
+
+    A follower's fetch that waits then takes along all that one read from a producer's socket has brought, and
+    not just the first batch of it; and a hundred appends are looked at once.
+    """
+
+    runs_last = True
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(f"completions-{broker.id}")
+        self._complete = broker.complete
+
+    def run(self, now: float) -> float:
+        self._complete(now)
+        return FOREVER
+
+
 class Broker:
     """A broker of a `KafkaCluster`.  The controls start and stop it, from the test's thread."""
 
@@ -154,8 +172,14 @@ class Broker:
             Handler(f"handler-{self.id}-{number}", self._requests, self.handle, self._after)
             for number in range(self.config.int("num.io.threads"))
         ]
+        # On a thread of its own it would only come later, so there the handlers do its work.
+        self._completions = None if self.config.get("threads") == "separate" else Completions(self)
         self._requests.connect(tuple(self._handlers))
         self._acceptor: Acceptor | None = None
+
+    def _helpers(self) -> tuple[Part, ...]:
+        helpers = (self.fetchers, self._chores)
+        return helpers if self._completions is None else (*helpers, self._completions)
 
     # ------------------------------------------------------------------ start and stop
 
@@ -170,7 +194,7 @@ class Broker:
         self.config.set_made({"listeners": self._listeners, "advertised.listeners": self._listeners})
         acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self.processors, self.quotas)
         loops = cluster.loops
-        loops.add_all([*self.processors, *self._handlers, self.fetchers, self._chores])
+        loops.add_all([*self.processors, *self._handlers, *self._helpers()])
         with self.lock:
             now = self.clock.monotonic()
             self.is_running = True
@@ -216,9 +240,7 @@ class Broker:
             ends[self._acceptor] = self._acceptor.close
         for processor in self.processors:
             ends[processor] = partial(processor.close_all, reset=crash)
-        self._cluster.loops.remove_all(
-            {**ends, **dict.fromkeys((*self._handlers, self.fetchers, self._chores))}
-        )
+        self._cluster.loops.remove_all({**ends, **dict.fromkeys((*self._handlers, *self._helpers()))})
         if crash:
             with self.lock:
                 self.controller.broker_is_gone(self.id)
@@ -262,7 +284,7 @@ class Broker:
                     is_done = True
                     self.wheel.cancel(timer)
                     then(outcome, at)
-                    self._after(at)
+                    self.complete(at)
 
             return end
 
@@ -401,7 +423,14 @@ class Broker:
         return api.refusal(context.request, context.version, code if code is not None else -1)
 
     def _after(self, now: float) -> None:
-        """The end of a handler's turn: complete what its requests have made possible."""
+        """The end of a handler's turn."""
+        if self._completions is None:
+            self.complete(now)
+        else:
+            self._completions.signal()
+
+    def complete(self, now: float) -> None:
+        """Complete what the requests handled so far have made possible."""
         with self.lock:
             if not self.is_running:
                 return

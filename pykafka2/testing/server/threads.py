@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 # How often parts may give each other work before the sockets are looked at again.
 MAX_PASSES = 32
+MAX_ROUNDS = 8
 CALL_TIMEOUT = 30.0
 
 
@@ -31,6 +32,9 @@ class Part:
     """One duty, turned by a loop: `run(now)` is called after `signal()` and when the time it named has
     come.
     """
+
+    runs_last = False
+    """Whether it waits until no other part of its loop has anything to do."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -64,6 +68,7 @@ class Loop:
         self.runtime = runtime
         self.selector: Selector = runtime.network.selector()
         self._parts: tuple[Part, ...] = ()
+        self._last: tuple[Part, ...] = ()
         self._commands: deque[Callable[[], None]] = deque()
         self._is_stopped = False
         self._task: Task = runtime.spawn(name, self, self.selector)
@@ -116,10 +121,14 @@ class Loop:
     def add(self, part: Part) -> None:
         part._loop = self
         part.is_signalled = True
-        self._parts = (*self._parts, part)
+        if part.runs_last:
+            self._last = (*self._last, part)
+        else:
+            self._parts = (*self._parts, part)
 
     def remove(self, part: Part) -> None:
         self._parts = tuple(known for known in self._parts if known is not part)
+        self._last = tuple(known for known in self._last if known is not part)
         part._loop = None
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
@@ -128,21 +137,28 @@ class Loop:
             target.on_ready(bits, now)  # type: ignore[attr-defined]
         if self._commands:
             self._run_commands()
-        for _ in range(MAX_PASSES):
-            ran = False
-            for part in self._parts:
-                if part.is_signalled or part.wake_at <= now:
-                    part.is_signalled = False
-                    part.wake_at = part.run(now)
-                    ran = True
-            if not ran:
+        for _ in range(MAX_ROUNDS):
+            for _ in range(MAX_PASSES):
+                if not self._pass(self._parts, now):
+                    break
+            if not self._pass(self._last, now):
                 break
         wake_at = FOREVER
-        for part in self._parts:
+        for part in (*self._parts, *self._last):
             if part.is_signalled:
                 return now
             wake_at = min(wake_at, part.wake_at)
         return now if self._commands else wake_at
+
+    def _pass(self, parts: tuple[Part, ...], now: float) -> bool:
+        """Run those whose turn it is; False if there were none."""
+        ran = False
+        for part in parts:
+            if part.is_signalled or part.wake_at <= now:
+                part.is_signalled = False
+                part.wake_at = part.run(now)
+                ran = True
+        return ran
 
     def _run_commands(self) -> None:
         for _ in range(len(self._commands)):
