@@ -10,7 +10,7 @@ from .bridge import Bridge
 from .brokers import Cluster
 from .maven import CURRENT, OLDEST, KafkaJars, KafkaUnavailable, jars_or_skip, skip_or_fail
 from .peers import Aiokafka, Confluent, Java, KafkaPython, Ours, Peer
-from .real_kafka import RealKafka
+from .real_kafka import QUICK_GROUPS, RealKafka
 
 BridgeOf = Callable[[str], Bridge]
 
@@ -94,8 +94,7 @@ def bundled() -> Iterator[Cluster]:
     """Three of our brokers on real sockets."""
     from pykafka2.testing import KafkaCluster
 
-    # As real_kafka.py has it: a new group need not wait for its other members.
-    with KafkaCluster(brokers=3, config={"group.initial.rebalance.delay.ms": 0}) as cluster:
+    with KafkaCluster(brokers=3, config=QUICK_GROUPS) as cluster:
         yield Cluster("bundled", cluster.bootstrap_servers, replicas=3)
 
 

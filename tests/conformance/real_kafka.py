@@ -53,7 +53,6 @@ auto.create.topics.enable=false
 num.network.threads=2
 num.io.threads=2
 log.cleaner.dedupe.buffer.size=4194304
-group.initial.rebalance.delay.ms=0
 offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor={replicas}
@@ -63,6 +62,13 @@ share.coordinator.state.topic.replication.factor={replicas}
 share.coordinator.state.topic.min.isr={min_isr}
 share.coordinator.state.topic.num.partitions=1
 """
+
+# Tests shall not wait: for the first rebalance, or for a heartbeat that tells of the next one.
+QUICK_GROUPS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
 
 
 class RealKafka:
@@ -163,7 +169,8 @@ class RealKafka:
 def _settings_of(node: int, port: int, controller_port: int, folder: Path, brokers: int, extra: str) -> str:
     """Write a node's properties; the file's name.  The first node is the controller, too."""
     listener, controller = f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"
-    text = PROPERTIES.format(
+    quick = "".join(f"{name}={value}\n" for name, value in QUICK_GROUPS.items())
+    text = quick + PROPERTIES.format(
         roles="broker" if node else "broker,controller",
         listeners=listener if node else f"{listener},{controller}",
         node=node,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..real_kafka import QUICK_GROUPS
 from .scenarios import SCENARIOS
 from .side import Side
 
@@ -15,7 +16,7 @@ FOLDER = Path(__file__).parent / "golden"
 BUNDLED_CONFIG: dict[str, object] = {
     # As real_kafka.py sets Apache Kafka; and its own muting, as pipelining is our departure.
     "auto.create.topics.enable": False,
-    "group.initial.rebalance.delay.ms": 0,
+    **QUICK_GROUPS,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "channel.mode": "serial",

@@ -1,0 +1,155 @@
+"""Members of consumer groups, behind one face: those of librdkafka (in both protocols) and of Python.
+
+`group_member(library, ...)` joins; a member does its work while it is polled.  Values are read as bytes;
+positions are committed when asked, never by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from .peers import TIMEOUT, _kafka_python
+
+LIBRARIES = ("kafka-python", "aiokafka", "confluent", "confluent with KIP-848")
+
+HEARTBEAT_MS = 300
+"""So that members hear of a rebalance soon; in KIP-848 the broker says how often."""
+
+
+class GroupMember(Protocol):
+    """A consumer that has subscribed to one topic in a group."""
+
+    def poll(self, seconds: float) -> list[bytes]:
+        """Values that have come, and whatever a rebalance asks for."""
+
+    def owned(self) -> set[int]:
+        """The topic's partitions that it owns now."""
+
+    def commit(self) -> None:
+        """Commit what was polled, and wait for it."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class ConfluentMember:
+    """confluent-kafka, that is librdkafka."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str, protocol: str) -> None:
+        from confluent_kafka import Consumer
+
+        options: dict[str, Any] = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group_id,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        if protocol == "classic":
+            options["heartbeat.interval.ms"] = HEARTBEAT_MS
+        self._consumer = Consumer(options)
+        self._consumer.subscribe([topic])
+
+    def poll(self, seconds: float) -> list[bytes]:
+        messages = self._consumer.consume(100, timeout=seconds)
+        assert not [message.error() for message in messages if message.error() is not None]
+        return [message.value() or b"" for message in messages]
+
+    def owned(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        for one in self._consumer.commit(asynchronous=False) or []:
+            assert one.error is None, one
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaPythonMember:
+    """kafka-python."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        self._consumer: Any = _kafka_python().KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            group_id=group_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+
+    def poll(self, seconds: float) -> list[bytes]:
+        polled = self._consumer.poll(timeout_ms=round(seconds * 1000))
+        return [record.value for records in polled.values() for record in records]
+
+    def owned(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class AiokafkaMember:
+    """aiokafka, in a loop of its own that runs while it is asked for something."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._consumer: Any = None
+
+        async def start() -> None:
+            from aiokafka import AIOKafkaConsumer
+
+            self._consumer = AIOKafkaConsumer(
+                topic,
+                bootstrap_servers=bootstrap_servers,
+                group_id=group_id,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                metadata_max_age_ms=1000,
+            )
+            # Its start waits for the first rebalance, which may wait for members that are polled here, too.
+            self._started = asyncio.ensure_future(self._consumer.start())
+
+        self._loop.run_until_complete(start())
+
+    def _run(self, work: Any) -> Any:
+        return self._loop.run_until_complete(asyncio.wait_for(work, TIMEOUT))
+
+    def poll(self, seconds: float) -> list[bytes]:
+        async def poll() -> list[bytes]:
+            await asyncio.wait([self._started], timeout=seconds)
+            if not self._started.done():
+                return []
+            self._started.result()
+            polled = await self._consumer.getmany(timeout_ms=round(seconds * 1000))
+            return [record.value for records in polled.values() for record in records]
+
+        values: list[bytes] = self._run(poll())
+        return values
+
+    def owned(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._run(self._consumer.commit())
+
+    def close(self) -> None:
+        self._run(self._started)
+        self._run(self._consumer.stop())
+        self._loop.close()
+
+
+def group_member(library: str, bootstrap_servers: str, group_id: str, topic: str) -> GroupMember:
+    """A new member that reads `topic` from the group's commits on, or from its beginning."""
+    if library == "kafka-python":
+        return KafkaPythonMember(bootstrap_servers, group_id, topic)
+    if library == "aiokafka":
+        return AiokafkaMember(bootstrap_servers, group_id, topic)
+    protocol = "consumer" if library == "confluent with KIP-848" else "classic"
+    return ConfluentMember(bootstrap_servers, group_id, topic, protocol)
