@@ -15,6 +15,7 @@ from pykafka2.testing.simulation.sync import SimEvent, SimQueue
 from pykafka2.testing.simulation.trace import Trace
 
 if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
     from pykafka2.consumer.consumer import KafkaConsumer
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.testing.cluster import KafkaCluster
@@ -142,6 +143,19 @@ class Simulation:
         consumer = KafkaConsumer(*topics, runtime=self.runtime.at(name), **options)
         self._closers.append(consumer.close)
         return consumer
+
+    def client(self, cluster: KafkaCluster, kind: str = "client", **options: Any) -> ClusterClient:
+        """A bare client in a process of its own, for requests by hand; closed with the simulation."""
+        from pykafka2.cluster.client import ClusterClient
+        from pykafka2.options import ClientOptions, OptionTable
+
+        name = self.last_client = self._new_name(kind)
+        options.setdefault("client_id", name)
+        options.setdefault("bootstrap_servers", cluster.bootstrap_servers)
+        parsed = OptionTable(ClientOptions).parse(None, options)
+        client = ClusterClient(parsed, name=name, runtime=self.runtime.at(name))
+        self._closers.append(client.close)
+        return client
 
     def _trace_link(self, source: int, target: int, frame: memoryview) -> None:
         """Brokers talk over links of their own, past the network."""

@@ -288,6 +288,30 @@ class MoveLeader:
         return self._became
 
 
+class MoveCoordinator:
+    """Another broker becomes the coordinator of the group: it loads the log, the old one refuses."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._became = ""
+
+    def start(self, world: World) -> None:
+        from pykafka2.testing.simulation.groups import GROUP_ID
+
+        if not world.groups.operations or self._to not in world.live_brokers:
+            return
+        before = world.cluster.coordinator(GROUP_ID)
+        if before != self._to:
+            world.cluster.controls.move_coordinator(GROUP_ID, self._to)
+            self._became = "moved"
+
+    def stop(self, world: World) -> None:
+        pass
+
+    def outcome(self, world: World) -> str:
+        return self._became
+
+
 # ---------------------------------------------------------------------- everywhere
 
 

@@ -14,6 +14,7 @@ from pykafka2.testing.simulation.fault_kinds import (
     LateBytes,
     LinkFault,
     LoseNext,
+    MoveCoordinator,
     MoveLeader,
     Pause,
     Refuse,
@@ -103,6 +104,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("crash", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": False}),
     Kind("stop", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": True}),
     Kind("move leader", 0.0, MoveLeader, any_partition),
+    Kind("move coordinator", 0.0, MoveCoordinator, lambda random, world: {"to": any_broker(random, world)}),
     Kind("clock jump", 3.0, ClockJump, lambda random, world: {"seconds": random.uniform(-3600.0, 3600.0)}),
     Kind(
         "slicing",

@@ -84,3 +84,48 @@ class History:
 
     def by_value(self) -> dict[bytes, Sent]:
         return {sent.value: sent for sent in self.sent}
+
+
+@attrs.define
+class Owned:
+    """A member was given partitions in a generation."""
+
+    member: str
+    generation: int
+    partitions: tuple[int, ...]
+    asked_at: float
+    told_at: float
+
+
+@attrs.define
+class Commit:
+    """An offset that a member committed; `told_at` is None until the coordinator has taken it."""
+
+    member: str
+    generation: int
+    topic: str
+    partition: int
+    offset: int
+    told_at: float | None = None
+
+
+@attrs.define
+class Fetched:
+    """A committed offset that a member was told."""
+
+    partition: int
+    offset: int
+    asked_at: float
+
+
+class GroupHistory:
+    """What the members of one group did and were told, in order."""
+
+    def __init__(self) -> None:
+        self.owned: list[Owned] = []
+        self.commits: list[Commit] = []
+        self.fetched: list[Fetched] = []
+
+    @property
+    def operations(self) -> int:
+        return len(self.owned) + len(self.commits) + len(self.fetched)

@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         brokers=options.brokers,
         producers=options.producers,
         consumers=options.consumers,
+        members=options.members,
     )
     if options.seed is not None:
         return _replay(options.seed, shape)
@@ -155,6 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--producers", type=int, default=2)
     parser.add_argument("--consumers", type=int, default=1)
+    parser.add_argument("--members", type=int, default=2, help="of a group that commits offsets")
     return parser
 
 

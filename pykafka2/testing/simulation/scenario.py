@@ -18,6 +18,7 @@ from pykafka2.testing.simulation.checkers import Checker, all_checkers
 from pykafka2.testing.simulation.facade import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
+from pykafka2.testing.simulation.groups import CommitsAreKept, Member, OneOwnerPerGeneration
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.tasks import SimTask
 from pykafka2.testing.simulation.workloads import Consuming, Producing
@@ -41,6 +42,8 @@ class Shape:
     topics: dict[str, int] = attrs.field(factory=lambda: {"orders": 3})
     producers: int = 1
     consumers: int = 1
+    members: int = 0
+    """Of one group that counts up committed offsets, see groups.py."""
     producer_options: dict[str, Any] = attrs.field(factory=dict)
     consumer_options: dict[str, Any] = attrs.field(factory=dict)
     config: dict[str, object] = attrs.field(factory=dict)
@@ -87,7 +90,12 @@ def run_seed(
     simulation = Simulation(seed, keep_timeline=keep_timeline)
     try:
         with simulation:
-            Scenario(simulation, shape or Shape(), report, checkers or all_checkers()).play(sabotage)
+            Scenario(
+                simulation,
+                shape or Shape(),
+                report,
+                checkers or [*all_checkers(), OneOwnerPerGeneration(), CommitsAreKept()],
+            ).play(sabotage)
     except Exception as error:
         report.error = error
     report.seconds = simulation.now
@@ -125,6 +133,7 @@ class Scenario:
         simulation.scheduler.after_turn = self._watch
         self._producing: list[Producing] = []
         self._consuming: list[Consuming] = []
+        self._members: list[Member] = []
 
     def play(self, sabotage: Sabotage | None) -> None:
         """From the first send to the last check; raises what went wrong."""
@@ -166,6 +175,10 @@ class Scenario:
             name = f"{seed}/consumer/{number}"
             self._consuming.append(Consuming(self.world, self._stop, name, options))
 
+        for number in range(shape.members):
+            topic = min(self.world.topics)
+            self._members.append(Member(self.world, self._stop, f"{seed}/member/{number}", topic))
+
     def _drawn_producer_options(self, draw: Random) -> dict[str, Any]:
         """Among them delivery timeouts that faults outlast, so that batches are given up half-way."""
         request_timeout_ms = draw.choice([1000, 5000, 30000])
@@ -179,8 +192,8 @@ class Scenario:
             "max_in_flight_requests_per_connection": draw.choice([1, 2, 5]),
         }
 
-    def _clients(self) -> list[Producing | Consuming]:
-        return [*self._producing, *self._consuming]
+    def _clients(self) -> list[Producing | Consuming | Member]:
+        return [*self._producing, *self._consuming, *self._members]
 
     def _watch(self, task: SimTask) -> None:
         """After every turn of a loop: those of running brokers are looked at."""
@@ -207,7 +220,7 @@ class Scenario:
 
     def _fill_report(self, injector: Injector) -> None:
         history = self.world.history
-        self._report.operations = history.operations
+        self._report.operations = history.operations + self.world.groups.operations
         self._report.records = len(history.sent)
         self._report.reads = len(history.reads)
         self._report.outcomes = dict(Counter(sent.outcome for sent in history.sent))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.testing.simulation.history import History
+from pykafka2.errors import KafkaError
+from pykafka2.testing.simulation.history import GroupHistory, History
+from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.consumer.consumer import KafkaConsumer
@@ -22,6 +24,7 @@ class World:
         self.cluster = cluster
         self.topics = topics
         self.history = History()
+        self.groups = GroupHistory()
         self.clients: list[str] = []
         """The places of the clients, as the network knows them."""
         self.producers: list[KafkaProducer] = []
@@ -50,6 +53,13 @@ class World:
     def high_watermark(self, topic: str, number: int) -> int:
         """The leader's; -1 while there is none."""
         return self.partition(topic, number).high_watermark
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        """What the group's coordinator has as the committed offset; None if it knows of none."""
+        try:
+            return self.cluster.group(group).offsets.get(TopicPartition(topic, partition))
+        except KafkaError:
+            return None
 
     def partitions_led_by(self, broker: int) -> list[tuple[str, int]]:
         return [one for one in self.partitions() if self.partition(*one).leader == broker]
