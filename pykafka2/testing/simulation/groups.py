@@ -102,16 +102,22 @@ class Member:
         if self._generation < 0:
             self._join()
         while not is_over():
-            self._world.simulation.sleep(self._random.uniform(0.2, 1.2))
+            self._world.simulation.sleep(self._random.uniform(0.1, 0.7))
             chance = self._random.random()
-            if chance < 0.03:
+            if chance < 0.02:
                 self._leave()
                 return
-            if chance < 0.05:
-                self._world.simulation.sleep(SESSION_TIMEOUT + 2.0)  # the coordinator takes it for dead
+            if chance < 0.03:
+                # The coordinator takes it for dead, and it has not heard of that when it commits.
+                self._world.simulation.sleep(SESSION_TIMEOUT + 2.0)
+                self._commit_one()
             self._heartbeat()
-            if self._counts and chance < 0.7:
-                self._commit(self._random.choice(list(self._counts)))
+            if chance < 0.7:
+                self._commit_one()
+
+    def _commit_one(self) -> None:
+        if self._counts:
+            self._commit(self._random.choice(list(self._counts)))
 
     def _recover(self, error: KafkaError) -> None:
         """Join again, with a new id if the coordinator does not know the old one."""
@@ -219,7 +225,7 @@ class Member:
 
     def _commit(self, partition: int) -> None:
         offset = self._counts[partition] + 1
-        commit = Commit(self._member_id, self._generation, self._topic, partition, offset)
+        commit = Commit(self._member_id, self._generation, self._topic, partition, offset, self._world.now)
         self._history.commits.append(commit)
         self._ask_once(
             OffsetCommitRequest(
@@ -310,19 +316,27 @@ class CommitsAreKept(Checker):
         history = world.groups
         taken = [commit for commit in history.commits if commit.told_at is not None]
         for fetched in history.fetched:
-            known = [
-                commit.offset
-                for commit in taken
-                if commit.partition == fetched.partition
-                and commit.told_at is not None
-                and commit.told_at < fetched.asked_at
-            ]
-            if known and fetched.offset < max(known):
+            highest = _highest(taken, fetched.partition, fetched.asked_at)
+            if fetched.offset < highest:
                 self.fail(
-                    f"partition {fetched.partition}: offset {fetched.offset} was told after "
-                    f"{max(known)} had been committed"
+                    f"partition {fetched.partition}: {fetched.offset} was told after {highest} was committed"
                 )
         for commit in taken:
+            highest = _highest(taken, commit.partition, commit.asked_at)
+            if commit.offset <= highest:
+                self.fail(f"partition {commit.partition}: {commit} was taken after {highest}")
             final = world.committed(GROUP_ID, commit.topic, commit.partition)
             if final is None or final < commit.offset:
                 self.fail(f"partition {commit.partition}: {commit} was taken, and {final} is left")
+
+
+def _highest(taken: Iterable[Commit], partition: int, before: float) -> int:
+    """The highest offset that the coordinator had taken by then; -1 if none."""
+    return max(
+        (
+            commit.offset
+            for commit in taken
+            if commit.partition == partition and commit.told_at is not None and commit.told_at < before
+        ),
+        default=-1,
+    )

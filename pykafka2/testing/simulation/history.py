@@ -106,6 +106,7 @@ class Commit:
     topic: str
     partition: int
     offset: int
+    asked_at: float
     told_at: float | None = None
 
 

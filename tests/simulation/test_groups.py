@@ -1,0 +1,109 @@
+"""The group of the simulation: its story ends well, and planted bugs of the coordinator are caught by it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2.testing.coordinators.classic_state import ClassicGroup
+from pykafka2.testing.coordinators.runtime import ShardRuntime
+from pykafka2.testing.simulation.fault_table import KINDS
+from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
+from pykafka2.testing.simulation.world import World
+
+SEEDS = 50
+FAULTS = ("break", "lose reply", "crash", "pause", "cut brokers", "move coordinator")
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What faults make clients log is not of interest here."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+# What shows only when a coordinator dies while its followers lag.
+LAGGING = ("crash", "cut brokers")
+
+
+def tell(
+    seed: int, plant: Callable[[World], object] | None = None, faults: tuple[str, ...] = FAULTS
+) -> Report:
+    kinds = tuple(kind for kind in KINDS if kind.name in faults)
+    shape = Shape(seconds=40.0, topics={"orders": 3}, producers=0, consumers=0, members=3, kinds=kinds)
+    return run_seed(seed, shape, sabotage=plant)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 4])
+def test_members_own_each_partition_once_and_no_commit_is_lost(seed: int) -> None:
+    report = tell(seed)
+    assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
+    assert report.operations > 60
+
+
+def commits_of_any_generation_are_taken(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A member that was thrown out overwrites what its successor committed."""
+    patch.setattr(ClassicGroup, "check_commit", lambda self, *args, **kwargs: None)
+
+
+def the_newest_records_are_not_loaded(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that takes over misses what was written last."""
+    load = ShardRuntime.load
+
+    def forget(self: ShardRuntime, entries: Iterable[Any], end_offset: int, now: float) -> None:
+        load(self, list(entries)[:-3], end_offset, now)
+
+    patch.setattr(ShardRuntime, "load", forget)
+
+
+def generations_are_not_counted(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Each rebalance gives the same generation again."""
+    begin = ClassicGroup.begin_generation
+
+    def stay(self: ClassicGroup, wall_ms: int) -> None:
+        before = self.generation
+        begin(self, wall_ms)
+        self.generation = max(before, 1)
+
+    patch.setattr(ClassicGroup, "begin_generation", stay)
+
+
+def replies_do_not_wait_for_replicas(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A commit is answered before it is on any follower; its coordinator crashes, and it is gone."""
+    patch.setattr(
+        ShardRuntime,
+        "_reply",
+        lambda self, deferred, response, now: deferred.complete(response),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "caught_by"),
+    [
+        (commits_of_any_generation_are_taken, {"CommitsAreKept"}),
+        (the_newest_records_are_not_loaded, {"CommitsAreKept", "OneOwnerPerGeneration", "liveness"}),
+        (generations_are_not_counted, {"OneOwnerPerGeneration", "CommitsAreKept"}),
+        (replies_do_not_wait_for_replicas, {"CommitsAreKept", "OneOwnerPerGeneration"}),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_planted_bug_of_the_coordinator_is_caught(
+    mutant: Callable[[World, pytest.MonkeyPatch], None], caught_by: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = LAGGING if mutant is replies_do_not_wait_for_replicas else FAULTS
+    for seed in range(SEEDS):
+        with monkeypatch.context() as patch:
+            report = tell(seed, lambda world, patch=patch: mutant(world, patch), faults)  # type: ignore[misc]
+        if report.error is not None:
+            error = report.error
+            named = str(error).split(":")[0] if isinstance(error, InvariantViolated) else type(error).__name__
+            assert named in caught_by, f"{error!r}\n{report.timeline[-4000:]}"
+            return
+    pytest.fail(f"{mutant.__name__} was not caught within {SEEDS} seeds")
