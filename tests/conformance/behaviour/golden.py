@@ -17,6 +17,9 @@ BUNDLED_CONFIG: dict[str, object] = {
     # As real_kafka.py sets Apache Kafka; and its own muting, as pipelining is our departure.
     "auto.create.topics.enable": False,
     **QUICK_GROUPS,
+    "default.replication.factor": 1,
+    "num.io.threads": 2,
+    "num.network.threads": 2,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "channel.mode": "serial",
