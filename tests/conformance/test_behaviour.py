@@ -17,11 +17,11 @@ FOUND: dict[str, list[Difference]] = {}
 
 PENDING = frozenset(
     {
-        "api_versions_advertised", "configs_described", "delete_records", "fetch_bounds", "fetch_epochs",
-        "fetch_limits", "fetch_sessions", "fetch_sessions_by_id", "hostile_frames", "metadata_of_topics",
-        "offsets_by_time", "produce_idempotent", "produce_larger_than_a_segment", "produce_recompressed",
+        "api_versions_advertised", "configs_described", 
+        "fetch_sessions", "hostile_frames", 
+        "produce_idempotent", "produce_larger_than_a_segment", "produce_recompressed",
         "produce_refuses", "produce_serves_the_others", "produce_timestamps", "produce_to_a_follower",
-        "produce_to_internal_topics", "topics_created", "topics_deleted", "topics_refused",
+        "produce_to_internal_topics", "topics_created", "topics_refused",
     }
 )  # fmt: skip
 """Scenarios whose differences are being mended: `python -m tests.conformance.behaviour` prints them."""

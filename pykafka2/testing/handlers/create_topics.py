@@ -100,7 +100,7 @@ def _described(topic: TopicImage) -> list[str]:
 
 
 def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code or 0, error_message=str(error), configs=None)
+    return CreatableTopicResult(name=name, error_code=error.code or 0, error_message=str(error))
 
 
 @refuses(CreateTopicsRequest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import UnsupportedEndpointType, error_of
+from pykafka2.errors import MismatchedEndpointType, UnsupportedEndpointType, error_of
 from pykafka2.protocol.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.server.request_channel import RequestContext
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 @handles(DescribeClusterRequest, 0, 2)
 def handle(
     broker: Broker, context: RequestContext, request: DescribeClusterRequest, now: float
 ) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        return refuse(request, MismatchedEndpointType.code or 0)
     if request.endpoint_type != BROKERS:
         return refuse(request, UnsupportedEndpointType.code or 0)
     image = broker.image

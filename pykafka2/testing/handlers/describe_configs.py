@@ -41,7 +41,7 @@ def handle(
             results.append(_failed(resource, error.code or 0, error.args[0] if error.args else str(error)))
             continue
         wanted = resource.configuration_keys
-        if wanted is not None:
+        if wanted:  # an empty list asks for all, as null does
             configs = [config for config in configs if config.name in wanted]
         if not request.include_synonyms:
             for config in configs:

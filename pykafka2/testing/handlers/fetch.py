@@ -13,7 +13,9 @@ from pykafka2.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
+    UnknownServerError,
     UnknownTopicId,
+    UnknownTopicOrPartition,
 )
 from pykafka2.protocol.messages.fetch import (
     AbortedTransaction,
@@ -35,7 +37,7 @@ from pykafka2.testing.replication.fetch_sessions import (
     next_epoch,
 )
 from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
-from pykafka2.types import READ_COMMITTED
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
@@ -48,6 +50,7 @@ FIRST_VERSION_WITH_LEADERS = 12
 FIRST_VERSION_WITH_ENDPOINTS = 16
 FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
 
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 SESSION_ERRORS = frozenset(
     error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 )
@@ -57,6 +60,11 @@ SESSION_ERRORS = frozenset(
 def handle(
     broker: Broker, context: RequestContext, request: FetchRequest, now: float
 ) -> FetchResponse | None:
+    if request.isolation_level not in ISOLATION_LEVELS:
+        # Kafka fails over the number, and says so everywhere.
+        refused = refuse(request, UnknownServerError.code)
+        refused.error_code = UnknownServerError.code
+        return refused
     try:
         plan = _plan(broker, context, request, now)
     except BrokerError as error:
@@ -217,6 +225,8 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     if result.error is not None:
         data.error_code = result.error.code or 0
+        if isinstance(result.error, UnknownTopicOrPartition | UnknownTopicId):
+            data.aborted_transactions = []  # nobody read: Kafka's default, not its null
         leader = hint(broker, item.key, result.error)
         if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)

@@ -40,9 +40,7 @@ def handle(
             except BrokerError as error:
                 coordinators.append(_failed(key, error.code or 0))
                 continue
-            coordinators.append(
-                Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=None)
-            )
+            coordinators.append(Coordinator(key=key, node_id=node.id, host=node.host, port=node.port))
         return FindCoordinatorResponse(coordinators=coordinators)
     try:
         node = _coordinator(broker, request.key_type, request.key)

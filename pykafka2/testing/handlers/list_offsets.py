@@ -4,9 +4,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import BrokerError, LeaderNotAvailable, OffsetNotAvailable
+from pykafka2.errors import (
+    BrokerError,
+    InvalidRequest,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    UnsupportedVersion,
+)
 from pykafka2.protocol.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,6 +32,16 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
+NEVER = 1 << 15
+FIRST_VERSION_OF_TIME = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING: 11,
+}
+"""The first version that knows each of the special times."""
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
@@ -36,7 +53,15 @@ def handle(
     topics = []
     for topic in request.topics:
         partitions = []
+        times = Counter(asked.partition_index for asked in topic.partitions)
+        partitions += [
+            ListOffsetsPartitionResponse(partition_index=number, error_code=InvalidRequest.code or 0)
+            for number, count in times.items()
+            if count > 1
+        ]
         for asked in topic.partitions:
+            if times[asked.partition_index] > 1:
+                continue
             try:
                 found = _find(broker, context, request, topic.name, asked)
             except BrokerError as error:
@@ -63,6 +88,8 @@ def _find(
 ) -> OffsetAtTime:
     replica = broker.replicas.leader_of((topic, asked.partition_index))
     replica.check_epoch(asked.current_leader_epoch)
+    if asked.timestamp < 0 and context.version < FIRST_VERSION_OF_TIME.get(asked.timestamp, NEVER):
+        raise UnsupportedVersion
     log = replica.log
     upper = _upper(replica, request)
     if asked.timestamp == LATEST:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.errors import (
     BrokerError,
+    InvalidRequest,
     KafkaError,
     LeaderNotAvailable,
     UnknownTopicId,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED = -2147483648
+FIRST_VERSION_WITH_USABLE_IDS = 12  # versions 10 and 11 have the field, but Kafka refuses ids there
 
 
 @handles(MetadataRequest, 0, 13)
@@ -51,7 +53,13 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest, no
         topics = [_known(image, topic) for topic in image.topics.values()]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.get("auto.create.topics.enable")
-        topics = [_asked(broker, image, topic, may_create=may_create) for topic in asked]
+        if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(topic.name is None for topic in asked):
+            refused = refuse(request, InvalidRequest.code or 0)
+            for topic in refused.topics:
+                topic.name = topic.name or ""
+            return refused
+        distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
+        topics = [_asked(broker, image, topic, may_create=may_create) for topic in distinct]
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS

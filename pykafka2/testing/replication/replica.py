@@ -128,8 +128,8 @@ class Replica:
             )
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """The asker's leader epoch must be ours (KIP-320, rule 58); -1 asks for no check."""
-        if current_leader_epoch == UNKNOWN_EPOCH:
+        """The asker's leader epoch must be ours (KIP-320, rule 58); a negative one asks for no check."""
+        if current_leader_epoch < 0:
             return
         if current_leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"epoch {current_leader_epoch} is older than {self.leader_epoch}")

@@ -18,6 +18,7 @@ from pykafka2.errors import (
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -272,7 +273,7 @@ class ReplicaManager:
             result = self._read_one(plan, item, left, min_one)
             if len(result.records):
                 min_one = False
-                left -= len(result.records)
+                left = max(0, left - len(result.records))
             results.append(result)
         return results
 
@@ -286,7 +287,10 @@ class ReplicaManager:
                 return result
             result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
             if result.diverging is None:
-                limit = max(0, min(left, item.max_bytes))
+                limit = min(left, item.max_bytes)
+                if limit < 0 and item.offset < upper:
+                    # Kafka's segment refuses such a limit, and nobody expects it to.
+                    raise UnknownServerError("a fetch with a negative maximum")
                 found = log.read(item.offset, upper, limit, min_one=min_one)
                 result.records = found.joined()
                 result.has_more = item.offset < upper

@@ -193,14 +193,7 @@ def produce_larger_than_a_segment(side: Side) -> None:
 
 @scenario
 def produce_to_internal_topics(side: Side) -> None:
-    side.eventually(
-        "the group's coordinator",
-        lambda found: found.coordinators[0].error_code == 0,
-        "FindCoordinator",
-        4,
-        key_type=0,
-        coordinator_keys=["produce-internal"],
-    )
+    side.coordinator("produce-internal")
     side.await_topic_everywhere("__consumer_offsets")
     leader = side.leader_of("__consumer_offsets")
     produce(side, "to the offsets topic", "__consumer_offsets", batch([b"v"], keys=[b"k"]), broker=leader)

@@ -212,6 +212,17 @@ class Side:
         leader: int = next(one.leader_id for one in found if one.partition_index == partition)
         return leader
 
+    def coordinator(self, key: str, kind: int = 0) -> int:
+        """The broker that coordinates this group (kind 0) or transactional id (1), once it does."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            found = self.quietly("FindCoordinator", 4, key_type=kind, coordinator_keys=[key]).coordinators[0]
+            if found.error_code == 0:
+                node: int = found.node_id
+                return node
+            assert time.monotonic() < deadline, f"no coordinator of {key}: {found}"
+            time.sleep(0.02)
+
     def id_of(self, topic: str) -> bytes:
         """The topic's id."""
         found: bytes = self.quietly("Metadata", 12, topics=[{"name": topic}]).topics[0].topic_id
