@@ -17,8 +17,8 @@ FOUND: dict[str, list[Difference]] = {}
 
 PENDING = frozenset(
     {
-        "api_versions_advertised", "configs_described", 
-        "fetch_sessions", "hostile_frames", 
+        "api_versions_advertised", "configs_described",
+        "fetch_sessions", "hostile_frames",
         "produce_idempotent", "produce_larger_than_a_segment", "produce_recompressed",
         "produce_refuses", "produce_serves_the_others", "produce_timestamps", "produce_to_a_follower",
         "produce_to_internal_topics", "topics_created", "topics_refused",
