@@ -37,11 +37,14 @@ class LiveClient(Protocol):
 class Tracked:
     """A client's place in the list of the living: `end()` when it was closed in order."""
 
-    __slots__ = ("__weakref__", "_client", "_finalizer")
+    __slots__ = ("__weakref__", "_client", "_finalizer", "description")
 
-    def __init__(self, client: LiveClient, finalizer: weakref.finalize[..., LiveClient]) -> None:
+    def __init__(
+        self, client: LiveClient, finalizer: weakref.finalize[..., LiveClient], description: str
+    ) -> None:
         self._client = weakref.ref(client)
         self._finalizer = finalizer
+        self.description = description
 
     def end(self) -> None:
         """The client is closed: nothing is left to do for it.  Safe to repeat."""
@@ -63,9 +66,14 @@ def track(client: LiveClient, description: str, release: Callable[[], object]) -
     """
     finalizer = weakref.finalize(client, _dropped, description, release)
     finalizer.atexit = False  # _at_exit below flushes first
-    tracked = Tracked(client, finalizer)
+    tracked = Tracked(client, finalizer, description)
     _tracked.add(tracked)
     return tracked
+
+
+def live_clients() -> dict[Tracked, str]:
+    """Clients that were made and not closed, each with its description."""
+    return {tracked: tracked.description for tracked in _tracked.copy() if tracked.client() is not None}
 
 
 def refuse_pickling(client: object) -> NoReturn:

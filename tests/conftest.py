@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Shared, noisy machines: a slow example is not a failure, and a failing one must print how to repeat it.
@@ -16,3 +18,12 @@ settings.register_profile(
 settings.load_profile("pykafka2")
 
 collect_ignore = [] if os.environ.get("PYKAFKA2_CONFORMANCE") == "1" else ["conformance"]
+
+if TYPE_CHECKING:
+    from pykafka2.testing import KafkaCluster
+
+
+@pytest.fixture
+def kafka_cluster(fresh_kafka_cluster: KafkaCluster) -> KafkaCluster:
+    """Our own tests look inside their clusters and change what others must not see."""
+    return fresh_kafka_cluster

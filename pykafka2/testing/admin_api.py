@@ -35,6 +35,7 @@ CLUSTER_METHODS = (
     "partition",
     "topics",
     "transaction",
+    "transactions",
 )
 
 
@@ -50,6 +51,7 @@ class AdminApi:
         self._calls: dict[str, Callable[..., Any]] = {
             "bootstrap_servers": lambda: cluster.bootstrap_servers,
             "brokers": self._brokers,
+            "clear_events": cluster.events.clear,
             "clear_history": cluster.history.clear,
             "cluster_id": lambda: cluster.cluster_id,
             "events": cluster.events.events,

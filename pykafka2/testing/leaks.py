@@ -1,28 +1,43 @@
-"""What a test left behind: threads and open sockets that were not there before."""
+"""What a test left behind: clients, threads and open sockets that were not there before."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection
 
+from pykafka2 import lifecycle
 from pykafka2.driver.thread_driver import ThreadRuntime
 
 DESCRIPTORS = "/proc/self/fd"
 
 
-class LeakCheck:
-    """Remembers threads and sockets at its making; `found` names what has come since."""
+KINDS = ("clients", "sockets", "threads")
 
-    def __init__(self) -> None:
+
+class LeakCheck:
+    """Remembers clients, threads and sockets at its making; `found` names what has come since.
+
+    `allowed` are kinds ("clients", "sockets", "threads") that are not looked at.
+    """
+
+    def __init__(self, allowed: Collection[str] = ()) -> None:
+        self._allowed = frozenset(allowed)
+        self._clients = set(lifecycle.live_clients())
         self._threads = set(threading.enumerate())
         self._sockets = _sockets()
 
     def found(self) -> list[str]:
-        """One line for each thread and socket that was not there before."""
-        threads = [
-            f"thread {thread.name!r}" for thread in threading.enumerate() if thread not in self._threads
-        ]
-        return threads + [f"socket {inode}" for inode in sorted(_sockets() - self._sockets)]
+        """One line for each client, thread and socket that was not there before."""
+        lines: list[str] = []
+        if "clients" not in self._allowed:
+            clients = lifecycle.live_clients()
+            lines += sorted(f"unclosed {clients[one]}" for one in clients if one not in self._clients)
+        if "threads" not in self._allowed:
+            lines += [f"thread {one.name!r}" for one in threading.enumerate() if one not in self._threads]
+        if "sockets" not in self._allowed:
+            lines += [f"socket {inode}" for inode in sorted(_sockets() - self._sockets)]
+        return lines
 
     def wait_for_none(self, timeout: float) -> list[str]:
         """What is still there after at most `timeout` seconds; threads may need a moment to end."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.controls import Controls
     from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.timeline import Timeline
+    from pykafka2.testing.transaction_views import TransactionView
     from pykafka2.testing.views import LogView, PartitionView
 
 CLOSE_TIMEOUT = 10.0
@@ -98,6 +99,7 @@ class ProcessCluster(KafkaCluster):
         self._client = AdminClient(answer["address"], answer["token"])
         self.history = RemoteHistory(self._client)
         self.events = RemoteEvents(self._client)
+        self.check()
         return self
 
     def _introduce(self, process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -221,6 +223,18 @@ class ProcessCluster(KafkaCluster):
     def group(self, group_id: str) -> GroupView:
         view: GroupView = self._view("group_views:GroupView", "group", group_id=group_id)
         return view
+
+    def transaction(self, transactional_id: str) -> TransactionView:
+        view: TransactionView = self._view(
+            "transaction_views:TransactionView", "transaction", transactional_id=transactional_id
+        )
+        return view
+
+    def transactions(self) -> list[TransactionView]:
+        from pykafka2.testing.transaction_views import TransactionView
+
+        found: list[TransactionView] = from_data(list[TransactionView], self.call("transactions"))
+        return found
 
     def metrics(self) -> ClusterMetrics:
         from pykafka2.testing.cluster_metrics import ClusterMetrics

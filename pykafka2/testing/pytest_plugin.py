@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures `kafka_cluster` and `simulation`, marker `kafka`.
+"""The pytest plugin: fixtures of clusters and of the simulation, marker `kafka`, timelines of failed tests.
 
 Found by pytest itself when pykafka2 is installed.
 
@@ -6,27 +6,29 @@ Found by pytest itself when pykafka2 is installed.
     def test_something(kafka_cluster): ...
 
 Imports nothing but pytest until a fixture is asked for, and looks for leaks only where its fixtures were
-used.
+used.  With pytest-xdist each worker has clusters of its own, on free ports.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.pytest_clusters import Shelf, TlsKafkaCluster
     from pykafka2.testing.simulation import Simulation
 
 MARKER = (
-    "kafka(brokers=3, topics=None, config=None, seed=0): "
-    "what the fixture kafka_cluster starts (arguments of KafkaCluster)"
+    "kafka(brokers=3, topics=None, config=None, seed=0, process=False, allow=()): what the fixtures of "
+    "clusters start (arguments of KafkaCluster), and which leaks ('clients', 'sockets', 'threads', "
+    "'transactions') the test may have"
 )
-MARKER_ARGUMENTS = frozenset({"brokers", "topics", "config", "seed", "tls", "host", "ports"})
-# Threads and sockets of clients that were closed just before may need a moment to go.
-LEAK_GRACE = 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,21 +41,57 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, None]:
+    """Attach timelines to the reports of tests that failed with a cluster."""
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
+    # Without the module there is no cluster.
+    if report.failed and report.when == "call" and "pykafka2.testing.cluster" in sys.modules:
+        from pykafka2.testing.pytest_clusters import add_timelines
+
+        add_timelines(report, getattr(item, "funcargs", {}))
+
+
+@pytest.fixture(scope="session")
+def _kafka_shelf() -> Iterator[Shelf]:
+    """The clusters that tests share."""
+    from pykafka2.testing.pytest_clusters import Shelf
+
+    shelf = Shelf()
+    yield shelf
+    shelf.close()
+
+
 @pytest.fixture
-def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    """A fresh Kafka cluster of three brokers (or what `@pytest.mark.kafka(...)` says), closed after the test.
+def kafka_cluster(request: pytest.FixtureRequest, _kafka_shelf: Shelf) -> Iterator[KafkaCluster]:
+    """A Kafka cluster of three brokers (or what `@pytest.mark.kafka(...)` says), as good as new.
 
-    Fails the test if it leaves threads or sockets behind: an unclosed client, mostly.
+    Kept for the session and emptied between tests; a test that crashes brokers, changes configurations or
+    uses groups or transactions has it to itself.  Fails the test if it leaves clients, threads, sockets or
+    open transactions behind.
     """
-    from pykafka2.testing.cluster import KafkaCluster
-    from pykafka2.testing.leaks import LeakCheck
+    yield from _kafka_shelf.shared(request)
 
-    leaks = LeakCheck()
-    with KafkaCluster(**_arguments(request)) as cluster:
-        yield cluster
-    found = leaks.wait_for_none(LEAK_GRACE)
-    if found:
-        pytest.fail("the test left behind: " + "; ".join(found) + "; close every client", pytrace=False)
+
+@pytest.fixture
+def fresh_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    """As `kafka_cluster`, but started for this test and closed after it."""
+    from pykafka2.testing.pytest_clusters import fresh
+
+    yield from fresh(request)
+
+
+@pytest.fixture
+def kafka_tls_cluster(request: pytest.FixtureRequest) -> Iterator[TlsKafkaCluster]:
+    """A fresh cluster that listens with TLS, with a throw-away authority (needs trustme): `client_options`
+    are what a client needs.
+    """
+    from pykafka2.testing.pytest_clusters import with_tls
+
+    yield from with_tls(request)
 
 
 @pytest.fixture
@@ -62,17 +100,3 @@ def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
     from pykafka2.testing.simulation.fixtures import simulated
 
     yield from simulated(request)
-
-
-def _arguments(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Of the closest marker; a misspelt argument fails the test by name."""
-    marker = request.node.get_closest_marker("kafka")
-    if marker is None:
-        return {}
-    if marker.args:
-        pytest.fail("pytest.mark.kafka takes named arguments, such as brokers=1", pytrace=False)
-    unknown = sorted(set(marker.kwargs) - MARKER_ARGUMENTS)
-    if unknown:
-        known = ", ".join(sorted(MARKER_ARGUMENTS))
-        pytest.fail(f"pytest.mark.kafka has no argument {unknown[0]!r}; it has {known}", pytrace=False)
-    return dict(marker.kwargs)

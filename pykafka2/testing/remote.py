@@ -168,6 +168,9 @@ class RemoteEvents(EventLog):
     def events(self, kind: str | None = None) -> list[ClusterEvent]:
         return [ClusterEvent(**event) for event in self._client.call("events", kind=kind)]
 
+    def clear(self) -> None:
+        self._client.call("clear_events")
+
 
 class RemoteTimeline(Timeline):
     """A timeline that was made over there."""

@@ -75,11 +75,80 @@ def test_a_client_left_open_fails_its_test_and_only_it(pytester: pytest.Pytester
 
 
 @pytest.mark.slow
-def test_misspelt_marker_arguments_fail_by_name(pytester: pytest.Pytester) -> None:
+def test_a_cluster_is_kept_and_emptied_between_tests(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
         import pytest
+
+        seen = []
+
+        @pytest.mark.kafka(brokers=1, topics={"orders": 2})
+        def test_first(kafka_cluster):
+            seen.append(kafka_cluster)
+            kafka_cluster.create_topic("mine")
+            kafka_cluster.controls.hold("Produce")
+            kafka_cluster.controls.cut_client("somebody")
+
+        @pytest.mark.kafka(brokers=1)
+        def test_second(kafka_cluster):
+            assert kafka_cluster is seen[0]
+            assert kafka_cluster.topics() == []
+            assert kafka_cluster.controls.rules() == []
+            assert not kafka_cluster.faults.is_active
+            assert len(kafka_cluster.history) == 0
+            kafka_cluster.controls.crash_broker(0)
+
+        @pytest.mark.kafka(brokers=1)
+        def test_third(kafka_cluster):
+            assert kafka_cluster is not seen[0]
+            assert kafka_cluster.brokers[0].is_running
+            assert not kafka_cluster.events.events("broker")
+
+        @pytest.mark.kafka(brokers=1, config={"num.partitions": 3})
+        def test_another(kafka_cluster):
+            assert kafka_cluster.config.int("num.partitions") == 3
+
+        @pytest.mark.kafka(brokers=1)
+        def test_fresh(fresh_kafka_cluster, kafka_cluster):
+            assert fresh_kafka_cluster is not kafka_cluster
+        """,
+    )
+    result.assert_outcomes(passed=5)
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
+    """Leaks by name, misspelt arguments by the nearest, a missing package; timelines beside failures."""
+    pytester.makepyfile(trustme="raise ImportError('not here')")
+    result = run(
+        pytester,
+        """
+        import pytest
+        from pykafka2 import KafkaProducer
+
+        kept = []
+        one = pytest.mark.kafka(brokers=1, topics={"t": 1})
+        tolerant = pytest.mark.kafka(brokers=1, topics={"t": 1}, allow=("clients", "sockets", "threads"))
+
+        def producer_for(cluster):
+            return KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, client_id="left-open")
+
+        @one
+        def test_client(kafka_cluster):
+            kept.append(producer_for(kafka_cluster))
+            kept[-1].send("t", b"x").result(10)
+
+        @tolerant
+        def test_allowed(kafka_cluster):
+            kept.append(producer_for(kafka_cluster))
+
+        def test_end():
+            for producer in kept:
+                producer.close(timeout=0)
+
+        @pytest.mark.kafka(allow=("client",))
+        def test_misspelt_leak(kafka_cluster): pass
 
         @pytest.mark.kafka(broker=1)
         def test_misspelt(kafka_cluster): pass
@@ -89,12 +158,71 @@ def test_misspelt_marker_arguments_fail_by_name(pytester: pytest.Pytester) -> No
 
         @pytest.mark.kafka(config={"num.partition": 1})
         def test_config(kafka_cluster): pass
+
+        def test_tls(kafka_tls_cluster): pass
+
+        @one
+        def test_fails(kafka_cluster):
+            kafka_cluster.controls.rule(api="Produce", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
+            with producer_for(kafka_cluster) as producer:
+                producer.send("t", b"x").result(10)
+            assert kafka_cluster.log("t", 0).values() == []
         """,
+        "-W",
+        "ignore::ResourceWarning",
     )
-    result.assert_outcomes(errors=3)
-    result.stdout.fnmatch_lines(["*has no argument 'broker'*"])
-    result.stdout.fnmatch_lines(["*named arguments*"])
-    result.stdout.fnmatch_lines(["*did you mean 'num.partitions'*"])
+    result.assert_outcomes(passed=3, failed=1, errors=6)
+    for line in (
+        "*the test left behind: unclosed *left-open*",
+        "*has no 'client'; did you mean 'clients'*",
+        "*has no argument 'broker'; did you mean 'brokers'*",
+        "*named arguments*",
+        "*did you mean 'num.partitions'*",
+        "*needs trustme: pip install trustme*",
+    ):
+        result.stdout.fnmatch_lines([line])
+    result.stdout.fnmatch_lines(
+        [
+            "*- timeline of kafka_cluster -*",
+            "*Produce v* t-0 *ms  NOT_LEADER_OR_FOLLOWER",
+            "*-- fault: rule 1 fired on Produce*",
+            "*request times in ms*",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_tls_and_processes_with_two_workers(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+        from pykafka2 import KafkaProducer
+
+        def test_tls(kafka_tls_cluster):
+            kafka_tls_cluster.create_topic("t")
+            with KafkaProducer(**kafka_tls_cluster.client_options) as producer:
+                producer.send("t", b"secret").result(10)
+            assert kafka_tls_cluster.log("t", 0).values() == [b"secret"]
+
+        @pytest.mark.kafka(brokers=1, topics={"t": 1}, process=True)
+        def test_process(kafka_cluster):
+            assert kafka_cluster.pid
+            assert kafka_cluster.topics() == ["t"]
+            kafka_cluster.create_topic("mine")
+
+        @pytest.mark.kafka(brokers=1, topics={"t": 1})
+        @pytest.mark.parametrize("number", range(6))
+        def test_shared(kafka_cluster, number):
+            assert kafka_cluster.topics() == ["t"]
+            with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+                producer.send("t", b"%d" % number).result(10)
+            assert kafka_cluster.log("t", 0).values() == [b"%d" % number]
+        """,
+        "-n",
+        "2",
+    )
+    result.assert_outcomes(passed=8)
 
 
 def test_the_plugin_imports_nothing_but_pytest() -> None:
