@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import MismatchedEndpointType, UnsupportedEndpointType, error_of
+from pykafka2.errors import BrokerError, MismatchedEndpointType, UnsupportedEndpointType, error_of
 from pykafka2.protocol.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -25,9 +25,14 @@ def handle(
     broker: Broker, context: RequestContext, request: DescribeClusterRequest, now: float
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        return refuse(request, MismatchedEndpointType.code or 0)
+        return _refusal(
+            MismatchedEndpointType(
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+                "CONTROLLER"
+            )
+        )
     if request.endpoint_type != BROKERS:
-        return refuse(request, UnsupportedEndpointType.code or 0)
+        return _refusal(UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}"))
     image = broker.image
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
@@ -46,6 +51,10 @@ def handle(
 
 @refuses(DescribeClusterRequest)
 def refuse(request: DescribeClusterRequest, code: int) -> DescribeClusterResponse:
+    return _refusal(error_of(code))
+
+
+def _refusal(error: BrokerError) -> DescribeClusterResponse:
     return DescribeClusterResponse(
-        error_code=code, error_message=str(error_of(code)), cluster_id="", brokers=[]
+        error_code=error.code or 0, error_message=str(error), cluster_id="", brokers=[]
     )

@@ -6,6 +6,7 @@ told UNKNOWN_TOPIC_OR_PARTITION this once and finds it the next time (rule 70).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import (
@@ -91,15 +92,15 @@ def _asked(
         return _known(image, topic)
     try:
         check_topic_name(name)
-        if may_create:
+    except BrokerError as error:
+        return _failed(name, type(error))
+    if may_create:
+        # Whether it can be made is not told here: whoever asks finds it the next time, or not.
+        with suppress(KafkaError):
             if name in INTERNAL:
                 create_internal_topic(broker, name)
             else:
                 broker.controller.create_topic(NewTopic(name))
-    except BrokerError as error:
-        return _failed(name, type(error))
-    except KafkaError:
-        pass
     return _failed(name, UnknownTopicOrPartition)
 
 
@@ -133,7 +134,7 @@ def _partition(image: ClusterImage, number: int, partition: PartitionImage) -> M
 def refuse(request: MetadataRequest, code: int) -> MetadataResponse:
     topics = [
         MetadataResponseTopic(
-            error_code=code, name=topic.name, topic_id=topic.topic_id or ZERO_UUID, partitions=[]
+            error_code=code, name=topic.name or "", topic_id=topic.topic_id or ZERO_UUID, partitions=[]
         )
         for topic in request.topics or []
     ]
