@@ -43,6 +43,7 @@ class Wire:
     def __init__(
         self, address: str, client_id: str = "wire", *, tls: ssl.SSLContext | None = None, host_name: str = ""
     ) -> None:
+        self._address = address
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), TIMEOUT)
         if tls is not None:
@@ -65,6 +66,12 @@ class Wire:
 
     def close(self) -> None:
         self.socket.close()
+
+    def reopen(self) -> None:
+        """After the broker has closed the connection: a new one, without TLS."""
+        self.socket.close()
+        host, _, port = self._address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), TIMEOUT)
 
     def send(self, request: Request[Any], version: int) -> int:
         """Send without waiting; the correlation id."""
@@ -121,16 +128,23 @@ def batch(
     last_offset_delta: int | None = None,
     magic: int = 2,
     corrupt: bool = False,
+    damage: bool = False,
+    deltas: Sequence[int] | None = None,
 ) -> bytes:
-    """A record batch; any header field may be said, and the checksum fits unless `corrupt`."""
+    """A record batch; any header field may be said, and the checksum fits unless `corrupt`.
+
+    `damage`: what is compressed cannot be decompressed.  `deltas`: the records' times after the first's.
+    """
     from pykafka2.compression import codec as codec_of
 
     body = b"".join(
-        encode_record(0, delta, keys[delta] if keys else None, value, [])
+        encode_record(deltas[delta] if deltas else 0, delta, keys[delta] if keys else None, value, [])
         for delta, value in enumerate(values)
     )
     if codec:
         body = codec_of(codec).compress(body)
+    if damage:
+        body = body[:12] + bytes(4) + body[16:]
     fields = [
         0,
         HEADER_BYTES - 12 + len(body),
@@ -140,7 +154,7 @@ def batch(
         attributes | codec,
         len(values) - 1 if last_offset_delta is None else last_offset_delta,
         timestamp,
-        timestamp,
+        timestamp + max(deltas, default=0) if deltas else timestamp,
         producer_id,
         producer_epoch,
         base_sequence,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import BrokerError, InvalidRequiredAcks, UnknownTopicId, error_of
+from pykafka2.errors import BrokerError, UnknownTopicId, error_of
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.produce import (
 from pykafka2.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
 from pykafka2.testing.handlers.leaders import endpoints, hint
 from pykafka2.testing.handlers.registry import handles, refuses
-from pykafka2.testing.log.validation import InvalidRecords
+from pykafka2.testing.log.validation import RecordsRejected
 from pykafka2.testing.replication.delayed import ProduceResult
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_LEADERS = 10
 NO_ACKS, ALL_REPLICAS = 0, -1
 FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
-LEGAL_ACKS = frozenset({-1, 0, 1})
 
 
 @handles(ProduceRequest, 3, 13)
@@ -107,8 +106,6 @@ def _append(
     now_ms = broker.clock.wall_ms()
     for topic in request.topic_data:
         name, error = _name_of(broker, context, topic)
-        if request.acks not in LEGAL_ACKS:
-            error = InvalidRequiredAcks(f"acks {request.acks} is none of -1, 0, 1")
         for data in topic.partition_data:
             key = (name, data.index)
             verdict = verdicts.get(key) if verdicts else None
@@ -191,7 +188,7 @@ def _partition(
         log_start_offset=result.log_start_offset,
         error_message=str(result.error),
     )
-    if isinstance(result.error, InvalidRecords):
+    if isinstance(result.error, RecordsRejected):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=one.index, batch_index_error_message=one.message)
             for one in result.error.record_errors

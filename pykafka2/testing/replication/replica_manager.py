@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
     BrokerError,
+    CorruptMessage,
     InconsistentTopicId,
+    InvalidRequiredAcks,
     InvalidTopicException,
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    RecordListTooLarge,
     UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
     from pykafka2.testing.log.log_dir import LogDir
 
 ALL_REPLICAS = -1
+LEGAL_ACKS = frozenset({-1, 0, 1})
 ADMIN_CLIENT_ID = "__admin_client"
+ERRORS_WITHOUT_START = (CorruptMessage, MessageTooLarge, NotLeaderOrFollower, RecordListTooLarge)
 
 Assign = Callable[[Replica, bool], None]
 """(replica, whether its leader is new): tells the fetchers whom to follow."""
@@ -152,19 +157,23 @@ class ReplicaManager:
 
         `guard` is what a transaction's first batch was verified with (rule 43).
         """
-        replica = self.replicas.get(key)
+        replica = None
         try:
+            self.check_known(key)
+            batch = single_batch(records, version)
+            if acks not in LEGAL_ACKS:
+                raise InvalidRequiredAcks(f"acks {acks} is none of -1, 0, 1")
             if self.is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
                 raise InvalidTopicException(f"clients may not write to the internal topic {key[0]}")
             replica = self.leader_of(key)
             if acks == ALL_REPLICAS:
                 _check_in_sync(replica)
-            batch = validate(single_batch(records, version), replica.config, now_ms, strict=self._strict)
+            batch = validate(batch, replica.config, now_ms, strict=self._strict)
             appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
         except BrokerError as error:
-            # Kafka says the log's start where it knows it, but for errors of leadership (rule 24).
+            # Kafka says the log's start once it has looked into the batch, but not for these (rule 24).
             log_start = -1
-            if replica is not None and not isinstance(error, NotLeaderOrFollower | UnknownTopicOrPartition):
+            if replica is not None and not isinstance(error, ERRORS_WITHOUT_START):
                 log_start = replica.log.log_start_offset
             return ProduceResult(error, log_start_offset=log_start)
         return self._appended(replica, appended, now)
@@ -348,9 +357,13 @@ class ReplicaManager:
         replica = self.replicas.get(key)
         if replica is not None:
             return replica
-        if self.image.partition(*key) is not None:
-            raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
-        raise UnknownTopicOrPartition(f"there is no partition {key[0]}-{key[1]}")
+        self.check_known(key)
+        raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
+
+    def check_known(self, key: Key) -> None:
+        """`UnknownTopicOrPartition` if nobody has such a partition."""
+        if key not in self.replicas and self.image.partition(*key) is None:
+            raise UnknownTopicOrPartition(f"there is no partition {key[0]}-{key[1]}")
 
     def _replica_by_id(self, item: FetchItem) -> Replica:
         """The replica of a topic that was asked for by id (rule 60)."""

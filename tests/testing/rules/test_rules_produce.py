@@ -80,9 +80,13 @@ def test_rule_17_a_wrong_checksum_is_corrupt(leader: Leader) -> None:
 
 
 @one_broker
-def test_rule_17_a_torn_batch_is_corrupt(leader: Leader) -> None:
-    assert error_of(leader("t", 0), batch()[:-3]) == "CorruptMessage"
-    assert error_of(leader("t", 0), batch()[:30]) == "CorruptMessage"
+def test_rule_15_a_torn_batch_is_none_and_what_is_torn_behind_one_is_left_out(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    assert error_of(leader("t", 0), batch()[:-3]) == "InvalidRecord"
+    assert error_of(leader("t", 0), batch()[:30]) == "InvalidRecord"
+    assert error_of(leader("t", 0), batch() + batch()[:-1]) == "none"
+    assert kafka_cluster.log("t", 0).values() == [b"value"]
 
 
 @one_broker
@@ -141,8 +145,21 @@ def test_rule_20_a_timestamp_too_old_is_invalid(leader: Leader) -> None:
 
 
 @one_broker
-def test_rule_20_a_client_may_not_mark_its_batch_as_log_append_time(leader: Leader) -> None:
-    assert error_of(leader("t", 0), batch(attributes=0x08)) == "InvalidTimestamp"
+def test_rule_20_a_mark_of_log_append_time_is_cleared_where_create_times_are_kept(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    """As Kafka 4.3 does; older descriptions say that it is refused."""
+    assert error_of(leader("t", 0), batch(attributes=0x08)) == "none"
+    (stored,) = kafka_cluster.log("t", 0).batches()
+    stored.verify_crc()
+    assert (stored.timestamp_type, stored.max_timestamp) == (0, NOW_MS)
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
+def test_rule_20_a_client_may_not_stamp_its_batch_itself(leader: Leader) -> None:
+    answer = produce(leader("t", 0), "t", 0, batch([b"a", b"b"], attributes=0x08))
+    assert for_code(answer.error_code).__name__ == "InvalidTimestamp"
+    assert [one.batch_index for one in answer.record_errors] == [0, 1]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})

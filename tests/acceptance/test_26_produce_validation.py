@@ -1,0 +1,67 @@
+"""Row 26: a table of bad requests gives Kafka's codes, and the log stays as it was.
+
+The same table runs against Apache Kafka in tests/conformance/test_produce_validation.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.produce_cases import OPAQUE, Case, ask, cases, create_topics, judged
+from tests.testing.wire import Wire
+
+NAMES = [case.name for case in cases(0)]
+
+
+@pytest.fixture(scope="module", params=["strict", "headers"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    config = {"log.validate": request.param, "auto.create.topics.enable": False}
+    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.bootstrap_servers) as wire:
+        create_topics(wire)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def wire(cluster: KafkaCluster) -> Iterator[Wire]:
+    with Wire(cluster.bootstrap_servers) as wire:
+        yield wire
+
+
+def content(cluster: KafkaCluster, case: Case) -> list[bytes]:
+    if case.topic not in cluster.topics() or case.partition != 0:
+        return []
+    return [bytes(batch.buffer) for batch in cluster.log(case.topic, 0).batches()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_request_gets_kafkas_answer_and_a_refused_one_leaves_the_log(
+    cluster: KafkaCluster, wire: Wire, name: str
+) -> None:
+    case = next(one for one in cases(int(time.time() * 1000)) if one.name == name)
+    code = case.code
+    if name in OPAQUE and cluster.config.get("log.validate") == "headers":
+        code = 0
+    before = content(cluster, case)
+    answer = ask(wire, case)
+    has_offset, is_stamped = code == 0, code == 0 and case.topic == "stamped"
+    assert judged(answer) == (code, case.wrong, has_offset, is_stamped), answer
+    assert bool(answer.error_message) is (code != 0 and case.version >= 8), "it came with version 8"
+    after = content(cluster, case)
+    assert after[: len(before)] == before
+    assert len(after) - len(before) == (code == 0)
+
+
+def test_an_unauthorized_request_is_refused_before_it_is_looked_at(cluster: KafkaCluster, wire: Wire) -> None:
+    """Without an authorizer, which step 7 brings, the code comes from a planted fault."""
+    from pykafka2.errors import TopicAuthorizationFailed
+    from pykafka2.protocol.messages.produce import ProduceRequest
+
+    case = cases(int(time.time() * 1000))[0]
+    before = content(cluster, case)
+    cluster.controls.fail_next(ProduceRequest, TopicAuthorizationFailed)
+    assert ask(wire, case).error_code == 29
+    assert content(cluster, case) == before

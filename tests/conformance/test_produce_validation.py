@@ -1,0 +1,54 @@
+"""Row 26: each request of the table is judged alike by the bundled broker and by Apache Kafka, and a batch
+that is taken becomes the same: codec, times, attributes, producer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from pykafka2.testing import KafkaCluster
+from tests.testing.produce_cases import Case, ask, cases, create_topics, judged, stored
+from tests.testing.wire import Wire
+
+from .real_kafka import RealKafka
+
+NAMES = [case.name for case in cases(0)]
+PREFIX = "produce-cases-"
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[Wire]:
+    with (
+        KafkaCluster(brokers=1, config={"log.validate": "strict", "auto.create.topics.enable": False}) as one,
+        Wire(one.bootstrap_servers) as wire,
+    ):
+        create_topics(wire, PREFIX)
+        yield wire
+
+
+@pytest.fixture(scope="module")
+def theirs(real_kafka: RealKafka) -> Iterator[Wire]:
+    with Wire(real_kafka.bootstrap_servers.split(",")[0]) as wire:
+        create_topics(wire, PREFIX)
+        yield wire
+
+
+def outcome(wire: Wire, case: Case, now: int) -> tuple[object, ...]:
+    answer = ask(wire, case)
+    if answer.error_code:
+        return judged(answer), answer.log_start_offset
+    return judged(answer), answer.log_start_offset, stored(wire, case, answer.base_offset, now)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_brokers_judge_alike(ours: Wire, theirs: Wire, name: str) -> None:
+    now = int(time.time() * 1000)
+    case = next(one for one in cases(now) if one.name == name)
+    case = attrs.evolve(case, topic=PREFIX + case.topic)
+    got = outcome(ours, case, now)
+    assert got == outcome(theirs, case, now)
+    assert got[0][:2] == (case.code, case.wrong)  # type: ignore[index]
