@@ -8,11 +8,12 @@ Times are relative to `now`, so that both judge the same.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 
-from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -150,7 +151,7 @@ def cases(now: int) -> list[Case]:
     ]
 
 
-def create_topics(wire: Wire, prefix: str = "") -> None:
+def create_topics(wire: Wire, prefix: str = "", topics: Mapping[str, Mapping[str, str]] = TOPICS) -> None:
     """The table's topics, on the broker that was asked; on either kind of cluster."""
     port = wire.socket.getpeername()[1]
     brokers = wire.call(MetadataRequest(topics=[]), 12).brokers
@@ -167,17 +168,17 @@ def create_topics(wire: Wire, prefix: str = "") -> None:
             assignments=here,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
-        for name, configs in TOPICS.items()
+        for name, configs in topics.items()
     ]
     answer = wire.call(CreateTopicsRequest(topics=wanted, timeout_ms=10_000), 5)
     assert {one.error_code for one in answer.topics} <= {0, 36}, answer
-    names = [MetadataRequestTopic(name=one.name) for one in wanted]
-    for _ in range(500):  # the controller has them; the broker learns of them a moment later
-        known = wire.call(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12).topics
-        if all(one.error_code == 0 and one.partitions[0].error_code == 0 for one in known):
-            return
-        time.sleep(0.01)
-    raise AssertionError("the topics got no leaders within five seconds")
+    for name in topics:  # the controller has them; the broker learns of them a moment later
+        for _ in range(500):
+            if data_of(wire.call(fetch_request(prefix + name, 0, 0), 12)).error_code == 0:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError(f"{prefix + name} got no leader within five seconds")
 
 
 def ask(wire: Wire, case: Case) -> PartitionProduceResponse:

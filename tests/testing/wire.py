@@ -69,7 +69,7 @@ class Wire:
 
     def reopen(self) -> None:
         """After the broker has closed the connection: a new one, without TLS."""
-        self.socket.close()
+        self.close()
         host, _, port = self._address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), TIMEOUT)
 

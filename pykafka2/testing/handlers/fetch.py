@@ -94,7 +94,7 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest, now: f
     plan = FetchPlan(
         replica_id,
         [item for topic in request.topics for item in _items(broker, context, topic)],
-        request.min_bytes,
+        min(request.min_bytes, max_bytes),
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED,
         may_follow=may_follow,
@@ -235,9 +235,9 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
 
 
 def _aborted(result: FetchResult) -> list[AbortedTransaction] | None:
-    """None where nobody asked for it: read_uncommitted."""
+    """None where nobody asked: read_uncommitted.  A list, as in Kafka, where there is no such partition."""
     if result.aborted is None:
-        return None
+        return [] if isinstance(result.error, UnknownTopicOrPartition | UnknownTopicId) else None
     return [
         AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
         for one in result.aborted

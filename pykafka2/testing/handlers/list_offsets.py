@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
-FIRST_VERSION_WITH_LEADER_EPOCH = 4
-NEVER = 1 << 15
-FIRST_VERSION_OF_TIME = {
+FIRST_VERSIONS = {
     LATEST: 1,
     EARLIEST: 1,
     MAX_TIMESTAMP: 7,
@@ -41,7 +39,10 @@ FIRST_VERSION_OF_TIME = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING: 11,
 }
-"""The first version that knows each of the special times."""
+"""From which version on a timestamp below 0 has its meaning (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
+NEVER = 0x7FFF
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
@@ -53,16 +54,11 @@ def handle(
     topics = []
     for topic in request.topics:
         partitions = []
-        times = Counter(asked.partition_index for asked in topic.partitions)
-        partitions += [
-            ListOffsetsPartitionResponse(partition_index=number, error_code=InvalidRequest.code or 0)
-            for number, count in times.items()
-            if count > 1
-        ]
-        for asked in topic.partitions:
-            if times[asked.partition_index] > 1:
-                continue
+        count = Counter(asked.partition_index for asked in topic.partitions)
+        for asked in {one.partition_index: one for one in topic.partitions}.values():
             try:
+                if count[asked.partition_index] > 1:
+                    raise InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
                 found = _find(broker, context, request, topic.name, asked)
             except BrokerError as error:
                 partitions.append(_failed(asked, error.code or 0))
@@ -86,10 +82,10 @@ def _find(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> OffsetAtTime:
+    if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
+        raise UnsupportedVersion(f"timestamp {asked.timestamp} means nothing in version {context.version}")
     replica = broker.replicas.leader_of((topic, asked.partition_index))
     replica.check_epoch(asked.current_leader_epoch)
-    if asked.timestamp < 0 and context.version < FIRST_VERSION_OF_TIME.get(asked.timestamp, NEVER):
-        raise UnsupportedVersion
     log = replica.log
     upper = _upper(replica, request)
     if asked.timestamp == LATEST:

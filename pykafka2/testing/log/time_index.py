@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from pykafka2.records.batch import RecordBatch
 from pykafka2.testing.log.partition_log import PartitionLog
 
 
@@ -22,13 +24,20 @@ def first_at(log: PartitionLog, timestamp: int) -> OffsetAtTime:
     """The first record whose timestamp is not below `timestamp` (milliseconds)."""
     from pykafka2.records.decoder import decode_tuples
 
-    for batch in log.batches(log.log_start_offset):
-        if batch.max_timestamp < timestamp:
-            continue
+    for batch in _batches_from(log, timestamp):
         for offset, at, _, _, _ in decode_tuples(batch, str(log), check_crcs=False):
             if at >= timestamp and offset >= log.log_start_offset:
                 return OffsetAtTime(offset, at, batch.partition_leader_epoch)
     return NOTHING
+
+
+def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch]:
+    """Batches with a record not older than that; segments without one are not looked into."""
+    for segment in log.segments:
+        if segment.largest_timestamp >= timestamp:
+            for batch in segment.iterate(log.log_start_offset):
+                if batch.max_timestamp >= timestamp:
+                    yield batch
 
 
 def latest(log: PartitionLog) -> OffsetAtTime:

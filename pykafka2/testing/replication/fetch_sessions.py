@@ -142,7 +142,7 @@ class FetchSessions:
     ) -> FetchSession | None:
         """A session of what a full fetch asked for; None if there is no room for it."""
         told = list(results)
-        if not told or not self._make_room(is_from_follower, len(told), now):
+        if not self._make_room(is_from_follower, len(told), now):
             return None
         session = FetchSession(self._new_id(), uses_topic_ids, is_from_follower, now, now)
         self._sessions[session.id] = session

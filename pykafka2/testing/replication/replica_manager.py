@@ -296,10 +296,9 @@ class ReplicaManager:
                 return result
             result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
             if result.diverging is None:
-                limit = min(left, item.max_bytes)
+                limit = min(max(0, left), item.max_bytes) if plan.max_bytes >= 0 else -1
                 if limit < 0 and item.offset < upper:
-                    # Kafka's segment refuses such a limit, and nobody expects it to.
-                    raise UnknownServerError("a fetch with a negative maximum")
+                    raise UnknownServerError(f"a read of at most {limit} bytes")  # as Kafka answers it
                 found = log.read(item.offset, upper, limit, min_one=min_one)
                 result.records = found.joined()
                 result.has_more = item.offset < upper
