@@ -80,6 +80,9 @@ class LogAgainstList(RuleBasedStateMachine):
         self.start = self.between(share)
         self.log.advance_log_start(self.start)
         self.batches = [rows for rows in self.batches if rows[-1][0] >= self.start]
+        self.log.drop_before_start()
+        bases = [one.base_offset for one in self.log.segments]
+        assert len(bases) == 1 or bases[1] > self.start, "a segment wholly before the start is gone"
 
     @rule(share=st.floats(0, 1), max_bytes=st.integers(0, 400), min_one=st.booleans())
     def read(self, share: float, max_bytes: int, min_one: bool) -> None:
@@ -135,7 +138,6 @@ class LogAgainstList(RuleBasedStateMachine):
         bases = [one.base_offset for one in segments]
         assert bases == sorted(set(bases))
         assert all(one.size_bytes for one in segments[:-1]), "only the active segment may be empty"
-        assert len(bases) == 1 or bases[1] > self.start, "a segment wholly before the start is gone"
 
 
 LogAgainstList.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
