@@ -1,4 +1,5 @@
-"""Row 60: the cluster as a test double: quick, clean, for any client, and the same from the same seed.
+"""Row 60: the cluster as a test double: quick, clean, steerable, for any client, and the same from the
+same seed.
 
 The 100 ms are a row of `benchmarks/cluster.py`; a test allows ten times as much.  More clients, and the
 exchange of every codec with them, are in `tests/conformance/test_other_clients.py`.
@@ -6,6 +7,7 @@ exchange of every codec with them, are in `tests/conformance/test_other_clients.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import warnings
@@ -76,6 +78,35 @@ def test_confluent_kafka_works_on_it(kafka_cluster: KafkaCluster) -> None:
         read += [message.value() for message in consumer.consume(100, timeout=0.5)]
     consumer.close()
     assert read == VALUES
+
+
+@pytest.mark.slow
+def test_other_peoples_clients_meet_the_same_faults_in_another_process() -> None:
+    """The cluster as a child process, steered by rules as data; confluent-kafka retries what they refuse."""
+    import confluent_kafka
+
+    with KafkaCluster(brokers=3, topics={"orders": 1}, process=True) as cluster:
+        refused = cluster.controls.add_rule({"api": "Produce", "nth": 1, "then": "error:NOT_ENOUGH_REPLICAS"})
+        lost = cluster.controls.add_rule({"api": "Produce", "nth": 2, "then": "apply_then_lose_reply"})
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "client.id": "theirs",
+                "enable.idempotence": True,
+                "retry.backoff.ms": 10,
+                "reconnect.backoff.ms": 10,
+                "logger": logging.getLogger("librdkafka"),
+            }
+        )
+        for value in VALUES:
+            producer.produce("orders", value)
+        assert producer.flush(30) == 0
+        assert (refused.fired, lost.fired) == (1, 1)
+        assert cluster.log("orders", 0).values() == VALUES
+        cluster.history.order(
+            "Metadata", "InitProducerId", "Produce", "Produce", "Produce", client_id="theirs"
+        )
+        assert "NOT_ENOUGH_REPLICAS" in str(cluster.timeline())
 
 
 @pytest.mark.slow
