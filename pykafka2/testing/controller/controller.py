@@ -76,6 +76,14 @@ class Controller:
     def image(self) -> ClusterImage:
         return self.state.image
 
+    def check(self) -> None:
+        """Raise `NotController` if our epoch has ended."""
+        self.log.check(self.epoch)
+
+    def publish_all(self) -> None:
+        """Tell every broker the whole state, as a new controller does."""
+        self._publish(self.state.image, dict(self.state.topics))
+
     def write(self, records: Sequence[Record]) -> None:
         """Make a change: all of these records or, if our epoch has ended, none (`NotController`)."""
         if not records:

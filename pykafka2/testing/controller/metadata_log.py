@@ -42,13 +42,17 @@ class MetadataLog:
         self._records.append(ControllerElected(controller_id, self.epoch))
         return self.epoch
 
-    def append(self, records: Sequence[Record], epoch: int) -> int:
-        """Add records together; the log's end after them.  `NotController` for an epoch that has ended."""
+    def check(self, epoch: int) -> None:
+        """Raise `NotController` if this epoch is not the newest."""
         if epoch != self.epoch:
             raise NotController(
                 f"controller epoch {epoch} has ended: broker {self.controller_id} is the controller "
                 f"in epoch {self.epoch}"
             )
+
+    def append(self, records: Sequence[Record], epoch: int) -> int:
+        """Add records together; the log's end after them.  `NotController` for an epoch that has ended."""
+        self.check(epoch)
         self._records.extend(records)
         return self.end_offset
 

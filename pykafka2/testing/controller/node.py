@@ -1,0 +1,149 @@
+"""A broker's seat for the controller: empty, or with the active controller, its queue and its timers.
+
+Every broker has one; the election (election.py) says whose is taken.  While it is, requests for the
+controller become events here, broker sessions are watched, and leadership goes back to preferred replicas
+from time to time.  A part of its own, so that the controller is never in the way of data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pykafka2.clock import FOREVER
+from pykafka2.errors import NotController
+from pykafka2.testing.controller.controller import Controller
+from pykafka2.testing.controller.elections import elect_preferred
+from pykafka2.testing.controller.event_queue import EventQueue, Work
+from pykafka2.testing.controller.records import PartitionSet, Record
+from pykafka2.testing.controller.sessions import BrokerSessions
+from pykafka2.testing.controller.state import Changes
+from pykafka2.testing.image import ClusterImage
+from pykafka2.testing.server.threads import Part
+
+if TYPE_CHECKING:
+    from pykafka2.testing.broker import Broker
+    from pykafka2.testing.controller.controllers import Controllers
+
+logger = logging.getLogger(__name__)
+
+
+class ControllerNode(Part):
+    """The seat on one broker."""
+
+    def __init__(self, broker: Broker, controllers: Controllers) -> None:
+        super().__init__(f"controller-{broker.id}")
+        self.active: Controller | None = None
+        """Set while this broker believes that it is the controller; the log knows better."""
+        self.events = EventQueue(controllers.timeline, self.signal)
+        self.sessions = BrokerSessions(broker.config.seconds("broker.session.timeout.ms"))
+        self._broker = broker
+        self._controllers = controllers
+        self._rebalances = bool(broker.config.get("auto.leader.rebalance.enable"))
+        self._rebalance_every = float(broker.config.int("leader.imbalance.check.interval.seconds"))
+        self._rebalance_at = FOREVER
+
+    @property
+    def is_active(self) -> bool:
+        return self.active is not None
+
+    # ------------------------------------------------------------------ office
+
+    def activate(self, now: float) -> None:
+        """Become the controller: begin an epoch, replay the log, tell everybody everything."""
+        broker, controllers = self._broker, self._controllers
+
+        def publish(image: ClusterImage, changed: Changes) -> None:
+            controllers.publisher.publish(broker.id, image, broker.clock.monotonic())
+
+        controller = Controller(broker.id, controllers.log, broker.config, controllers.entropy, publish)
+        self.active = controller
+        registered = controller.state.brokers.values()
+        self.sessions.restart([one.id for one in registered if not one.is_fenced], now)
+        self._rebalance_at = now + self._rebalance_every if self._rebalances else FOREVER
+        self.change("the full state is published", controller.publish_all, now)
+        for gone in controllers.known_gone():
+            self.end_session(gone, now)
+        self.signal()
+
+    def resign(self) -> None:
+        """Be the controller no more: another one is, or this broker stops."""
+        self.active = None
+        self._rebalance_at = FOREVER
+        self.sessions.restart([], 0.0)
+
+    # ------------------------------------------------------------------ events
+
+    def change(
+        self,
+        name: str,
+        work: Callable[[], object],
+        now: float,
+        *,
+        deadline: float = FOREVER,
+        refused: Callable[[NotController, float], None] | None = None,
+        expire: Work | None = None,
+    ) -> None:
+        """Have the active controller do something, after all that came before.
+
+        `refused` is told if our epoch has ended by then.
+        """
+        controller = self.active
+        if controller is None:
+            return
+
+        def run(at: float) -> None:
+            try:
+                controller.check()
+                work()
+            except NotController as error:
+                logger.info("broker %d: %s", self._broker.id, error)
+                if self.active is controller:
+                    self.resign()
+                if refused is not None:
+                    refused(error, at)
+
+        self.events.submit(name, controller.epoch, run, now, deadline=deadline, expire=expire)
+
+    def end_session(self, broker_id: int, now: float) -> None:
+        """A broker is gone (rule 74)."""
+        controller = self.active
+        if controller is not None:
+            self.sessions.forget(broker_id)
+            self.change(
+                f"session of broker {broker_id} ended", lambda: controller.broker_is_gone(broker_id), now
+            )
+
+    # ------------------------------------------------------------------ the part
+
+    def run(self, now: float) -> float:
+        with self._broker.lock:
+            controller = self.active
+            if not self._broker.is_running or controller is None:
+                return FOREVER
+            if not self._controllers.election.has_majority(
+                self._broker, lambda broker_id: self.sessions.is_valid(broker_id, now)
+            ):
+                self._controllers.has_resigned(self._broker.id, now)
+                return FOREVER
+            for broker_id in self.sessions.lapsed(now):
+                self.end_session(broker_id, now)
+            if now >= self._rebalance_at:
+                self._rebalance_at = now + self._rebalance_every
+                self.change("leaders go back to preferred replicas", self._rebalance, now)
+            due = self.events.run(now)
+            return min(due, self.sessions.next_end(), self._rebalance_at)
+
+    def _rebalance(self) -> None:
+        """Let preferred replicas lead where they may (auto.leader.rebalance.enable)."""
+        controller = self.active
+        if controller is None:
+            return
+        records: list[Record] = []
+        for topic in controller.state.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                elected = elect_preferred(partition, controller.image.is_eligible)
+                if elected is not partition:
+                    records.append(PartitionSet(topic.name, number, elected))
+        controller.write(records)
