@@ -15,10 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pykafka2.clock import FOREVER, Clock, SeededEntropy
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, KafkaTimeoutError, UnknownServerError
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.testing.controller import Controller
+from pykafka2.testing.controller.node import ControllerNode
+from pykafka2.testing.controller_channel import ControllerChannel
 from pykafka2.testing.coordinators.hosting import Coordinators
-from pykafka2.testing.handlers.registry import APIS
+from pykafka2.testing.forwarding import to_controller
+from pykafka2.testing.handlers.registry import APIS, Api
 from pykafka2.testing.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
+from pykafka2.testing.lifecycle import BrokerLifecycle, BrokerState
 from pykafka2.testing.log.log_dir import LogDir
+from pykafka2.testing.producer_ids import ProducerIds
 from pykafka2.testing.replication.follower_fetcher import FollowerFetchers
 from pykafka2.testing.replication.replica import Key
 from pykafka2.testing.replication.replica_manager import ReplicaManager
@@ -28,7 +34,7 @@ from pykafka2.testing.server.handler_pool import Handler
 from pykafka2.testing.server.processor import Processor
 from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
 from pykafka2.testing.server.request_metrics import RequestMetrics
-from pykafka2.testing.server.threads import Part
+from pykafka2.testing.server.threads import Part, pause, resume
 from pykafka2.testing.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -38,6 +44,10 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger(__name__)
+
+# How long a start waits to be let in, and a stop to lose its leaderships, in seconds.
+START_TIMEOUT = 10.0
+SHUTDOWN_TIMEOUT = 5.0
 
 
 class Chores(Part):
@@ -60,6 +70,7 @@ class Chores(Part):
             if not broker.is_running:
                 return FOREVER
             broker.wheel.advance(now)
+            broker.lifecycle.run(now)
             if now >= self._isr_check_at:
                 self._isr_check_at = now + self._isr_check_every
                 broker.replicas.isrs.shrink(list(broker.replicas.replicas.values()), now)
@@ -78,6 +89,7 @@ class Chores(Part):
                 self._expiry_at,
                 self._retention_check_at,
                 broker.coordinators.due,
+                broker.lifecycle.due,
             )
             return self.due
 
@@ -112,15 +124,15 @@ class Broker:
         )
         self.lock = cluster.lock
         self.clock: Clock = cluster.runtime.clock
-        self.controller = cluster.controller
+        self.rack: str | None = self.config.get("broker.rack") or None
         self.image: ClusterImage = cluster.controller.image
         self.logs = LogDir(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.log_levels = {"root": "INFO"}
         self.metrics = RequestMetrics()
         self.is_running = False
+        self.is_paused = False
         self.epoch = -1
         self._cluster = cluster
-        self._producer_ids = iter(range(0))
         self._entropy = SeededEntropy(f"broker-{cluster.seed}-{broker_id}")  # goes on after a restart
         self._prepare(self.clock.monotonic())
 
@@ -137,10 +149,15 @@ class Broker:
 
     def _prepare(self, now: float) -> None:
         """Everything that does not outlive a restart."""
+        controllers = self._cluster.controller
+        self.image = controllers.image.nothing_known()
         self.wheel = TimingWheel(now)
-        self.replicas = ReplicaManager(
-            self.id, self.config, self.logs, self.wheel, self.controller, self._entropy
-        )
+        self.channel = ControllerChannel(self, self._cluster.links, controllers)
+        self.lifecycle = BrokerLifecycle(self, controllers, self._entropy.token_bytes(16))
+        self.controller_node = ControllerNode(self, controllers)
+        self.producer_ids = ProducerIds(self)
+        self.replicas = ReplicaManager(self.id, self.config, self.logs, self.wheel, self.image, self._entropy)
+        self.replicas.isrs.send = self.channel.send
         self.coordinators = Coordinators(self, self._new_id)
         self.replicas.on_moved = self.coordinators.on_moved
         self.fetchers = FollowerFetchers(
@@ -183,8 +200,17 @@ class Broker:
 
     # ------------------------------------------------------------------ start and stop
 
-    def start(self) -> None:
-        """Listen, register with the controller, take up the roles it gives."""
+    def start(self, *, waits: bool = True) -> None:
+        """Listen, register with the controller, take up the roles it gives.
+
+        Without a controller in reach it starts all the same, and registers as soon as there is one.
+        """
+        self.begin_start()
+        if waits:
+            self.finish_start()
+
+    def begin_start(self) -> None:
+        """Everything up to the first word to the controller."""
         if self.is_running:
             raise IllegalState(f"broker {self.id} is running")
         cluster = self._cluster
@@ -192,40 +218,60 @@ class Broker:
         listener = cluster.runtime.network.listen(self.host, self.port, tls=cluster.tls)
         self.port = listener.port
         self.config.set_made({"listeners": self._listeners, "advertised.listeners": self._listeners})
-        acceptor = self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self.processors, self.quotas)
-        loops = cluster.loops
-        loops.add_all([*self.processors, *self._handlers, *self._helpers()])
+        self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self.processors, self.quotas)
+        cluster.loops.add_all([*self.processors, *self._own_parts(), self._acceptor])
         with self.lock:
             now = self.clock.monotonic()
-            self.is_running = True
+            self.is_running, self.is_paused = True, False
             cluster.events.note(now, "broker", f"broker {self.id} started", broker=self.id, state="started")
             cluster.links.connect(self.id, self._requests)
-            rack = self.config.get("broker.rack") or None
-            self.epoch = self.controller.register_broker(self.id, self.host, self.port, rack)
-            self.fetchers.broker_epoch = self.epoch
-            self.image = self.controller.image
-            self._configure()
-            self.logs.remove_unknown(set(self.image.topic_names))
-            self.replicas.apply(self.image, self.image.topics, now)
-            self.coordinators.apply(self.image, self.image.topics, now)
-        loops.add_all([acceptor])
-        loops.call(acceptor, acceptor.open)
+            cluster.controller.is_back(self, now)
+            self.lifecycle.begin(now)
 
-    def stop(self, *, crash: bool, lose_unreplicated: bool = False, is_last_act: bool = False) -> None:
+    def finish_start(self) -> None:
+        """Wait until the controller lets the broker serve, then let clients in."""
+        cluster = self._cluster
+        if self._reaches_controller():
+            cluster.runtime.wait_until(
+                lambda: (
+                    (
+                        self.lifecycle.state is not BrokerState.STARTING
+                        and self.lifecycle.state is not BrokerState.RECOVERY
+                    )
+                    or cluster.loops.has_failed
+                ),
+                START_TIMEOUT,
+            )
+        acceptor = self._acceptor
+        if acceptor is not None:
+            cluster.loops.call(acceptor, acceptor.open)
+
+    def stop(
+        self,
+        *,
+        crash: bool,
+        lose_unreplicated: bool = False,
+        is_last_act: bool = False,
+        is_unnoticed: bool = False,
+    ) -> None:
         """Go away: in good order (leaders move first), or as by a crash (connections are reset).
         Repeatable.
+
+        `is_unnoticed`: the controller learns of it only when the broker's session ends.
         """
         if not self.is_running:
             return
         if not crash and not is_last_act:
-            with self.lock:
-                self.controller.broker_is_gone(self.id)
-                self.replicas.complete_delayed(self.clock.monotonic())
+            self._shut_down()
         with self.lock:
-            self.is_running = False
+            self.is_running = self.is_paused = False
             word = "crashed" if crash else "stopped"
             now = self.clock.monotonic()
             self._cluster.events.note(now, "broker", f"broker {self.id} {word}", broker=self.id, state=word)
+            self.channel.close()
+            self.controller_node.resign()
+            self.controller_node.events.drop()
+            self._cluster.controller.publisher.forget(self.id)
             self._cluster.links.disconnect(self.id, self.clock.monotonic())
             self._cluster.faults.forget(self)
             self.fetchers.stop()
@@ -240,21 +286,89 @@ class Broker:
             ends[self._acceptor] = self._acceptor.close
         for processor in self.processors:
             ends[processor] = partial(processor.close_all, reset=crash)
-        self._cluster.loops.remove_all({**ends, **dict.fromkeys((*self._handlers, *self._helpers()))})
-        if crash:
+        self._cluster.loops.remove_all({**ends, **dict.fromkeys(self._own_parts())})
+        if not is_last_act and not is_unnoticed:
             with self.lock:
-                self.controller.broker_is_gone(self.id)
+                self._cluster.controller.is_gone(self.id, self.clock.monotonic())
+
+    def _shut_down(self) -> None:
+        """Have the controller move our leaderships first, if there is one that answers."""
+        if self.is_paused or not self._reaches_controller():
+            return
+        with self.lock:
+            now = self.clock.monotonic()
+            self.lifecycle.begin_shutdown(now)
+        self._cluster.runtime.wait_until(
+            lambda: (
+                self.lifecycle.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN
+                or self._cluster.loops.has_failed
+            ),
+            SHUTDOWN_TIMEOUT,
+        )
+        with self.lock:
+            self.replicas.complete_delayed(self.clock.monotonic())
+
+    def _reaches_controller(self) -> bool:
+        with self.lock:
+            node = self._cluster.controller.active_node
+            return node is not None and self._cluster.controller.election.reaches(self.id, node.broker_id)
+
+    def _own_parts(self) -> list[Part]:
+        """What stands still while the broker is paused."""
+        return [*self._handlers, *self._helpers(), self.controller_node]
+
+    def pause(self) -> None:
+        """Stand still as a stopped process does: connections stay open, nothing is answered, nothing
+        fetched.  Under the lock.
+        """
+        if self.is_running and not self.is_paused:
+            self.is_paused = True
+            self._cluster.links.pause(self.id)
+            pause(self._own_parts())
+
+    def resume(self) -> None:
+        """Go on where the pause began.  Under the lock."""
+        if self.is_running and self.is_paused:
+            self.is_paused = False
+            self._cluster.links.resume(self.id)
+            now = self.clock.monotonic()
+            self.controller_node.has_slept(now)
+            self.lifecycle.hurry(now)
+            resume(self._own_parts())
 
     def shut(self) -> None:
         """The cluster ends: as a stop, but nobody needs new leaders any more."""
         self.stop(crash=False, is_last_act=True)
 
-    # ------------------------------------------------------------------ told by the controller
+    # ------------------------------------------------------------------ the controller
+
+    @property
+    def controller(self) -> Controller:
+        """The active controller: ours for a handler that runs `by_controller`; for what has to be known at
+        once, the one that we reach (`NotController` if there is none).
+        """
+        active = self.controller_node.active
+        return active if active is not None else self._cluster.controller.reach_from(self.id)
+
+    def registered(self, epoch: int) -> None:
+        """The controller has given us a broker epoch."""
+        self.epoch = self.fetchers.broker_epoch = epoch
+
+    def begins_to_serve(self, now: float) -> None:
+        """The controller has unfenced us."""
+        self.producer_ids.prefetch(now)
+        self.notify()
+
+    def catch_up(self, broker_id: int, now: float) -> None:
+        """As the controller: see that a broker that was heard gets what it lacks of the metadata."""
+        self._cluster.controller.publisher.catch_up(self._cluster.broker(broker_id), now)
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
         """A new image, with the topics that changed.  Under the lock, from whichever thread made the
         change.
         """
+        if self.image.version < 0:
+            self.logs.remove_unknown(set(image.topic_names))  # deleted while we were down
         self.image = image
         now = self.clock.monotonic()
         if self._configure():
@@ -314,11 +428,26 @@ class Broker:
         return self.config.version != version
 
     def next_producer_id(self) -> int:
-        """From this broker's block; a new block comes from the controller."""
-        for producer_id in self._producer_ids:
-            return producer_id
-        self._producer_ids = iter(self.controller.allocate_producer_ids())
-        return next(self._producer_ids)
+        """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""
+        return self.producer_ids.next(self.clock.monotonic())
+
+    def refuse(self, context: RequestContext, code: int) -> None:
+        """Answer with one error everywhere, if nobody has answered yet."""
+        if not context.is_answered:
+            response = self.refused(context, code)
+            if response is not None:
+                context.reply(response)
+
+    # ------------------------------------------------------------------ the rest
+
+    def notify(self) -> None:
+        """Wake test threads that wait for this broker."""
+        self._cluster.runtime.notify()
+
+    def wake_for_timers(self) -> None:
+        """A timer was set or a deadline moved: have the chores look."""
+        if min(self.wheel.next_deadline(), self.lifecycle.due) < self._chores.due:
+            self._chores.signal()
 
     def any_live_broker(self) -> int:
         """Whom answers name as the controller: any live broker, since each forwards what is the controller's
@@ -388,16 +517,29 @@ class Broker:
         with self.lock:
             if not self.is_running or context.is_answered:
                 return
+            if self.is_paused:
+                self._requests.put_back(context)
+                return
             faults = self._cluster.faults
             if faults.is_active and faults.meets(self, context, now):
                 return
             self.answer(context, now)
 
     def answer(self, context: RequestContext, now: float) -> None:
-        """Have the API's function answer; whatever goes wrong costs this request alone."""
+        """Have a request answered, by the API's function or by the controller."""
         context.metrics = self.metrics
         context.taken_at = self.clock.monotonic()
         api = APIS[context.api_key]
+        if api.by_controller:
+            to_controller(self, api, context, now)
+        else:
+            self.respond(api, context, now)
+        context.handled_at = self.clock.monotonic()
+
+    def respond(self, api: Api, context: RequestContext, now: float) -> None:
+        """Have the API's function answer; whatever goes wrong costs this request alone."""
+        if context.is_answered:
+            return  # its connection is gone
         response: Response | None
         try:
             response = api.handle(self, context, context.request, now)
@@ -411,7 +553,6 @@ class Broker:
             response = self.refused(context, UnknownServerError.code)
         if response is not None and not context.is_answered:
             context.reply(response)
-        context.handled_at = self.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
         """The answer with an error everywhere; where there can be none the connection is closed."""

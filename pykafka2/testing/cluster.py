@@ -23,8 +23,8 @@ from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.protocol.registry import name_of
 from pykafka2.testing.configs import BrokerConfig
-from pykafka2.testing.controller import Controller, NewTopic
-from pykafka2.testing.controller.metadata_log import MetadataLog
+from pykafka2.testing.controller import NewTopic
+from pykafka2.testing.controller.controllers import Controllers
 from pykafka2.testing.controller.state import State
 from pykafka2.testing.event_log import EventLog
 from pykafka2.testing.fault_rules import FaultRule
@@ -32,7 +32,6 @@ from pykafka2.testing.faults import Faults
 from pykafka2.testing.features import finalised
 from pykafka2.testing.handlers.registry import load as load_handlers
 from pykafka2.testing.history import MAX_ENTRIES, History
-from pykafka2.testing.image import ClusterImage, TopicImage
 from pykafka2.testing.placement import first_host
 from pykafka2.testing.replication.links import Links
 from pykafka2.testing.server.threads import Loops
@@ -82,6 +81,7 @@ class KafkaCluster:
         ports: one for each broker; default: free ones.
         tls: listen with TLS.
         features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
+        controller: the broker that is the controller at first.
         runtime: what it runs on; default: real threads and sockets.
         history_entries: how many requests the history remembers; 0 switches it off.
         process: run it in a child process, with the same controls and views (see process_cluster.py).
@@ -113,11 +113,15 @@ class KafkaCluster:
         features: Mapping[str, int] | None = None,
         history_entries: int = MAX_ENTRIES,
         process: bool = False,
+        controller: int = 0,
     ) -> None:
         if not isinstance(brokers, int) or not 1 <= brokers <= MAX_BROKERS:
             raise ConfigurationError(f"brokers={brokers!r}: say a number from 1 to {MAX_BROKERS}")
         if ports is not None and len(ports) != brokers:
             raise ConfigurationError(f"{brokers} brokers need {brokers} ports, not {len(ports)}")
+        if not 0 <= controller < brokers:
+            raise ConfigurationError(f"controller={controller}: say a broker from 0 to {brokers - 1}")
+        self._first_controller = controller
         self.config = BrokerConfig(_with_mode(config, pipelined))
         self._features = finalised(features)
         self.lock = threading.RLock()
@@ -156,22 +160,41 @@ class KafkaCluster:
             cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
             state = State(cluster_id, self.config, self._features)
             state.first_host = first_host(self.seed)
-            log = MetadataLog(state)
-            self.controller = Controller(0, log, self.config, entropy, self._publish)
             self.loops = Loops(
                 self._runtime, "kafka-cluster", separate=self.config.get("threads") == "separate"
             )
             self.links = Links(self.lock)
             self.loops.add_all([self.links])
+            self.controller = Controllers(
+                state,
+                self.config,
+                entropy,
+                self.links,
+                self.events,
+                self._runtime,
+                self.lock,
+                lambda: self._brokers,
+            )
             self._brokers = [Broker(self, number, port) for number, port in enumerate(self._ports)]
-            for broker in self._brokers:
-                broker.start()
+            self._start_brokers()
             for name, topic in self._topics.items():
                 self.create_topic(name, topic.partitions, topic.replication_factor, topic.configs)
         except BaseException:
             self.close()
             raise
         return self
+
+    def _start_brokers(self) -> None:
+        """All register with the first controller at the same time."""
+        election = self.controller.election
+        election.is_held = True
+        for broker in self._brokers:
+            broker.begin_start()
+        with self.lock:
+            election.is_held = False
+            self.controller.elect(self._brokers[self._first_controller], self.runtime.clock.monotonic())
+        for broker in self._brokers:
+            broker.finish_start()
 
     def close(self) -> None:
         """Stop everything and release every thread and socket.  Safe to repeat."""
@@ -259,13 +282,12 @@ class KafkaCluster:
         """Create a topic; its leaders are elected when this returns.  Raises what a client would be told."""
         factor = -1 if replication_factor is None else replication_factor
         self.check()
-        with self.lock:
-            self.controller.create_topic(NewTopic(name, partitions, factor, configs or {}))
+        new = NewTopic(name, partitions, factor, configs or {})
+        self.controller.run(f"create topic {name}", lambda active: active.create_topic(new))
 
     def delete_topic(self, name: str) -> None:
         self.check()
-        with self.lock:
-            self.controller.delete_topic(name)
+        self.controller.run(f"delete topic {name}", lambda active: active.delete_topic(name))
 
     def topics(self) -> list[str]:
         return sorted(self.controller.image.topics)
@@ -360,14 +382,6 @@ class KafkaCluster:
         self.check()
         with self.lock:
             return transaction_views(self)
-
-    def _publish(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """The controller's changes, handed to every broker that runs."""
-        if self._runtime is not None:
-            self.events.image_changed(image, changed, self._runtime.clock.monotonic())
-        for broker in self._brokers:
-            if broker.is_running:
-                broker.apply(image, changed)
 
 
 def _with_mode(config: Mapping[str, object] | None, pipelined: bool | None) -> Mapping[str, object] | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from pykafka2.testing.configs import nearest
+from pykafka2.testing.controller_controls import ControllerControls
 from pykafka2.testing.isr_controls import IsrControls
 from pykafka2.testing.link_controls import LinkControls
 from pykafka2.testing.rule_controls import RuleControls
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster
 
 
-class Controls(RuleControls, LinkControls, IsrControls):
+class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
     """The levers of one cluster.  A misspelt one raises `AttributeError` that names the nearest."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
@@ -28,14 +29,20 @@ class Controls(RuleControls, LinkControls, IsrControls):
 
     # ------------------------------------------------------------------ brokers
 
-    def crash_broker(self, broker_id: int, *, lose_unreplicated: bool = True) -> None:
+    def crash_broker(
+        self, broker_id: int, *, lose_unreplicated: bool = True, unnoticed: bool = False
+    ) -> None:
         """Kill a broker: its connections are reset, its leaderships move to replicas in sync.
 
         With `lose_unreplicated` its logs end at its high watermarks afterwards, as if the rest had not
-        reached the disk.
+        reached the disk.  With `unnoticed` the controller learns of it only when the broker's session has
+        ended (broker.session.timeout.ms), and the others miss it only then if it was the controller; by
+        default everybody knows at once, which is faster than Kafka.
         """
         self._cluster.check()
-        self._cluster.broker(broker_id).stop(crash=True, lose_unreplicated=lose_unreplicated)
+        self._cluster.broker(broker_id).stop(
+            crash=True, lose_unreplicated=lose_unreplicated, is_unnoticed=unnoticed
+        )
 
     def kill_broker(self, broker_id: int, *, keep_unflushed: bool = False) -> None:
         """As `crash_broker`: with `keep_unflushed` everything was on disk, else what was not replicated is
@@ -60,13 +67,29 @@ class Controls(RuleControls, LinkControls, IsrControls):
             for other in self._cluster.brokers:
                 other.fetchers.retry()
 
+    def pause_broker(self, broker_id: int) -> None:
+        """Let a broker stand still, as by SIGSTOP: connections stay open, nothing is answered, fetched or
+        said to the controller, which fences it when its session has ended.
+        """
+        self._cluster.check()
+        with self._cluster.lock:
+            self._cluster.broker(broker_id).pause()
+
+    def resume_broker(self, broker_id: int) -> None:
+        """Let a paused broker go on; it handles what has come meanwhile first, and learns the news later."""
+        self._cluster.check()
+        with self._cluster.lock:
+            self._cluster.broker(broker_id).resume()
+
     # ------------------------------------------------------------------ partitions
 
     def move_leader(self, partition: TopicPartition | tuple[str, int], to: int) -> None:
         """Make another replica lead, with a new leader epoch; one that is not in sync loses what it lacks."""
         self._cluster.check()
-        with self._cluster.lock:
-            self._cluster.controller.move_leader(partition[0], partition[1], to)
+        self._cluster.controller.run(
+            f"move the leader of {partition[0]}-{partition[1]} to broker {to}",
+            lambda active: active.move_leader(partition[0], partition[1], to),
+        )
 
     def roll_segments(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
         """Begin a new segment in every replica's log, of one partition or all; how many logs were rolled.

@@ -96,6 +96,10 @@ class ClusterImage:
         """What is set on a resource that is not a topic."""
         return self.configs.get((resource_type, name), {})
 
+    def nothing_known(self) -> ClusterImage:
+        """The same cluster to a broker that has heard nothing of it yet."""
+        return ClusterImage(-1, self.cluster_id, {}, {}, {}, self.features)
+
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics.get(name)

@@ -36,7 +36,7 @@ class IsrControls:
             for broker in brokers:
                 cluster.broker(broker).fetchers.pause([key])
             leading = cluster.broker(leader).replicas
-            leading.isrs.drop(leading.replicas[key], brokers)
+            leading.isrs.drop(leading.replicas[key], brokers, cluster.runtime.clock.monotonic())
         self._wait_for_isr(key, lambda isr: not isr & set(brokers), "shrink")
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:

@@ -46,12 +46,18 @@ class LinkControls:
                 self._cluster.links.throttle(one, other, bytes_per_second)
 
     def heal(self) -> None:
-        """Make every link what it was at first, those of clients too, and let all followers fetch."""
+        """Make every link what it was at first, those of clients too, let all followers fetch, and tell
+        every broker what it lacks of the metadata.
+        """
         with self._cluster.lock:
             self._cluster.links.heal()
             self._cluster.faults.client_links.heal()
+            now = self._cluster.runtime.clock.monotonic()
+            self._cluster.controller.publisher.release(None, now)
             for broker in self._cluster.brokers:
                 broker.fetchers.resume()
+                if broker.is_running:
+                    broker.lifecycle.hurry(now)
 
     # ------------------------------------------------------------------ between clients and brokers
 

@@ -9,10 +9,13 @@ import pytest
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import (
     BrokerError,
+    FencedLeaderEpoch,
     IneligibleReplica,
     InvalidReplicaAssignment,
+    InvalidRequest,
     InvalidUpdateVersion,
-    NotLeaderOrFollower,
+    NotController,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from pykafka2.testing.configs import BrokerConfig
@@ -96,27 +99,44 @@ def test_rule_68_unclean_election_only_where_it_is_allowed() -> None:
 def test_rule_66_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
     controller = published.controller
 
-    def change(leader: int, partition: int, partition_epoch: int, *isr: int) -> BrokerError | None:
-        (refusal,) = controller.alter_partitions(
-            leader, [IsrChange("t", partition, partition_epoch, frozenset(isr))]
-        )
-        return refusal
+    topic_id = controller.image.topics["t"].id
 
-    assert isinstance(change(0, 0, 5, 0, 1), InvalidUpdateVersion)
-    assert isinstance(change(1, 0, 0, 0, 1), NotLeaderOrFollower)
-    assert isinstance(change(0, 1, 0, 0, 1), UnknownTopicOrPartition)
+    def change(
+        leader: int, partition_epoch: int, *isr: int, epoch: int = 0, topic: bytes = topic_id, number: int = 0
+    ) -> type[BrokerError] | None:
+        (refusal,) = controller.alter_partitions(
+            leader, [IsrChange(topic, number, epoch, partition_epoch, dict.fromkeys(isr, -1))]
+        )
+        return None if refusal is None else type(refusal)
+
+    # Whoever knows more than we do shows that we are not the controller any more.
+    assert change(0, 5, 0, 1) is NotController
+    assert change(0, 0, 0, 1, epoch=1) is NotController
+    assert change(1, 0, 0, 1) is InvalidRequest
+    assert change(0, 0, 1, 2) is InvalidRequest
+    assert change(0, 0, 0, 7) is InvalidRequest
+    assert change(0, 0, 0, 1, number=1) is UnknownTopicOrPartition
+    assert change(0, 0, 0, 1, topic=bytes(16)) is UnknownTopicId
     assert sorted(published.partition.isr) == [0, 1, 2]
-    assert change(0, 0, 0, 2, 0) is None
+    assert change(0, 0, 2, 0) is None
     assert (published.partition.isr, published.partition.partition_epoch) == ((0, 2), 1)
+    assert change(0, 0, 0, 1, 2) is InvalidUpdateVersion
     controller.broker_is_gone(1)
-    assert isinstance(change(0, 0, 1, 0, 1, 2), IneligibleReplica)
+    assert change(0, 1, 0, 1, 2) is IneligibleReplica
+    controller.register_broker(1, "host", 9093, None)
+    stale = IsrChange(topic_id, 0, 0, 1, {0: -1, 1: 1, 2: -1})
+    assert [type(refusal) for refusal in controller.alter_partitions(0, [stale])] == [IneligibleReplica]
+    assert change(0, 1, 0, 1, 2) is None
+    controller.move_leader("t", 0, 2)
+    assert change(0, 2, 0, 1, 2) is FencedLeaderEpoch
 
 
 def test_isr_changes_of_many_partitions_are_published_once(published: Published) -> None:
     controller = published.controller
     controller.create_topic(NewTopic("many", assignment=dict.fromkeys(range(50), (0, 1))))
     count = len(published.images)
-    changes = [IsrChange("many", number, 0, frozenset({0})) for number in range(50)]
+    topic_id = controller.image.topics["many"].id
+    changes = [IsrChange(topic_id, number, 0, 0, {0: -1}) for number in range(50)]
     assert controller.alter_partitions(0, [*changes, changes[0]])[:50] == [None] * 50
     assert len(published.images) == count + 1
     assert {partition.isr for partition in controller.image.topics["many"].partitions} == {(0,)}

@@ -6,7 +6,7 @@ nothing.  All calls come under the cluster's lock, one after another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -15,11 +15,14 @@ from pykafka2.clock import Entropy
 from pykafka2.errors import (
     BrokerError,
     BrokerIdNotRegistered,
+    FencedLeaderEpoch,
     IneligibleReplica,
     InvalidReplicaAssignment,
+    InvalidRequest,
     InvalidUpdateVersion,
-    NotLeaderOrFollower,
+    NotController,
     TopicDeletionDisabled,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from pykafka2.testing.configs import BrokerConfig
@@ -47,12 +50,16 @@ Publish = Callable[[ClusterImage, Changes], None]
 
 @attrs.define(frozen=True)
 class IsrChange:
-    """What a leader wants a partition's ISR to be, as of a partition epoch."""
+    """What a leader wants a partition's ISR to be, as of its leader epoch and a partition epoch.
 
-    topic: str
+    `isr` has the broker epoch of each replica as the leader knows it (KIP-903), -1 where it knows none.
+    """
+
+    topic_id: bytes
     partition: int
+    leader_epoch: int
     partition_epoch: int
-    isr: frozenset[int]
+    isr: Mapping[int, int]
 
 
 class Controller:
@@ -180,7 +187,12 @@ class Controller:
         records: list[Record] = []
         for change in changes:
             try:
-                records.append(PartitionSet(change.topic, change.partition, self._altered(leader, change)))
+                topic = self.state.image.topic_by_id(change.topic_id)
+                if topic is None:
+                    raise UnknownTopicId
+                records.append(
+                    PartitionSet(topic.name, change.partition, self._altered(leader, topic, change))
+                )
             except BrokerError as error:
                 refusals.append(error)
             else:
@@ -188,19 +200,30 @@ class Controller:
         self.write(records)
         return refusals
 
-    def _altered(self, leader: int, change: IsrChange) -> PartitionImage:
-        image = self.partition(change.topic, change.partition)
-        where = f"{change.topic}-{change.partition}"
+    def _altered(self, leader: int, topic: TopicImage, change: IsrChange) -> PartitionImage:
+        # The order of the checks is that of Kafka's ReplicationControlManager.validateAlterPartitionData.
+        image = self.partition(topic.name, change.partition)
+        where = f"{topic.name}-{change.partition}"
+        if change.leader_epoch > image.leader_epoch or change.partition_epoch > image.partition_epoch:
+            raise NotController(f"{where} is at leader epoch {image.leader_epoch} here: who asks knows more")
+        if change.leader_epoch < image.leader_epoch:
+            raise FencedLeaderEpoch(f"{where} is at leader epoch {image.leader_epoch}")
         if image.leader != leader:
-            raise NotLeaderOrFollower(f"broker {leader} does not lead {where}")
+            raise InvalidRequest(f"broker {leader} does not lead {where}")
         if image.partition_epoch != change.partition_epoch:
             raise InvalidUpdateVersion(f"{where} is at partition epoch {image.partition_epoch}")
-        ineligible = [replica for replica in sorted(change.isr) if not self.image.is_eligible(replica)]
-        if ineligible:
-            raise IneligibleReplica(f"broker {ineligible[0]} is fenced or shutting down")
+        if leader not in change.isr or not set(change.isr) <= set(image.replicas):
+            raise InvalidRequest(f"{sorted(change.isr)} cannot be in sync in {where}")
+        for replica, epoch in sorted(change.isr.items()):
+            if not self._may_be_in_sync(replica, epoch):
+                raise IneligibleReplica(f"broker {replica} is fenced, shutting down or was registered anew")
         ordered = tuple(replica for replica in image.replicas if replica in change.isr)
         altered = attrs.evolve(image, isr=ordered, partition_epoch=image.partition_epoch + 1)
         return completed(altered, self.image.is_eligible)
+
+    def _may_be_in_sync(self, replica: int, epoch: int) -> bool:
+        broker = self.state.brokers.get(replica)
+        return broker is not None and self.image.is_eligible(replica) and epoch in (-1, broker.epoch)
 
     def move_leader(self, topic: str, partition: int, to: int) -> PartitionImage:
         """Let another replica lead; one that is not in sync becomes the whole ISR (an unclean election)."""

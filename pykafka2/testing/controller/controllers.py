@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.clock import Entropy
 from pykafka2.driver.runtime import Runtime
-from pykafka2.errors import ConfigurationError, KafkaTimeoutError, NotController, UnknownTopicOrPartition
+from pykafka2.errors import KafkaTimeoutError, NotController, UnknownTopicOrPartition
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller.controller import Controller
 from pykafka2.testing.controller.election import ControllerElection, can_act
-from pykafka2.testing.controller.event_queue import ControllerEvent, Timeline
 from pykafka2.testing.controller.metadata_log import NO_CONTROLLER, MetadataLog
 from pykafka2.testing.controller.node import ControllerNode
 from pykafka2.testing.controller.publisher import MetadataPublisher
 from pykafka2.testing.controller.state import State
+from pykafka2.testing.event_log import EventLog
 from pykafka2.testing.image import ClusterImage, PartitionImage
 
 if TYPE_CHECKING:
@@ -44,13 +44,15 @@ class Controllers:
         config: BrokerConfig,
         entropy: Entropy,
         links: Links,
+        events: EventLog,
         runtime: Runtime,
         lock: Any,
         brokers: Callable[[], list[Broker]],
     ) -> None:
         self.log = MetadataLog(state)
         self.entropy = entropy
-        self.timeline = Timeline()
+        self.config = config
+        self.events = events
         self.election = ControllerElection(config.seconds("broker.session.timeout.ms"), links, brokers)
         self.publisher = MetadataPublisher(state.image, links, brokers)
         self._brokers = brokers
@@ -65,8 +67,7 @@ class Controllers:
 
     @property
     def id(self) -> int:
-        """The broker that is the controller, -1 while there is none.  One that died unnoticed still counts.
-        """
+        """The broker that is the controller, -1 while there is none; one that died unnoticed counts."""
         return self.election.holder
 
     @property
@@ -78,10 +79,6 @@ class Controllers:
     def image(self) -> ClusterImage:
         """The newest that was published."""
         return self.publisher.latest
-
-    def events(self) -> list[ControllerEvent]:
-        """What the controllers did, oldest first; bounded."""
-        return self.timeline.events()
 
     def partition(self, topic: str, partition: int) -> PartitionImage:
         image = self.image.partition(topic, partition)
@@ -165,9 +162,7 @@ class Controllers:
 
     # ------------------------------------------------------------------ by the test's hand
 
-    def run(
-        self, name: str, change: Callable[[Controller], T], *, timeout: float = CHANGE_TIMEOUT
-    ) -> T:
+    def run(self, name: str, change: Callable[[Controller], T], *, timeout: float = CHANGE_TIMEOUT) -> T:
         """Have the active controller make a change, in its turn.  Takes the lock; any thread but the
         cluster's own.
 
@@ -186,7 +181,8 @@ class Controllers:
                     f"{name}: no active controller did it within {timeout:g} seconds; {self!r}"
                 )
             if attempt.outcome is not None:
-                return attempt.outcome()
+                result: T = attempt.outcome()
+                return result
 
 
 class Attempt:

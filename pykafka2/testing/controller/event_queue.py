@@ -13,53 +13,30 @@ from collections.abc import Callable
 import attrs
 
 from pykafka2.clock import FOREVER
+from pykafka2.testing.event_log import EventLog
 
 Work = Callable[[float], None]
 
-KEPT_EVENTS = 1000
-
 
 @attrs.define(eq=False)
-class ControllerEvent:
-    """One change: what it is called, when it came, ran and ended (seconds of the monotonic clock)."""
-
+class _Event:
     name: str
-    queued_at: float
     epoch: int
-    started_at: float | None = None
-    ended_at: float | None = None
-    outcome: str = ""
-    """Why it was not done: refused by the log, or too late; empty if it was."""
-
-
-@attrs.define(eq=False)
-class _Waiting:
-    event: ControllerEvent
     work: Work
     deadline: float
     expire: Work
-
-
-class Timeline:
-    """The latest events of all controllers of a cluster, oldest first."""
-
-    def __init__(self) -> None:
-        self._events: deque[ControllerEvent] = deque(maxlen=KEPT_EVENTS)
-
-    def add(self, event: ControllerEvent) -> None:
-        self._events.append(event)
-
-    def events(self) -> list[ControllerEvent]:
-        return list(self._events)
+    queued_at: float
+    started_at: float | None = None
 
 
 class EventQueue:
     """The events of one broker's controller.  `wake` asks for `run` to be called soon."""
 
-    def __init__(self, timeline: Timeline, wake: Callable[[], None]) -> None:
-        self._timeline = timeline
+    def __init__(self, broker_id: int, log: EventLog, wake: Callable[[], None]) -> None:
+        self._broker_id = broker_id
+        self._log = log
         self._wake = wake
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Event] = deque()
         self._is_running = False
         self._busy_until = 0.0
         self._slowness = 0.0
@@ -85,9 +62,7 @@ class EventQueue:
         """Have `work(now)` run after all that came before; `expire(now)` instead if that is after
         `deadline`.
         """
-        event = ControllerEvent(name, now, epoch)
-        self._timeline.add(event)
-        self._waiting.append(_Waiting(event, work, deadline, expire or work))
+        self._waiting.append(_Event(name, epoch, work, deadline, expire or work, now))
         if not self._is_running and self.run(now) < FOREVER:
             self._wake()
 
@@ -99,44 +74,53 @@ class EventQueue:
         try:
             while self._waiting:
                 first = self._waiting[0]
-                if first.event.started_at is None:
+                if first.started_at is None:
                     if now >= first.deadline:
-                        self._end(first, now, first.expire, "too late")
+                        self._expire(first, now)
                         continue
-                    self._begin(first.event, now)
+                    self._begin(first, now)
                 if now < self._busy_until:
-                    return min(self._busy_until, self._expire_waiting(now))
-                self._end(first, now, first.work, "")
+                    return min(self._busy_until, self._expire_others(now))
+                self._waiting.popleft()
+                self._note(first, "done", now)
+                first.work(now)
         finally:
             self._is_running = False
         return FOREVER
 
-    def drop(self) -> list[ControllerEvent]:
+    def drop(self) -> None:
         """Forget what waits: its broker is gone."""
-        dropped = [waiting.event for waiting in self._waiting]
         self._waiting.clear()
         self._busy_until = 0.0
-        return dropped
 
-    def _begin(self, event: ControllerEvent, now: float) -> None:
+    def _begin(self, event: _Event, now: float) -> None:
         event.started_at = now
         if self._slow_times:
             self._slow_times -= 1
             self._busy_until = now + self._slowness
 
-    def _end(self, first: _Waiting, now: float, work: Work, outcome: str) -> None:
-        self._waiting.popleft()
-        first.event.outcome = outcome
-        first.event.ended_at = now
-        work(now)
+    def _expire(self, event: _Event, now: float) -> None:
+        self._waiting.remove(event)
+        self._note(event, "too late", now)
+        event.expire(now)
 
-    def _expire_waiting(self, now: float) -> float:
+    def _expire_others(self, now: float) -> float:
         """Those behind a slow event may run out of time meanwhile; when the next one does."""
         behind = list(self._waiting)[1:]
-        for waiting in behind:
-            if now >= waiting.deadline:
-                self._waiting.remove(waiting)
-                waiting.event.outcome = "too late"
-                waiting.event.ended_at = now
-                waiting.expire(now)
-        return min((waiting.deadline for waiting in behind if waiting.deadline > now), default=FOREVER)
+        for event in behind:
+            if now >= event.deadline:
+                self._expire(event, now)
+        return min((event.deadline for event in behind if event.deadline > now), default=FOREVER)
+
+    def _note(self, event: _Event, outcome: str, now: float) -> None:
+        text = f"controller {self._broker_id} in epoch {event.epoch}: {event.name}, {outcome}"
+        self._log.note(
+            now,
+            "controller",
+            text,
+            broker=self._broker_id,
+            epoch=event.epoch,
+            event=event.name,
+            outcome=outcome,
+            waited=now - event.queued_at,
+        )

@@ -36,8 +36,9 @@ class ControllerNode(Part):
         super().__init__(f"controller-{broker.id}")
         self.active: Controller | None = None
         """Set while this broker believes that it is the controller; the log knows better."""
-        self.events = EventQueue(controllers.timeline, self.signal)
+        self.events = EventQueue(broker.id, controllers.events, self.signal)
         self.sessions = BrokerSessions(broker.config.seconds("broker.session.timeout.ms"))
+        self.broker_id = broker.id
         self._broker = broker
         self._controllers = controllers
         self._rebalances = bool(broker.config.get("auto.leader.rebalance.enable"))
@@ -48,6 +49,12 @@ class ControllerNode(Part):
     def is_active(self) -> bool:
         return self.active is not None
 
+    def require(self) -> Controller:
+        """The controller on this seat; `NotController` if it is empty."""
+        if self.active is None:
+            raise NotController(f"broker {self._broker.id} is not the controller")
+        return self.active
+
     # ------------------------------------------------------------------ office
 
     def activate(self, now: float) -> None:
@@ -55,10 +62,14 @@ class ControllerNode(Part):
         broker, controllers = self._broker, self._controllers
 
         def publish(image: ClusterImage, changed: Changes) -> None:
-            controllers.publisher.publish(broker.id, image, broker.clock.monotonic())
+            at = broker.clock.monotonic()
+            controllers.events.image_changed(image, changed, at)
+            controllers.publisher.publish(broker.id, image, at)
 
-        controller = Controller(broker.id, controllers.log, broker.config, controllers.entropy, publish)
+        controller = Controller(broker.id, controllers.log, controllers.config, controllers.entropy, publish)
         self.active = controller
+        word = f"broker {broker.id} is the controller in epoch {controller.epoch}"
+        controllers.events.note(now, "controller", word, broker=broker.id, epoch=controller.epoch)
         registered = controller.state.brokers.values()
         self.sessions.restart([one.id for one in registered if not one.is_fenced], now)
         self._rebalance_at = now + self._rebalance_every if self._rebalances else FOREVER
@@ -72,6 +83,15 @@ class ControllerNode(Part):
         self.active = None
         self._rebalance_at = FOREVER
         self.sessions.restart([], 0.0)
+
+    def has_slept(self, now: float) -> None:
+        """This broker stood still: what others said meanwhile is not heard yet, so nobody's session ends for
+        it.
+        """
+        controller = self.active
+        if controller is not None:
+            brokers = controller.state.brokers.values()
+            self.sessions.restart([one.id for one in brokers if not one.is_fenced], now)
 
     # ------------------------------------------------------------------ events
 

@@ -49,7 +49,7 @@ def handle(
         return refuse(request, InvalidRequest.code or 0)
     image = broker.image
     return ApiVersionsResponse(
-        api_keys=[_range(APIS[key]) for key in sorted(APIS)],
+        api_keys=[_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
             for name, levels in SUPPORTED.items()

@@ -31,12 +31,16 @@ F = TypeVar("F", bound=Refuse)
 
 HANDLER_MODULES: Final = (
     "administration",
+    "allocate_producer_ids",
+    "alter_partition",
     "api_versions",
+    "broker_registration",
     "create_topics",
     "delete_records",
     "delete_topics",
     "describe_cluster",
     "describe_configs",
+    "envelope",
     "fetch",
     "find_coordinator",
     "group_coordinator",
@@ -60,6 +64,7 @@ class Api:
     handle: Handle
     refuse: Refuse | None = None
     by_controller: bool = False
+    between_brokers: bool = False
     refuse_in_version: Callable[[Any, int, int], Response] | None = None
     """(request, version, error code): instead of `refuse`, where the answer depends on the version."""
 
@@ -82,17 +87,28 @@ APIS: dict[int, Api] = {}
 
 
 def handles(
-    request: type[Request[Any]], min_version: int, max_version: int, *, by_controller: bool = False
+    request: type[Request[Any]],
+    min_version: int,
+    max_version: int,
+    *,
+    by_controller: bool = False,
+    between_brokers: bool = False,
 ) -> Callable[[Handle], Handle]:
     """Register the function that answers this API at these versions.
 
     With `by_controller` it runs on the broker that hosts the active controller, as an event of its queue
     (`broker.controller` is that controller); all other brokers forward to it.
+    With `between_brokers` only brokers may ask, over their links, and clients hear nothing of it.
     """
 
     def register(function: Handle) -> Handle:
         APIS[request.API_KEY] = Api(
-            request.API_KEY, min_version, max_version, function, by_controller=by_controller
+            request.API_KEY,
+            min_version,
+            max_version,
+            function,
+            by_controller=by_controller,
+            between_brokers=between_brokers,
         )
         return function
 
@@ -121,5 +137,6 @@ def load() -> None:
 
 
 def is_served(api_key: int, version: int) -> bool:
+    """Whether clients may ask this."""
     api = APIS.get(api_key)
-    return api is not None and api.min_version <= version <= api.max_version
+    return api is not None and not api.between_brokers and api.min_version <= version <= api.max_version

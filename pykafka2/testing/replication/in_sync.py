@@ -30,6 +30,8 @@ class FollowerState:
     leader_end_at_last_fetch: int = UNKNOWN_OFFSET
     in_session: SessionPartition | None = None
     """Its place in the session that it fetches in, which does not name it while nothing changes."""
+    broker_epoch: int = -1
+    """Under which registration it fetches (KIP-903)."""
 
     def fetched(
         self,

@@ -60,6 +60,7 @@ class Links(Part):
         self._count = 0
         self._correlation_id = 0
         self._last_due: dict[tuple[int, int], float] = {}
+        self._stashes: dict[int, list[Callable[[float], None]]] = {}  # what paused brokers will get
         self.on_frame: Callable[[int, int, memoryview], None] | None = None
         """Sees every frame as it leaves, with source and target; the simulation's trace listens."""
 
@@ -72,6 +73,7 @@ class Links(Part):
     def disconnect(self, broker_id: int, now: float) -> None:
         """A broker is gone: what was under way from it is forgotten, what was under way to it fails."""
         self._inlets.pop(broker_id, None)
+        self._stashes.pop(broker_id, None)
         for call in list(self._calls):
             if call.source == broker_id:
                 call.is_done = True
@@ -98,6 +100,15 @@ class Links(Part):
             self._rates.pop((source, target), None)
         else:
             self._rates[source, target] = bytes_per_second
+
+    def pause(self, broker_id: int) -> None:
+        """Keep everything that comes to a broker until `resume`."""
+        self._stashes.setdefault(broker_id, [])
+
+    def resume(self, broker_id: int) -> None:
+        """Hand over what came meanwhile, in the order of its arrival."""
+        self._ready.extend(self._stashes.pop(broker_id, ()))
+        self.signal()
 
     def join(self, source: int, target: int) -> None:
         self._cut.discard((source, target))
@@ -143,6 +154,9 @@ class Links(Part):
         inlet = self._inlets.get(call.target)
         if call.is_done:
             return
+        if call.target in self._stashes:
+            self._stashes[call.target].append(lambda at: self._arrive(call, frame, at))
+            return
         if inlet is None or self.is_cut(call.source, call.target):
             self._fail(call, f"broker {call.target} could not be reached")
             return
@@ -179,6 +193,9 @@ class Links(Part):
         if self.is_cut(call.target, call.source):
             self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
             return
+        if call.source in self._stashes:
+            self._stashes[call.source].append(lambda at: self._return(call, frame, at))
+            return
         _, response = decode_response(frame, call.request, call.version)
         call.is_done = True
         self._calls.pop(call, None)
@@ -192,7 +209,43 @@ class Links(Part):
             return
         call.is_done = True
         self._calls.pop(call, None)
-        self._ready.append(lambda now: call.on_failure(LinkCut(why), now))
+        self._ready.append(lambda now: self._tell_failure(call, why, now))
+        self.signal()
+
+    def _tell_failure(self, call: Call, why: str, now: float) -> None:
+        if call.source in self._stashes:
+            self._stashes[call.source].append(lambda at: self._tell_failure(call, why, at))
+        else:
+            call.on_failure(LinkCut(why), now)
+
+    # ------------------------------------------------------------------ what is no call
+
+    def post(
+        self,
+        source: int,
+        target: int,
+        deliver: Callable[[float], None],
+        lost: Callable[[float], None],
+        now: float,
+        extra_delay: float = 0.0,
+    ) -> None:
+        """Carry something that is not answered: `deliver` runs, at once where nothing slows it down, or
+        `lost` if the way is cut or the target stands still.
+        """
+        way = (source, target)
+
+        def arrive(at: float) -> None:
+            if target not in self._inlets or target in self._stashes or way in self._cut:
+                lost(at)
+            else:
+                deliver(at)
+
+        delay = self._delays.get(way, 0.0) + extra_delay
+        if delay <= 0 and self._last_due.get(way, 0.0) <= now:
+            arrive(now)
+            return
+        self._count += 1
+        heappush(self._later, (now + delay, self._count, arrive))
         self.signal()
 
     # ------------------------------------------------------------------ carrying

@@ -44,6 +44,7 @@ class Replica:
         "key",
         "leader_epoch_start",
         "log",
+        "pending_isr",
         "role",
     )
 
@@ -58,6 +59,8 @@ class Replica:
         self.role = Role.FOLLOWER
         self.leader_epoch_start = 0
         self.followers: dict[int, FollowerState] = {}
+        self.pending_isr: frozenset[int] | None = None
+        """The ISR that we, as leader, have asked the controller for and have no answer about."""
 
     def __repr__(self) -> str:
         return f"<{self.role.value} of {self.key[0]}-{self.key[1]} on broker {self.broker_id}: {self.log!r}>"
@@ -87,11 +90,19 @@ class Replica:
     def has_enough_in_sync(self) -> bool:
         return len(self.image.isr) >= self.min_isr
 
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Who must have a record before it is committed: the ISR as it is and as it may be by now."""
+        isr = frozenset(self.image.isr)
+        return isr if self.pending_isr is None else isr | self.pending_isr
+
     # ------------------------------------------------------------------ roles
 
     def lead(self, image: PartitionImage, now: float) -> bool:
         """Lead from now on (True), or learn of a new ISR."""
         begins = not self.is_leader or image.leader_epoch != self.image.leader_epoch
+        if begins or image.partition_epoch != self.image.partition_epoch:
+            self.pending_isr = None
         self.image = image
         if begins:
             self.role = Role.LEADER
@@ -116,6 +127,7 @@ class Replica:
         self.role = Role.FOLLOWER
         self.image = image
         self.followers = {}
+        self.pending_isr = None
         return changed
 
     # ------------------------------------------------------------------ who may ask
@@ -150,7 +162,12 @@ class Replica:
     # ------------------------------------------------------------------ as leader
 
     def note_fetch(
-        self, broker_id: int, asked: FetchItem, now: float, in_session: SessionPartition | None = None
+        self,
+        broker_id: int,
+        asked: FetchItem,
+        now: float,
+        in_session: SessionPartition | None = None,
+        broker_epoch: int = -1,
     ) -> bool:
         """A follower asked to read on; False if that says nothing of how far it has come."""
         follower = self.followers.get(broker_id)
@@ -163,6 +180,7 @@ class Replica:
                 return False
         except OffsetOutOfRange:
             return False
+        follower.broker_epoch = broker_epoch
         follower.fetched(asked.offset, asked.log_start_offset, self.log.log_end_offset, now, in_session)
         return True
 
@@ -175,10 +193,11 @@ class Replica:
         if not self.has_enough_in_sync:
             return False
         log_end = self.log.log_end_offset
+        in_sync = self.maximal_isr
         counting = [
             follower.log_end_offset
             for follower in self.followers.values()
-            if follower.broker_id in self.image.isr
+            if follower.broker_id in in_sync
             or (
                 follower.log_end_offset >= 0
                 and follower.is_caught_up(log_end, now, max_lag)

@@ -42,7 +42,6 @@ from pykafka2.testing.replication.replica_selector import selector
 from pykafka2.testing.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
-    from pykafka2.testing.controller import Controller
     from pykafka2.testing.log.log_dir import LogDir
 
 ALL_REPLICAS = -1
@@ -63,7 +62,7 @@ class ReplicaManager:
         config: BrokerConfig,
         logs: LogDir,
         wheel: TimingWheel,
-        controller: Controller,
+        image: ClusterImage,
         entropy: Entropy,
     ) -> None:
         self.broker_id = broker_id
@@ -79,20 +78,19 @@ class ReplicaManager:
         self.on_moved: Callable[[Key], None] = lambda key: None
         self._config = config
         self._logs = logs
-        self.image = controller.image
+        self.image = image
         self._select = selector(config.get("replica.selector.class") or "")
-        self._controller = controller
         self._strict = config.get("log.validate") == "strict"
         self._verifies: bool = config.get("transaction.partition.verification.enable")
         # True: more than its log's end, so that an acks=all produce may be done.
         self._moved: dict[Key, bool] = {}
-        self.isrs = IsrKeeper(broker_id, controller, config.seconds("replica.lag.time.max.ms"), self._moved)
+        self.isrs = IsrKeeper(broker_id, image, config.seconds("replica.lag.time.max.ms"), self._moved)
 
     # ------------------------------------------------------------------ told by the controller
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
         """Lead, follow or drop replicas as the image says."""
-        self.image = image
+        self.image = self.isrs.image = image
         for name, topic in changed.items():
             known = [key for key in self.replicas if key[0] == name]
             for key in known:
@@ -115,6 +113,10 @@ class ReplicaManager:
         if replica is not None and replica.image is image and replica.config == config:
             return
         is_new = replica is None
+        if replica is not None and image.partition_epoch < replica.image.partition_epoch:
+            # The controller's answer to AlterPartition came first; a newer image is on the way.
+            replica.configure(config)
+            return
         if replica is None:
             log = self._logs.open(topic.name, topic.id, key[1])
             log.verifications.required = self._verifies

@@ -32,7 +32,7 @@ class Handler(Part):
 
     def run(self, now: float) -> float:
         for _ in range(MAX_REQUESTS_PER_TURN):
-            context = self._requests.take()
+            context = None if self.stands_still else self._requests.take()
             if context is None:
                 break
             context.handled_by = self.name

@@ -179,6 +179,10 @@ class RequestChannel:
             self._next = (self._next + 1) % len(handlers)
             handlers[self._next].signal()
 
+    def put_back(self, context: RequestContext) -> None:
+        """Make a request that was taken the next one again."""
+        self._requests.appendleft(context)
+
     def take(self) -> RequestContext | None:
         """The oldest request, or None."""
         try:

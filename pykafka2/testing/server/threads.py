@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pykafka2.clock import FOREVER
@@ -40,6 +40,8 @@ class Part:
         self.name = name
         self.is_signalled = True
         self.wake_at = FOREVER
+        self.stands_still = False
+        """Not run while this is set (under the cluster's lock); it catches up afterwards."""
         self._loop: Loop | None = None
 
     @property
@@ -58,6 +60,20 @@ class Part:
             self.is_signalled = True
             if self._loop is not None:
                 self._loop.wake()
+
+
+def pause(parts: Iterable[Part]) -> None:
+    """Let these parts stand still."""
+    for part in parts:
+        part.stands_still = True
+
+
+def resume(parts: Iterable[Part]) -> None:
+    """Let them go on, with whatever has come meanwhile."""
+    for part in parts:
+        part.stands_still = False
+        part.is_signalled = False
+        part.signal()
 
 
 class Loop:
@@ -145,6 +161,8 @@ class Loop:
                 break
         wake_at = FOREVER
         for part in (*self._parts, *self._last):
+            if part.stands_still:
+                continue
             if part.is_signalled:
                 return now
             wake_at = min(wake_at, part.wake_at)
@@ -154,7 +172,7 @@ class Loop:
         """Run those whose turn it is; False if there were none."""
         ran = False
         for part in parts:
-            if part.is_signalled or part.wake_at <= now:
+            if (part.is_signalled or part.wake_at <= now) and not part.stands_still:
                 part.is_signalled = False
                 part.wake_at = part.run(now)
                 ran = True

@@ -173,6 +173,7 @@ def test_a_leader_that_was_replaced_while_cut_off_truncates(simulation: Simulati
     simulation.run_for(1)
     old = cluster.partition(*KEY).leader
     new = (old + 1) % 3
+    cluster.controls.move_controller(new)  # the old leader shall not hear of its replacement
     for other in {0, 1, 2} - {old}:
         cluster.controls.cut_link(old, other)
     append(cluster, b"lost")
