@@ -74,6 +74,7 @@ class Chores(Part):
             if now >= self._isr_check_at:
                 self._isr_check_at = now + self._isr_check_every
                 broker.replicas.isrs.shrink(list(broker.replicas.replicas.values()), now)
+                broker.replicas.isrs.expand(broker.replicas.replicas.values(), now)
             if now >= self._expiry_at:
                 self._expiry_at = now + self._expiry_every
                 broker.expire_producers()

@@ -90,7 +90,10 @@ def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> Partiti
     """Under the cluster's lock."""
     image = cluster.controller.partition(topic, partition)
     views = {}
-    followers = _followers(cluster, topic, partition, image.leader)
+    leader = image.leader
+    if leader in cluster.controller.known_gone():
+        leader = NO_LEADER  # the last broker to go leaves nobody behind who would write that down
+    followers = _followers(cluster, topic, partition, leader)
     for broker_id in image.replicas:
         broker = cluster.broker(broker_id)
         replica = broker.replicas.replicas.get((topic, partition))
@@ -105,7 +108,7 @@ def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> Partiti
                 log.high_watermark,
                 followers[broker_id].last_caught_up if broker_id in followers else None,
             )
-    return PartitionView(topic, partition, image.leader, image.leader_epoch, image.isr, views)
+    return PartitionView(topic, partition, leader, image.leader_epoch, image.isr, views)
 
 
 def _followers(cluster: KafkaCluster, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:

@@ -73,6 +73,22 @@ class IsrKeeper:
             self.advance_high_watermark(replica, now)
         self._ask(now)
 
+    def expand(self, replicas: Iterable[Replica], now: float) -> None:
+        """Let in whoever has caught up and was not allowed to join before: brokers were unfenced, or a change
+        was refused.  Their fetches may not name the partition any more (KIP-227).
+        """
+        for replica in replicas:
+            if replica.is_leader and replica.pending_isr is None and self._is_incomplete(replica):
+                joining = [
+                    one
+                    for one in replica.followers_to_add()
+                    if self._may_join(replica, one)
+                    and now - replica.followers[one].caught_up_at <= self._max_lag
+                ]
+                if joining:
+                    self._want(replica, {*replica.image.isr, *joining})
+        self._ask(now)
+
     def shrink(self, replicas: Iterable[Replica], now: float) -> None:
         """Drop followers that have lagged for too long (rule 65)."""
         led = [replica for replica in replicas if replica.is_leader]
@@ -88,6 +104,7 @@ class IsrKeeper:
         """Take these followers out, however well they do, and wait for them no longer."""
         for broker in brokers:
             replica.followers[broker].last_caught_up = NEVER
+            replica.followers[broker].in_session = None
         left = set(replica.image.isr) - set(brokers)
         if left != set(replica.image.isr):
             self._want(replica, left)
@@ -98,6 +115,9 @@ class IsrKeeper:
             self._moved[replica.key] = True
 
     # ------------------------------------------------------------------ asking the controller
+
+    def _is_incomplete(self, replica: Replica) -> bool:
+        return len(replica.image.isr) < len(replica.image.replicas)
 
     def _may_join(self, replica: Replica, broker_id: int) -> bool:
         """A follower joins under the registration that its fetches name, if that is the one we know."""

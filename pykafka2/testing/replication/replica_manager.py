@@ -90,6 +90,7 @@ class ReplicaManager:
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
         """Lead, follow or drop replicas as the image says."""
+        brokers_changed = image.brokers != self.image.brokers
         self.image = self.isrs.image = image
         for name, topic in changed.items():
             known = [key for key in self.replicas if key[0] == name]
@@ -105,6 +106,11 @@ class ReplicaManager:
                 for number, partition in enumerate(topic.partitions):
                     if self.broker_id in partition.replicas:
                         self._host((name, number), topic, partition, config, now)
+        # Who may be in sync depends on the brokers, and a change that was refused may be right by now.
+        touched: Iterable[Replica] = self.replicas.values()
+        if not brokers_changed:
+            touched = [replica for key, replica in self.replicas.items() if key[0] in changed]
+        self.isrs.expand(touched, now)
 
     def _host(
         self, key: Key, topic: TopicImage, image: PartitionImage, config: TopicConfig, now: float
