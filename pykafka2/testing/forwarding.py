@@ -105,6 +105,7 @@ class EnvelopeOrigin:
     def __init__(self, envelope: RequestContext) -> None:
         self._envelope = envelope
         self.peer = envelope.peer
+        self.parts = envelope.origin.parts
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         from pykafka2.protocol.messages.cluster import EnvelopeResponse
