@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -55,7 +56,11 @@ class Meter:
         self.latencies: list[float] = []
         self.failed = 0
 
-    def delivered(self, sent_at: float, error: object) -> None:
+    def ours_delivered(self, sent_at: float, metadata: object, error: object) -> None:
+        """As `delivered`, with our producer's order of arguments."""
+        self.delivered(sent_at, error, metadata)
+
+    def delivered(self, sent_at: float, error: object, _: object) -> None:
         now = time.perf_counter()
         if error is not None:
             self.failed += 1
@@ -97,7 +102,7 @@ def drive_pykafka2(load: Load) -> Measured:
     depth = look = 0
     while (now := time.perf_counter()) < meter.ends_at:
         for producer in producers:
-            producer.send(load.topic, value, on_delivery=lambda _, error, at=now: meter.delivered(at, error))
+            producer.send(load.topic, value, on_delivery=partial(meter.ours_delivered, now))
         look += 1
         if look % 16 == 0:
             depth = max(depth, int(producers[0].metrics()["requests-in-flight"]))
@@ -143,9 +148,7 @@ def drive_confluent(load: Load) -> Measured:
         idle = True
         for producer in producers:
             try:
-                producer.produce(
-                    load.topic, value, on_delivery=lambda error, _, at=now: meter.delivered(at, error)
-                )
+                producer.produce(load.topic, value, on_delivery=partial(meter.delivered, now))
                 idle = False
             except BufferError:
                 pass
@@ -172,6 +175,49 @@ def one_at_a_time(driver: str, load: Load, records: int) -> list[float]:
         send()
         if number >= 20:
             times.append(time.perf_counter() - started)
+    return sorted(times)
+
+
+def queued(driver: str, load: Load, records: int) -> list[float]:
+    """Seconds until each of `records` that are handed over at once is acknowledged, sorted."""
+    times: list[float] = []
+    small = attrs.evolve(load, record_bytes=150)
+    value = bytes(small.record_bytes)
+    # One record a request, however small.
+    if driver == "pykafka2":
+        from pykafka2 import KafkaProducer
+
+        with KafkaProducer(
+            bootstrap_servers=load.bootstrap_servers,
+            acks="all" if load.acks == -1 else load.acks,
+            max_in_flight_requests_per_connection=load.in_flight,
+            enable_idempotence=False,
+            batch_size=200,
+            linger_ms=0,
+        ) as ours:
+            ours.send(load.topic, value).result(10)
+            begin = time.perf_counter()
+            for _ in range(records):
+                ours.send(load.topic, value, on_delivery=lambda *_: times.append(time.perf_counter() - begin))
+            ours.flush(30)
+        return sorted(times)
+    from confluent_kafka import Producer
+
+    theirs = Producer(
+        {
+            "bootstrap.servers": load.bootstrap_servers,
+            "acks": load.acks,
+            "max.in.flight": load.in_flight,
+            "batch.num.messages": 1,
+            "linger.ms": 0,
+        }
+    )
+    theirs.produce(load.topic, value)
+    theirs.flush(10)
+    begin = time.perf_counter()
+    for _ in range(records):
+        theirs.produce(load.topic, value, on_delivery=lambda *_: times.append(time.perf_counter() - begin))
+    theirs.flush(30)
     return sorted(times)
 
 

@@ -24,9 +24,11 @@ from pykafka2.testing.history import History
 class ClusterProcess:
     """Starts this module as a child; `bootstrap_servers`, `metrics()`.  A context manager."""
 
-    def __init__(self, *, brokers: int, mode: str, rtt: float, topics: dict[str, tuple[int, int]]) -> None:
+    def __init__(
+        self, *, brokers: int, mode: str, rtt: float, topics: dict[str, tuple[int, int]], leaders: int = 0
+    ) -> None:
         command = [sys.executable, "-m", "benchmarks.acks_cluster", "--brokers", str(brokers)]
-        command += ["--mode", mode, "--rtt-ms", str(rtt * 1000)]
+        command += ["--mode", mode, "--rtt-ms", str(rtt * 1000), "--leaders", str(leaders)]
         for name, (partitions, replicas) in topics.items():
             command += ["--topic", f"{name}:{partitions}:{replicas}"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -71,6 +73,16 @@ def produce_metrics(cluster: KafkaCluster) -> dict[str, Any]:
     }
 
 
+def lead_by_few(cluster: KafkaCluster, leaders: int) -> None:
+    """Have the first `leaders` brokers lead everything, where they have a replica."""
+    for topic in cluster.topics():
+        for number in range(len(cluster.controller.image.topics[topic].partitions)):
+            known = cluster.partition(topic, number)
+            wanted = number % leaders
+            if known.leader != wanted and wanted in known.isr:
+                cluster.controls.move_leader((topic, number), wanted)
+
+
 def _topic(text: str) -> tuple[str, Topic]:
     name, partitions, replicas = text.split(":")
     # An hour's log would not fit in memory; a benchmark reads nothing back.
@@ -82,6 +94,7 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=2)
     parser.add_argument("--mode", choices=("serial", "pipelined"), default="pipelined")
     parser.add_argument("--rtt-ms", type=float, default=0.0, help="round trip between any two brokers")
+    parser.add_argument("--leaders", type=int, default=0, help="let only so many brokers lead (0: all)")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME:PARTITIONS:REPLICAS")
     arguments = parser.parse_args()
     topics = dict(_topic(text) for text in arguments.topic)
@@ -92,6 +105,8 @@ def main() -> None:
         if arguments.rtt_ms:
             for one, other in combinations(range(arguments.brokers), 2):
                 cluster.controls.delay_link(one, other, arguments.rtt_ms / 2000)
+        if arguments.leaders:
+            lead_by_few(cluster, arguments.leaders)
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
         for line in sys.stdin:
             if line.strip() == "metrics":

@@ -1,0 +1,340 @@
+"""The bundled broker beside Apache Kafka 4.3.1 in one run, both driven by confluent-kafka.
+
+    python -m benchmarks.broker_speed [--records 200000] [--rounds 2] [--without-apache]
+
+Each cluster has three brokers in a process of its own (Apache's three in one JVM).  Produced and consumed
+messages a second at 100 B and 1 KB, replication 1 and 3; latency of one record at a time for acks 0, 1 and
+all; then what the bundled broker costs by itself: start, memory, idle processor time, 1,000 partitions.  The
+subjects take turns and each figure is the best (latencies: the least median) of its rounds, the first of
+which warms up the JVM.  On a busy machine only the ratios say something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import attrs
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+PARTITIONS = 6
+BROKERS = 3
+SIZES = (100, 1000)
+FACTORS = (1, 3)
+# The article on the request path (002) says, in milliseconds.
+ARTICLE_LATENCY = {0: "0.1", 1: "1-2", -1: "3-10"}
+METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
+
+
+@attrs.define
+class Subject:
+    """A cluster that is measured."""
+
+    name: str
+    bootstrap_servers: str
+    pid: int
+
+    def create(self, topic: str, partitions: int, replicas: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        created = admin.create_topics([NewTopic(topic, partitions, replicas)])
+        for future in created.values():
+            future.result(30)
+        # Apache answers before every broker knows.
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+            if len(found) == partitions and all(one.leader >= 0 for one in found.values()):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.name} did not create {topic}")
+
+    def delete(self, topic: str) -> None:
+        for future in (
+            AdminClient({"bootstrap.servers": self.bootstrap_servers}).delete_topics([topic]).values()
+        ):
+            future.result(30)
+
+
+# ---------------------------------------------------------------------- the subjects
+
+
+@contextlib.contextmanager
+def bundled(brokers: int = BROKERS) -> Iterator[Subject]:
+    command = [sys.executable, "-m", "pykafka2.cli", "broker", "--port", "0", "--brokers", str(brokers)]
+    with subprocess.Popen(
+        [*command, "--no-auto-create"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield Subject("pykafka2", process.stdout.readline().strip().partition("=")[2], process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def apache() -> Iterator[Subject]:
+    from tests.conformance.maven import kafka_jars
+    from tests.conformance.real_kafka import RealKafka
+
+    # The JVM's own collector and compilers, as operators run it.
+    with RealKafka(kafka_jars(), flags=("-Xmx1g", "-Xms1g"), brokers=BROKERS) as kafka:
+        servers = kafka.bootstrap_servers
+        assert kafka._process is not None
+        yield Subject("Apache Kafka", servers, kafka._process.pid)
+
+
+# ---------------------------------------------------------------------- what is measured
+
+
+def produce(subject: Subject, topic: str, records: int, size: int) -> float:
+    """Messages a second, all acknowledged, acks=all."""
+    producer = Producer(
+        {
+            "bootstrap.servers": subject.bootstrap_servers,
+            "acks": -1,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 1_000_000,
+        }
+    )
+    failed: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    value = os.urandom(size)
+    producer.produce(topic, value)
+    producer.flush(10)
+    started = time.perf_counter()
+    for number in range(records):
+        producer.produce(topic, value, on_delivery=delivered)
+        if number % 1000 == 0:
+            producer.poll(0)
+    left = producer.flush(60)
+    took = time.perf_counter() - started
+    if failed or left:
+        raise RuntimeError(f"{subject.name}: {len(failed)} failed, {left} left: {failed[:1]}")
+    return records / took
+
+
+def fetch(subject: Subject, topic: str, records: int) -> float:
+    """Messages a second, from the first one that came to the last."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": subject.bootstrap_servers,
+            "group.id": "speed",
+            "enable.auto.commit": False,
+            "queued.min.messages": 1_000_000,
+            "fetch.queue.backoff.ms": 1,
+            "fetch.wait.max.ms": 100,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        first = consumer.consume(1, timeout=20)
+        started = time.perf_counter()
+        count = len(first)
+        while count < records:
+            messages = consumer.consume(10_000, timeout=20)
+            if not messages:
+                raise RuntimeError(f"{subject.name} gave only {count} of {records} messages")
+            count += len(messages)
+        return count / (time.perf_counter() - started)
+    finally:
+        consumer.close()
+
+
+def latency(subject: Subject, topic: str, acks: int, records: int) -> tuple[float, float]:
+    """Seconds, p50 and p99, from handing over one record of 100 bytes to its delivery callback."""
+    producer = Producer({"bootstrap.servers": subject.bootstrap_servers, "acks": acks, "linger.ms": 0})
+    value = bytes(100)
+    times: list[float] = []
+    done: list[float] = []
+    for number in range(records + 50):
+        started = time.perf_counter()
+        producer.produce(topic, value, partition=0, on_delivery=lambda *_: done.append(time.perf_counter()))
+        while not done:
+            producer.poll(1)
+        if number >= 50:
+            times.append(done[0] - started)
+        done.clear()
+    times.sort()
+    return times[len(times) // 2], times[len(times) * 99 // 100]
+
+
+def alternating(
+    subjects: list[Subject], rounds: int, measure: Callable[[Subject], float]
+) -> dict[str, float]:
+    """The best of each subject, that take turns."""
+    best: dict[str, float] = {}
+    for _ in range(rounds):
+        for subject in subjects:
+            best[subject.name] = max(best.get(subject.name, 0.0), measure(subject))
+    return best
+
+
+# ---------------------------------------------------------------------- the tables
+
+
+class Targets:
+    """Collects what was asked for, and whether it was reached."""
+
+    def __init__(self) -> None:
+        self.missed = 0
+
+    def line(self, name: str, text: str, reached: bool, wanted: str) -> None:
+        self.missed += not reached
+        print(f"{name:<58}{text:>26}  {wanted}{'' if reached else '  MISSED'}", flush=True)
+
+    def ratio(self, name: str, best: dict[str, float], wanted: float, unit: str) -> None:
+        ours = best["pykafka2"]
+        theirs = best.get("Apache Kafka")
+        if theirs is None:
+            print(f"{name:<58}{ours:>14,.0f} {unit}", flush=True)
+            return
+        text = f"{ours:,.0f} / {theirs:,.0f} = {ours / theirs:.2f}x"
+        self.line(name, text, ours >= wanted * theirs, f">= {wanted}x ({unit}, ours / Apache's)")
+
+
+def throughput(subjects: list[Subject], records: int, rounds: int, targets: Targets) -> None:
+    for size in SIZES:
+        count = records if size < 1000 else records // 2
+        for factor in FACTORS:
+            topic = f"speed-{size}-{factor}"
+            produced: dict[str, float] = {}
+            fetched: dict[str, float] = {}
+            for _ in range(rounds):
+                for subject in subjects:
+                    subject.create(topic, PARTITIONS, factor)
+                    rate = produce(subject, topic, count, size)
+                    produced[subject.name] = max(produced.get(subject.name, 0.0), rate)
+                    rate = fetch(subject, topic, count)
+                    fetched[subject.name] = max(fetched.get(subject.name, 0.0), rate)
+                    subject.delete(topic)
+            what = f"{size} B, replication {factor}"
+            targets.ratio(f"produce, acks=all, {what}", produced, 0.5, "messages/s")
+            targets.ratio(f"fetch, {what}", fetched, 0.5, "messages/s")
+
+
+def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
+    """Requirement 002-23; the order acks=0 <= 1 <= all is shown, not asserted."""
+    print("\none record of 100 bytes at a time, ms p50 / p99" + " " * 14 + "article")
+    for factor in FACTORS:
+        topic = f"latency-{factor}"
+        for subject in subjects:
+            subject.create(topic, 1, factor)
+        for acks in (0, 1, -1):
+            found: dict[str, tuple[float, float]] = {}
+            for _ in range(rounds):
+                for subject in subjects:
+                    measured = latency(subject, topic, acks, 400)
+                    found[subject.name] = min(found.get(subject.name, measured), measured)
+            texts = [f"{name} {p50 * 1000:.2f} / {p99 * 1000:.2f}" for name, (p50, p99) in found.items()]
+            name = f"acks={acks if acks >= 0 else 'all'}, replication {factor}"
+            print(f"  {name:<24}{'   '.join(texts):<52}{ARTICLE_LATENCY[acks]}", flush=True)
+            if acks == 1 and "Apache Kafka" in found:
+                ratio = found["pykafka2"][0] / found["Apache Kafka"][0]
+                targets.line(f"  latency p50, {name}", f"{ratio:.2f}x", ratio < 1.5, "< 1.5x Apache's")
+
+
+def own_costs(rounds: int, targets: Targets) -> None:
+    print("\nthe bundled broker by itself")
+    started = [start_seconds() for _ in range(rounds)]
+    targets.line(
+        "KafkaCluster(brokers=3) starts, warm",
+        f"{1000 * min(started):.1f} ms",
+        min(started) < 0.1,
+        "< 100 ms",
+    )
+    cold = min(cold_seconds() for _ in range(rounds))
+    targets.line(
+        "Python's start to the first Metadata answer", f"{1000 * cold:.0f} ms", cold <= 0.5, "<= 500 ms"
+    )
+    with bundled() as subject:
+        first_metadata(subject)
+        time.sleep(0.3)
+        cpu, begin = cpu_seconds(subject.pid), time.monotonic()
+        time.sleep(4)
+        share = (cpu_seconds(subject.pid) - cpu) / (time.monotonic() - begin)
+        targets.line("three idle brokers, of a core", f"{100 * share:.2f} %", share < 0.01, "< 1 %")
+        resident = rss_mb(subject.pid)
+        targets.line("three idle brokers, resident", f"{resident:.1f} MB", resident < 60, "< 60 MB")
+        begin = time.monotonic()
+        subject.create("wide", 1000, 3)
+        took = time.monotonic() - begin
+        targets.line("1,000 partitions x 3, by an admin client", f"{took:.2f} s", took < 2, "< 2 s")
+
+
+def start_seconds() -> float:
+    from pykafka2.testing import KafkaCluster
+
+    started = time.perf_counter()
+    with KafkaCluster(brokers=3):
+        return time.perf_counter() - started
+
+
+def cold_seconds() -> float:
+    started = time.perf_counter()
+    with bundled() as subject:
+        first_metadata(subject)
+        return time.perf_counter() - started
+
+
+def first_metadata(subject: Subject) -> None:
+    host, _, port = subject.bootstrap_servers.split(",")[0].rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(METADATA_V1)
+        assert connection.recv(4)
+
+
+def cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int) -> float:
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) / 1000 for line in status if line.startswith("VmRSS"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=200_000, help="of 100 bytes; half as many of 1 KB")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--without-apache", action="store_true")
+    parser.add_argument("--only", choices=("throughput", "latency", "own"), action="append")
+    arguments = parser.parse_args()
+    only = arguments.only or ["throughput", "latency", "own"]
+    targets = Targets()
+    from benchmarks.broker_acks import commit
+
+    print(f"commit {commit()}, CPython {sys.version.split()[0]}, three brokers each, {PARTITIONS} partitions")
+    if only != ["own"]:
+        with contextlib.ExitStack() as stack:
+            subjects = [stack.enter_context(bundled())]
+            if not arguments.without_apache:
+                subjects.append(stack.enter_context(apache()))
+            if "throughput" in only:
+                throughput(subjects, arguments.records, arguments.rounds, targets)
+            if "latency" in only:
+                latencies(subjects, arguments.rounds, targets)
+    if "own" in only:
+        own_costs(arguments.rounds, targets)
+    return 1 if targets.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
