@@ -20,7 +20,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import attrs
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -58,9 +58,8 @@ class Subject:
         raise RuntimeError(f"{self.name} did not create {topic}")
 
     def delete(self, topic: str) -> None:
-        for future in (
-            AdminClient({"bootstrap.servers": self.bootstrap_servers}).delete_topics([topic]).values()
-        ):
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        for future in admin.delete_topics([topic]).values():
             future.result(30)
 
 
@@ -172,17 +171,6 @@ def latency(subject: Subject, topic: str, acks: int, records: int) -> tuple[floa
     return times[len(times) // 2], times[len(times) * 99 // 100]
 
 
-def alternating(
-    subjects: list[Subject], rounds: int, measure: Callable[[Subject], float]
-) -> dict[str, float]:
-    """The best of each subject, that take turns."""
-    best: dict[str, float] = {}
-    for _ in range(rounds):
-        for subject in subjects:
-            best[subject.name] = max(best.get(subject.name, 0.0), measure(subject))
-    return best
-
-
 # ---------------------------------------------------------------------- the tables
 
 
@@ -210,10 +198,10 @@ def throughput(subjects: list[Subject], records: int, rounds: int, targets: Targ
     for size in SIZES:
         count = records if size < 1000 else records // 2
         for factor in FACTORS:
-            topic = f"speed-{size}-{factor}"
             produced: dict[str, float] = {}
             fetched: dict[str, float] = {}
-            for _ in range(rounds):
+            for number in range(rounds):
+                topic = f"speed-{size}-{factor}-{number}"
                 for subject in subjects:
                     subject.create(topic, PARTITIONS, factor)
                     rate = produce(subject, topic, count, size)
