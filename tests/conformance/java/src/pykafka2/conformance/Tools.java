@@ -45,7 +45,8 @@ final class Tools {
         try {
             System.setOut(captured);
             System.setErr(captured);
-            Class.forName("org.apache.kafka.tools." + item.get("class").asText())
+            String name = item.get("class").asText();
+            Class.forName(name.startsWith("kafka.") ? name : "org.apache.kafka.tools." + name)
                 .getMethod("main", String[].class)
                 .invoke(null, (Object) arguments);
         } catch (InvocationTargetException problem) {
