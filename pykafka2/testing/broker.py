@@ -130,6 +130,7 @@ class Broker:
         self.logs = LogDir(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.log_levels = {"root": "INFO"}
         self.metrics = RequestMetrics()
+        self.events = cluster.events
         self.is_running = False
         self.is_paused = False
         self.epoch = -1
@@ -224,7 +225,7 @@ class Broker:
         with self.lock:
             now = self.clock.monotonic()
             self.is_running, self.is_paused = True, False
-            cluster.events.note(now, "broker", f"broker {self.id} started", broker=self.id, state="started")
+            self.events.note(now, "broker", f"broker {self.id} started", broker=self.id, state="started")
             cluster.links.connect(self.id, self._requests)
             cluster.controller.is_back(self, now)
             self.lifecycle.begin(now)
@@ -268,7 +269,7 @@ class Broker:
             self.is_running = self.is_paused = False
             word = "crashed" if crash else "stopped"
             now = self.clock.monotonic()
-            self._cluster.events.note(now, "broker", f"broker {self.id} {word}", broker=self.id, state=word)
+            self.events.note(now, "broker", f"broker {self.id} {word}", broker=self.id, state=word)
             self.channel.close()
             self.controller_node.resign()
             self.controller_node.events.drop()

@@ -8,12 +8,26 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.messages.consumer_group_records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from pykafka2.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.coordinator_events import note_records
+from pykafka2.testing.coordinators.replay import record_of
+from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.testing.event_log import EventLog
 from pykafka2.testing.server.request_metrics import SPANS
 from pykafka2.testing.simulation import Simulation
+from tests.testing.transaction_wire import Producer, World
 from tests.testing.wire import Wire, batch, fetch, produce, produce_request
 
 Leader = Callable[[str, int], Wire]
@@ -150,6 +164,43 @@ def test_the_same_seed_tells_the_same_story() -> None:
             return str(cluster.timeline()).splitlines()
 
     assert story(5) == story(5)
+
+
+@pytest.mark.slow
+def test_groups_and_transactions_are_in_the_timeline(simulation: Simulation) -> None:
+    world = World(simulation, brokers=1)
+    producer = Producer(world).begin()
+    assert producer.add(("t", 0)) == [0]
+    producer.end(committed=False)
+    world.until("CompleteAbort")
+    transactions = world.cluster.events.events("transaction")
+    told = [event.facts["state"] for event in transactions if event.facts["transactional_id"] == "tid"]
+    assert told == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
+    assert "transaction: tid is Ongoing, producer" in str(world.cluster.timeline())
+
+
+def test_a_groups_records_are_told_but_not_its_commits() -> None:
+    log = EventLog()
+    records = [
+        record_of(
+            GroupMetadataKey(group="g"),
+            GroupMetadataValue(
+                protocol_type="consumer", generation=3, protocol=None, leader=None, members=[]
+            ),
+        ),
+        record_of(
+            OffsetCommitKey(group="g", topic="t", partition=0),
+            OffsetCommitValue(offset=5, metadata="", commit_timestamp=0),
+        ),
+        record_of(ConsumerGroupMetadataKey(group_id="k"), ConsumerGroupMetadataValue(epoch=7)),
+        record_of(GroupMetadataKey(group="g"), None),
+    ]
+    note_records(log, OFFSETS_TOPIC, records, 1.0)
+    assert [event.text for event in log.events("group")] == [
+        "g is Empty, generation 3, 0 members",
+        "k has epoch 7",
+        "g is gone",
+    ]
 
 
 # ---------------------------------------------------------------------- metrics and views

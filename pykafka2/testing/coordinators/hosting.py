@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, CorruptMessage
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.testing.coordinator_events import note_records
 from pykafka2.testing.coordinators.internal_topics import partitions_of
 from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pykafka2.testing.image import GROUP_RESOURCE, ClusterImage, TopicImage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         GroupCoordinator,
         TransactionCoordinator,
     )
+    from pykafka2.testing.event_log import EventLog
     from pykafka2.testing.log.verifications import VerificationGuard
     from pykafka2.testing.replication.replica import Key
     from pykafka2.testing.replication.replica_manager import ReplicaManager
@@ -42,9 +44,12 @@ INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 class ReplicaLog:
     """A partition that this broker leads, as a shard's log (see `ShardLog`)."""
 
-    def __init__(self, replicas: ReplicaManager, key: Key, wall_ms: Callable[[float], int]) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, key: Key, wall_ms: Callable[[float], int], events: EventLog
+    ) -> None:
         self._replicas = replicas
         self._key = key
+        self._events = events
         self._wall_ms = wall_ms
         # Kafka's group coordinator appends with acks=1 and then waits for the high watermark; its transaction
         # log refuses at once while too few replicas are in sync (CoordinatorPartitionWriter,
@@ -66,9 +71,11 @@ class ReplicaLog:
         from pykafka2.testing.log.batch import parse_batch
 
         batch = parse_batch(batch_of(records, producer, self._wall_ms(now)))
-        return self._replicas.append_from_coordinator(
+        offset = self._replicas.append_from_coordinator(
             self._key, batch, now, needs_in_sync=self._needs_in_sync, guard=self._guard
         )
+        note_records(self._events, self._key[0], records, now)
+        return offset
 
     @property
     def high_watermark(self) -> int:
@@ -192,7 +199,7 @@ class Coordinators:
 
     def _elect(self, key: Key, leader_epoch: int) -> None:
         topic, number = key
-        log = self._logs[key] = ReplicaLog(self._broker.replicas, key, self._wall_ms)
+        log = self._logs[key] = ReplicaLog(self._broker.replicas, key, self._wall_ms, self._broker.events)
         if topic == OFFSETS_TOPIC:
             self.groups.partitions = self._partition_count(topic)
             self.groups.elect(number, log)
