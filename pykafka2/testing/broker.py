@@ -352,6 +352,10 @@ class Broker:
         active = self.controller_node.active
         return active if active is not None else self._cluster.controller.reach_from(self.id)
 
+    def other(self, broker_id: int) -> Broker:
+        """Another broker of the cluster: for what it would have done before it forwarded a request to us."""
+        return self._cluster.broker(broker_id)
+
     def registered(self, epoch: int) -> None:
         """The controller has given us a broker epoch."""
         self.epoch = self.fetchers.broker_epoch = epoch

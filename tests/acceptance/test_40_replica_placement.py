@@ -9,6 +9,8 @@ import pytest
 
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.placement import Host, place
+from tests.testing.admin_wire import create, told, topic_of
+from tests.testing.wire import Wire
 
 
 def spread(counts: Counter[int], hosts: int) -> int:
@@ -69,8 +71,10 @@ def test_40_the_seed_says_where_it_begins_and_explicit_assignments_are_taken_as_
             return cluster.partition("t", 0).leader
 
     assert [first_leader(seed) for seed in (0, 1, 2, 3, 1)] == [0, 1, 2, 0, 1]
-    from pykafka2.testing.controller import NewTopic
-
-    with KafkaCluster(brokers=3, racks=["a", "a", "b"]) as cluster, cluster.lock:
-        topic = cluster.controller.create_topic(NewTopic("t", assignment={0: (1, 0), 1: (0, 1)}))
-    assert [partition.replicas for partition in topic.partitions] == [(1, 0), (0, 1)]
+    with (
+        KafkaCluster(brokers=3, racks=["a", "a", "b"]) as cluster,
+        Wire(cluster.brokers[2].address) as wire,
+    ):
+        assert told(create(wire, topic_of("t", assignment={0: [1, 0], 1: [0, 1]}))[0]) == ("NONE", None)
+        partitions = cluster.controller.image.topics["t"].partitions
+    assert [partition.replicas for partition in partitions] == [(1, 0), (0, 1)]

@@ -126,8 +126,13 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
 
 
 def asked_broker(broker: Broker, context: RequestContext) -> Broker:
-    """The broker that a client has asked, where a handler runs `by_controller`."""
-    return broker
+    """The broker that a client has asked, where a handler runs `by_controller`.
+
+    Kafka's brokers check what concerns a single broker before they forward; here that is done after.
+    """
+    if not context.is_from_broker:
+        return broker
+    return broker.other(int(context.peer.rpartition("-")[2]))
 
 
 def load() -> None:

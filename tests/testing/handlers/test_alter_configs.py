@@ -230,6 +230,21 @@ def test_resources_with_configurations_are_listed(connect: Connect) -> None:
     assert name_of(unknown.error_code) == "UNSUPPORTED_VERSION"
 
 
+@pytest.mark.kafka(brokers=3)
+def test_what_concerns_one_broker_is_asked_of_that_broker(connect: Connect) -> None:
+    """Though the controller, on another broker perhaps, makes the change."""
+    for asked in range(3):
+        wire, other = connect(asked), (asked + 1) % 3
+        assert alter(wire, BROKER, str(asked), ("max.connections", SET, "99")) == DONE
+        assert alter(wire, LOGGER, str(asked), ("root", SET, "DEBUG")) == DONE
+        assert value_of(wire, BROKER, str(asked), "max.connections") == ("99", FROM_BROKER)
+        assert describe(wire, LOGGER, str(asked))["root"].value == "DEBUG"
+        refused = f"Unexpected broker id, expected {asked}, but received {other}"
+        assert alter(wire, BROKER, str(other), ("max.connections", SET, "9")) == ("INVALID_REQUEST", refused)
+        refused = f"Unexpected node id. Expected {asked}, but received {other}"
+        assert alter(wire, LOGGER, str(other), ("root", SET, "INFO")) == ("INVALID_REQUEST", refused)
+
+
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_secrets_are_never_told(connect: Connect) -> None:
     wire = connect()
