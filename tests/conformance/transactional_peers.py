@@ -49,7 +49,11 @@ class ConfluentTransactions:
 
         self._servers = bootstrap_servers
         self._producer: Any = Producer(
-            {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": transactional_id,
+                "log_level": 0,
+            }
         )
         self._errors: list[Any] = []
         with _confluent_fencing():
@@ -106,7 +110,11 @@ def _confluent_fencing() -> Iterator[None]:
     fencing = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
     try:
         yield
-    except KafkaException as error:
+    except (KafkaException, SystemError) as raised:
+        # A fatal error inside flush() comes out as the cause of a SystemError.
+        error = raised if isinstance(raised, KafkaException) else raised.__cause__
+        if not isinstance(error, KafkaException):
+            raise
         if error.args[0].code() in fencing or "fenced" in str(error.args[0]).lower():
             raise Fenced from error
         raise
