@@ -131,11 +131,13 @@ class ClusterClient:
         to: Destination | None = None,
         timeout: float | None = None,
         check: Callable[[R], KafkaError | None] | None = None,
+        max_version: int | None = None,
     ) -> R:
         """Send a request and wait for its answer; retried with back-off while its errors are retriable.
 
         Args:
-            request: the message; the version is negotiated with the node.
+            request: the message; the version is negotiated with the node, up to `max_version` if that is
+                given.
             to: any node by default.
             timeout: seconds for all attempts together; `default_api_timeout` by default.
             check: turns an answer into the error it stands for, or None if it is good.
@@ -152,7 +154,7 @@ class ClusterClient:
         backoff = self._new_backoff()
         last_error: KafkaError | None = None
         while True:
-            call = self._attempt(request, to, deadline - self.driver.clock.monotonic())
+            call = self._attempt(request, to, deadline - self.driver.clock.monotonic(), max_version)
             error = call.error
             if call.is_done and error is None:
                 error = check(call.response) if check is not None else None
@@ -284,7 +286,9 @@ class ClusterClient:
         if self.metadata.snapshot.nodes:
             self.metadata.request_update(error)
 
-    def _attempt(self, request: Request[R], to: Destination, remaining: float) -> _Call:
+    def _attempt(
+        self, request: Request[R], to: Destination, remaining: float, max_version: int | None = None
+    ) -> _Call:
         self._raise_if_closed()
         call = _Call()
         send = Send(
@@ -293,6 +297,7 @@ class ClusterClient:
             call.succeed,
             call.fail,
             timeout=max(0.0, min(remaining, self.options.request_timeout)),
+            max_version=max_version,
         )
         self.driver.call_soon(lambda now: self.router.carry(send, now))
         self.driver.wait_until(lambda: call.is_done or self.is_closed, remaining)

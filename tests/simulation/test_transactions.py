@@ -1,0 +1,56 @@
+"""Transactions under faults keep their promise, and the checker sees it when they do not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.errors import KafkaError
+from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.transactions import play
+from tests.simulation import transaction_mutants as mutants
+from tests.simulation.test_trace import hash_in_a_fresh_interpreter
+from tests.simulation.transactions_story import tell
+
+SECONDS = 12.0
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What faults make clients log is not of interest here."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "version"), [(2, 2), (11, 1)])
+def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -> None:
+    story = play(seed, seconds=SECONDS, transaction_version=version)
+    assert story.outcomes["committed"] >= 5
+    assert story.outcomes["aborted"] >= 5
+    assert story.fenced >= 3
+    assert story.effective_faults >= 3
+
+
+@pytest.mark.slow
+def test_the_same_seed_plays_the_same_transactions_whatever_the_hash_seed() -> None:
+    assert hash_in_a_fresh_interpreter("tests.simulation.transactions_story", 4, "77") == tell(4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "seed", "version"),
+    [
+        (mutants.aborted_list_is_empty, 0, 2),
+        (mutants.a_commit_is_decided_as_an_abort_now_and_then, 0, 2),
+    ],
+)
+def test_a_planted_bug_is_seen(
+    mutant: mutants.Mutant, seed: int, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises((InvariantViolated, KafkaError)):
+        play(seed, seconds=SECONDS, transaction_version=version)
