@@ -359,7 +359,7 @@ def kinds_for(transactional_ids: Sequence[str], groups: Sequence[str]) -> tuple[
 
     return (
         *KINDS,
-        Kind("move coordinator", 0.0, MoveLeader, any_coordinator),
+        Kind("move of a coordinator", 0.0, MoveLeader, any_coordinator),
         Kind("pause replication", 3.0, PauseReplication, any_place),
     )
 
