@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from . import on_connections, on_fetch, on_offsets, on_produce, on_topics  # noqa: F401  they register
+from . import (  # noqa: F401  they register
+    on_admin,
+    on_connections,
+    on_fetch,
+    on_groups,
+    on_offsets,
+    on_produce,
+    on_topics,
+    on_transactions,
+)
 from .side import SCENARIOS
 
 __all__ = ["SCENARIOS"]

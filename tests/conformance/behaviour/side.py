@@ -219,7 +219,9 @@ class Side:
             found = self.quietly("FindCoordinator", 4, key_type=kind, coordinator_keys=[key]).coordinators[0]
             if found.error_code == 0:
                 node: int = found.node_id
-                return node
+                # Found is not yet loaded.
+                if self.quietly("ListTransactions" if kind else "ListGroups", 0, node).error_code == 0:
+                    return node
             assert time.monotonic() < deadline, f"no coordinator of {key}: {found}"
             time.sleep(0.02)
 

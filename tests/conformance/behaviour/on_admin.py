@@ -1,0 +1,302 @@
+"""Administration: partitions, configurations, elections, reassignments, features, log directories."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from .side import Side, scenario
+
+
+@scenario
+def partitions_created(side: Side) -> None:
+    topic = side.topic("partitions-created", partitions=2)
+
+    def ask(label: str, count: int, name: str = topic, version: int = 3, **options: Any) -> None:
+        lists = options.pop("assignments", None)
+        assignments = None if lists is None else [{"broker_ids": brokers} for brokers in lists]
+        side.ask(
+            label,
+            "CreatePartitions",
+            version,
+            timeout_ms=10_000,
+            topics=[{"name": name, "count": count, "assignments": assignments}],
+            **options,
+        )
+
+    ask("as many", 2)
+    ask("fewer", 1)
+    ask("none", 0)
+    ask("negative", -1)
+    ask("unknown topic", 3, "partitions-unknown")
+    ask("too few assignments", 4, assignments=[[0, 1, 2]])
+    ask("too many assignments", 3, assignments=[[0, 1, 2], [0, 1, 2]])
+    ask("unknown broker", 3, assignments=[[0, 1, 9]])
+    ask("another replication factor", 3, assignments=[[0, 1]])
+    ask("a broker twice", 3, assignments=[[0, 0, 1]])
+    ask("no brokers", 3, assignments=[[]])
+    ask("only validated", 5, validate_only=True)
+    ask("assigned", 3, assignments=[[2, 1, 0]])
+    ask("plain", 4, version=0)
+    twice = {"name": topic, "count": 9, "assignments": None}
+    side.ask("one name twice", "CreatePartitions", 3, timeout_ms=10_000, topics=[twice, twice])
+    side.await_topic_everywhere(topic)
+    answer = side.quietly("Metadata", 12, topics=[{"name": topic}])
+    side.note("how many", len(answer.topics[0].partitions))
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+BROKER, TOPIC = 4, 2
+
+
+@scenario
+def configs_altered(side: Side) -> None:
+    topic = side.topic("configs-altered")
+
+    def alter(
+        label: str,
+        *entries: tuple[str, int, str | None],
+        kind: int = TOPIC,
+        name: str = topic,
+        **options: Any,
+    ) -> None:
+        configs = [
+            {"name": one, "config_operation": operation, "value": value} for one, operation, value in entries
+        ]
+        side.ask(
+            label,
+            "IncrementalAlterConfigs",
+            1,
+            resources=[{"resource_type": kind, "resource_name": name, "configs": configs}],
+            **{"validate_only": False, **options},
+        )
+
+    keys = ["retention.ms", "cleanup.policy", "min.insync.replicas", "max.message.bytes"]
+    wanted = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": keys}
+
+    def described(label: str, name: str, value: str) -> None:
+        side.eventually(
+            label,
+            lambda answer: any(one.name == name and one.value == value for one in answer.results[0].configs),
+            "DescribeConfigs",
+            4,
+            resources=[wanted],
+        )
+
+    alter("set", ("retention.ms", SET, "1000"), ("max.message.bytes", SET, "2000"))
+    described("set", "retention.ms", "1000")
+    alter("append", ("cleanup.policy", APPEND, "compact"))
+    described("appended", "cleanup.policy", "delete,compact")
+    alter("append what is there", ("cleanup.policy", APPEND, "compact"))
+    alter("subtract", ("cleanup.policy", SUBTRACT, "delete"))
+    described("subtracted", "cleanup.policy", "compact")
+    alter("delete", ("retention.ms", DELETE, None))
+    described("deleted", "retention.ms", "604800000")
+    alter("only validated", ("retention.ms", SET, "7"), validate_only=True)
+    alter("bad value", ("retention.ms", SET, "soon"))
+    alter("bad value, validated", ("retention.ms", SET, "soon"), validate_only=True)
+    alter("unknown name", ("no.such", SET, "1"))
+    alter("delete an unknown name", ("no.such", DELETE, None))
+    alter("append to a number", ("retention.ms", APPEND, "1"))
+    alter("null value", ("retention.ms", SET, None))
+    alter("one name twice", ("retention.ms", SET, "1"), ("retention.ms", DELETE, None))
+    alter("operation 9", ("retention.ms", 9, "1"))
+    alter("nothing")
+    alter("unknown topic", ("retention.ms", SET, "1"), name="configs-unknown")
+    alter("illegal topic", ("retention.ms", SET, "1"), name="no good")
+    alter("type 99", ("retention.ms", SET, "1"), kind=99)
+    alter("a static option of a broker", ("num.partitions", SET, "5"), kind=BROKER, name="0")
+    alter("an option that only files set", ("process.roles", SET, "broker"), kind=BROKER, name="0")
+    alter("unknown broker", ("log.retention.ms", SET, "5"), kind=BROKER, name="77")
+    alter("a dynamic option of a broker", ("log.cleaner.backoff.ms", SET, "20000"), kind=BROKER, name="0")
+    alter("of all brokers", ("log.cleaner.backoff.ms", SET, "30000"), kind=BROKER, name="")
+    asked = {"resource_type": BROKER, "resource_name": "0", "configuration_keys": ["log.cleaner.backoff.ms"]}
+    side.eventually(
+        "layers",
+        lambda answer: len(answer.results[0].configs[0].synonyms) == 3,
+        "DescribeConfigs",
+        4,
+        resources=[asked],
+        include_synonyms=True,
+    )
+    alter("back", ("log.cleaner.backoff.ms", DELETE, None), kind=BROKER, name="0")
+    alter("back", ("log.cleaner.backoff.ms", DELETE, None), kind=BROKER, name="")
+
+    def replace(label: str, configs: dict[str, str | None], name: str = topic, **options: Any) -> None:
+        entries = [{"name": one, "value": value} for one, value in configs.items()]
+        side.ask(
+            label,
+            "AlterConfigs",
+            2,
+            resources=[{"resource_type": TOPIC, "resource_name": name, "configs": entries}],
+            **{"validate_only": False, **options},
+        )
+
+    replace("replaces all", {"min.insync.replicas": "2"})
+    described("replaced", "min.insync.replicas", "2")
+    replace("bad value", {"min.insync.replicas": "0"})
+    replace("null value", {"min.insync.replicas": None})
+    replace("unknown topic", {"min.insync.replicas": "1"}, "configs-unknown")
+    twice = {"resource_type": TOPIC, "resource_name": topic, "configs": []}
+    side.ask(
+        "one resource twice", "IncrementalAlterConfigs", 1, resources=[twice, twice], validate_only=False
+    )
+
+
+@scenario
+def leaders_elected(side: Side) -> None:
+    topic = side.topic("leaders-elected")
+
+    def elect(label: str, name: str = topic, partition: int = 0, kind: int = 0, version: int = 2) -> None:
+        side.ask(
+            label,
+            "ElectLeaders",
+            version,
+            election_type=kind,
+            timeout_ms=10_000,
+            topic_partitions=[{"topic": name, "partitions": [partition]}],
+        )
+
+    elect("it leads already")
+    elect("it leads already, version 0", version=0)
+    elect("unclean, but there is a leader", kind=1)
+    elect("unknown partition", partition=5)
+    elect("unknown topic", "leaders-unknown")
+    elect("unknown type", kind=9)
+
+
+@scenario
+def partitions_reassigned(side: Side) -> None:
+    topic = side.topic("partitions-reassigned", replicas=[0, 1])
+
+    def move(
+        label: str, replicas: list[int] | None, name: str = topic, partition: int = 0, **options: Any
+    ) -> None:
+        one = {"partition_index": partition, "replicas": replicas}
+        side.ask(
+            label,
+            "AlterPartitionReassignments",
+            options.pop("version", 1),
+            timeout_ms=10_000,
+            topics=[{"name": name, "partitions": [one]}],
+            **options,
+        )
+
+    move("cancel nothing", None)
+    move("no replicas", [])
+    move("unknown broker", [0, 9])
+    move("negative broker", [-1])
+    move("a broker twice", [0, 0])
+    move("unknown partition", [0, 2], partition=5)
+    move("unknown topic", [0, 2], "partitions-unknown")
+    move("another replication factor, not allowed", [0], allow_replication_factor_change=False)
+    move("moves", [2, 0])
+    listed = partial(side.eventually, api="ListPartitionReassignments", version=0, timeout_ms=10_000)
+    listed("done", lambda answer: not answer.topics, topics=[{"name": topic, "partition_indexes": [0]}])
+    side.eventually(
+        "the new replicas",
+        lambda answer: sorted(answer.topics[0].partitions[0].isr_nodes) == [0, 2],
+        "DescribeTopicPartitions",
+        0,
+        topics=[{"name": topic}],
+        response_partition_limit=10,
+    )
+    listed("unknown", lambda answer: True, topics=[{"name": "partitions-unknown", "partition_indexes": [0]}])
+    listed("all", lambda answer: True, topics=None)
+
+
+@scenario
+def partitions_described(side: Side) -> None:
+    topic = side.topic("partitions-described", partitions=3)
+    other = side.topic("partitions-described-2", partitions=2)
+    ask = partial(side.ask, api="DescribeTopicPartitions", version=0)
+    both = [{"name": topic}, {"name": other}]
+    ask("both", topics=both, response_partition_limit=100)
+    first = ask("two at a time", topics=both, response_partition_limit=2)
+    ask(
+        "from there",
+        topics=both,
+        response_partition_limit=2,
+        cursor={
+            "topic_name": first.next_cursor.topic_name,
+            "partition_index": first.next_cursor.partition_index,
+        },
+    )
+    ask("unknown", topics=[{"name": "partitions-unknown"}], response_partition_limit=5)
+    ask("illegal", topics=[{"name": "no good"}], response_partition_limit=5)
+    ask("limit 0", topics=both, response_partition_limit=0)
+    ask(
+        "a cursor at a negative partition",
+        topics=both,
+        response_partition_limit=2,
+        cursor={"topic_name": topic, "partition_index": -1},
+    )
+
+
+@scenario
+def features_updated(side: Side) -> None:
+    def update(label: str, feature: str, level: int, kind: int = 1, **options: Any) -> None:
+        one = {"feature": feature, "max_version_level": level, "upgrade_type": kind}
+        side.ask(
+            label,
+            "UpdateFeatures",
+            options.pop("version", 2),
+            timeout_ms=10_000,
+            validate_only=True,
+            feature_updates=[one],
+            **options,
+        )
+
+    update("as it is", "transaction.version", 2)
+    update("down, but as an upgrade", "transaction.version", 1)
+    update("down", "transaction.version", 1, 2)
+    update("down, version 1", "transaction.version", 1, 2, version=1)
+    update("above what there is", "transaction.version", 9)
+    update("unknown", "no.such.version", 1)
+    update("negative", "group.version", -1)
+    update("unknown kind", "group.version", 1, 9)
+    update("no name", "", 1)
+    side.ask("nothing", "UpdateFeatures", 2, timeout_ms=10_000, validate_only=True, feature_updates=[])
+
+
+@scenario
+def log_directories(side: Side) -> None:
+    topic = side.topic("log-directories")
+    answer = side.quietly("DescribeLogDirs", 4, topics=[{"topic": topic, "partitions": [0]}])
+    side.note("directories", len(answer.results))
+    for directory in answer.results:
+        directory.log_dir, directory.total_bytes, directory.usable_bytes = "(somewhere)", 0, 0
+    side.note("one topic: DescribeLogDirs v4", answer)
+    unknown = side.quietly("DescribeLogDirs", 4, topics=[{"topic": "log-unknown", "partitions": [0]}])
+    side.note("unknown topic", [len(one.topics) for one in unknown.results])
+    side.ask(
+        "an unknown directory",
+        "AlterReplicaLogDirs",
+        2,
+        dirs=[{"path": "/nowhere", "topics": [{"name": topic, "partitions": [0]}]}],
+    )
+    side.ask(
+        "unknown topic",
+        "AlterReplicaLogDirs",
+        2,
+        dirs=[{"path": "/nowhere", "topics": [{"name": "log-unknown", "partitions": [0]}]}],
+    )
+
+
+@scenario
+def brokers_and_quorum(side: Side) -> None:
+    side.ask("unknown broker", "UnregisterBroker", 0, broker_id=77)
+    side.ask("a negative broker", "UnregisterBroker", 0, broker_id=-1)
+    answer = side.quietly(
+        "DescribeQuorum", 2, topics=[{"topic_name": "__cluster_metadata", "partitions": [{}]}]
+    )
+    one = answer.topics[0].partitions[0]
+    side.note("the quorum's error", [answer.error_code, one.error_code])
+    side.ask(
+        "another topic", "DescribeQuorum", 2, topics=[{"topic_name": "brokers-unknown", "partitions": [{}]}]
+    )
+    side.ask("SASL is not spoken here", "SaslHandshake", 1, mechanism="PLAIN")
+    side.ask("nor after that", "SaslAuthenticate", 2, client="sasl", auth_bytes=b"\0a\0b")
+    resources = side.quietly("ListConfigResources", 1, resource_types=[16])
+    side.note("subscriptions of client metrics", [one.resource_name for one in resources.config_resources])
+    side.ask("an unknown kind of resource", "ListConfigResources", 1, resource_types=[99])
