@@ -38,7 +38,8 @@ START_ATTEMPTS = 3
 QUICK_FLAGS = ("-Xmx512m", "-Xms256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 # Topics are created by the tests, so that an unknown topic stays unknown; internal topics have one partition,
-# so that each is quickly made.  What else differs from Kafka's defaults keeps three nodes small in one JVM.
+# so that each is quickly made.  No log is cleaned while they run, as their
+# records are old by intention.  What else differs from Kafka's defaults keeps three nodes small in one JVM.
 PROPERTIES = """\
 process.roles={roles}
 node.id={node}
@@ -52,6 +53,7 @@ log.dirs={log_dir}
 auto.create.topics.enable=false
 num.network.threads=2
 num.io.threads=2
+log.initial.task.delay.ms=3600000
 log.cleaner.dedupe.buffer.size=4194304
 offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykafka2.errors import FeatureUpdateFailed
+from pykafka2.errors import InvalidUpdateVersion
 from pykafka2.testing.controller.records import FeatureSet, Record
 from pykafka2.testing.features import METADATA_VERSION, SUPPORTED
 
@@ -21,9 +21,9 @@ def feature_update(controller: Controller, name: str, level: int, upgrade_type: 
     known = controller.image.features.get(name, 0)
     problem = _problem(controller.id, name, level, known, upgrade_type)
     if problem is not None:
-        raise FeatureUpdateFailed(f"Invalid update version {level} for feature {name}. {problem}")
+        raise InvalidUpdateVersion(f"Invalid update version {level} for feature {name}. {problem}")
     if name == METADATA_VERSION and level < known:
-        raise FeatureUpdateFailed(
+        raise InvalidUpdateVersion(
             f"Unsupported metadata.version downgrade from {known} to {level}. Refusing to perform the "
             "requested downgrade because it might delete metadata information."
         )

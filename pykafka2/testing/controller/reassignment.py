@@ -94,7 +94,7 @@ def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
         adding=(),
         removing=(),
     )
-    return _with_leader(changed, is_eligible, unclean=False)
+    return _bumped(_with_leader(changed, is_eligible, unclean=False), image, image.removing)
 
 
 def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unclean: bool) -> PartitionImage:
@@ -116,7 +116,14 @@ def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unc
         removing=(),
         partition_epoch=image.partition_epoch + 1,
     )
-    return _with_leader(changed, is_eligible, unclean=unclean)
+    return _bumped(_with_leader(changed, is_eligible, unclean=unclean), image, image.adding)
+
+
+def _bumped(changed: PartitionImage, image: PartitionImage, dropped: tuple[int, ...]) -> PartitionImage:
+    """A leader that stays begins a new epoch where replicas were taken from it, as in Kafka."""
+    if dropped and changed.leader_epoch == image.leader_epoch:
+        return attrs.evolve(changed, leader_epoch=image.leader_epoch + 1)
+    return changed
 
 
 def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from pykafka2.errors import BrokerError, GroupIdNotFound, NonEmptyGroup
+from pykafka2.errors import BrokerError, GroupIdNotFound, InvalidGroupId, NonEmptyGroup
 from pykafka2.protocol.messages import consumer_group, group_admin
 from pykafka2.protocol.messages.group_records import GroupMetadataKey
 from pykafka2.testing.coordinators import consumer_records
@@ -103,6 +103,8 @@ def describe_consumer_groups(
         group = groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             described.append(_consumer_described(group, topics, default_assignor))
+        elif not group_id:
+            described.append(consumer_described_error(group_id, InvalidGroupId.code))
         else:
             what = "is not a consumer group" if group is not None else "not found"
             described.append(

@@ -43,6 +43,9 @@ class Offsets(OffsetStore):
         request = cast("wire.OffsetCommitRequest", deferred.request)
         generation = request.generation_id_or_member_epoch
         names = [self._name(topic.name, topic.topic_id, caller.version) for topic in request.topics]
+        if names and not any(name is not None and self.topics.partition_count(name) for name in names):
+            self._refuse_topics(deferred, names, out)  # as in Kafka, before the group is looked at
+            return
         group = self._group_for_commit(request.group_id, generation, caller.version)
         if isinstance(group, ConsumerGroup):
             partitions = [
@@ -81,6 +84,24 @@ class Offsets(OffsetStore):
             topics.append(
                 wire.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
             )
+        out.reply(deferred, wire.OffsetCommitResponse(topics=topics))
+
+    def _refuse_topics(self, deferred: Deferred[Any], names: list[str | None], out: Result) -> None:
+        request = cast("wire.OffsetCommitRequest", deferred.request)
+        topics = [
+            wire.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    wire.OffsetCommitResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=self._refusal(name, one.partition_index, None),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic, name in zip(request.topics, names, strict=True)
+        ]
         out.reply(deferred, wire.OffsetCommitResponse(topics=topics))
 
     def _group_for_commit(self, group_id: str, generation: int, version: int) -> ClassicGroup | ConsumerGroup:

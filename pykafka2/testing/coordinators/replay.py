@@ -134,9 +134,12 @@ class Deferred(Generic[ResponseT]):
         for callback in callbacks:
             callback(response)
 
-    def refuse(self, code: int) -> None:
-        """Complete it with the response that says this error everywhere."""
-        self.complete(refusal(self.request, self.version, code))  # type: ignore[arg-type]
+    def refuse(self, code: int, words: str | None = None) -> None:
+        """Complete it with the response that says this error everywhere; in words, if it has room for any."""
+        response: Any = refusal(self.request, self.version, code)
+        if words and getattr(response, "error_message", "") is None:
+            response.error_message = words
+        self.complete(response)
 
     def then(self, callback: Callable[[ResponseT], None]) -> None:
         """Call back with the response; at once if it is there."""

@@ -157,7 +157,7 @@ class ShardRuntime:
         try:
             result = self.shard.operation(caller, deferred, now)
         except BrokerError as error:
-            deferred.refuse(error.code or 0)
+            deferred.refuse(error.code or 0, str(error))
             return
         self._carry_out(result, now)
 

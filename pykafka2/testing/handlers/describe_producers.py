@@ -33,9 +33,9 @@ def describe_producers(broker: Broker, request: DescribeProducersRequest) -> Des
 def _described(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        producers = broker.replicas.leader_of((topic, index)).log.producers
+        producers = broker.replicas.replica_of((topic, index)).log.producers
     except BrokerError as error:
-        return _failed(index, error.code or 0, str(error))
+        return _failed(index, error.code or 0, None)
     return PartitionResponse(
         partition_index=index,
         active_producers=[
@@ -56,7 +56,7 @@ def _or_none(offset: int | None) -> int:
     return -1 if offset is None else offset
 
 
-def _failed(index: int, code: int, message: str) -> PartitionResponse:
+def _failed(index: int, code: int, message: str | None) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index, error_code=code, error_message=message, active_producers=[]
     )

@@ -46,7 +46,7 @@ def handle(
         node = _coordinator(broker, request.key_type, request.key)
     except BrokerError as error:
         return _failed_old(error.code or 0)
-    return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port, error_message=None)
+    return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port, error_message="NONE")
 
 
 def _coordinator(broker: Broker, kind: int, key: str) -> BrokerImage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import BrokerError, FeatureUpdateFailed, error_of
+from pykafka2.errors import BrokerError, error_of
 from pykafka2.protocol.messages.cluster import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -29,11 +29,8 @@ def handle(
             kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
             records.append(feature_update(broker.controller, update.feature, update.max_version_level, kind))
     except BrokerError as error:
-        return _refusal(
-            FeatureUpdateFailed(
-                f"The update failed for all features since the following feature had an error: {error}"
-            )
-        )
+        words = f"The update failed for all features since the following feature had an error: {error}"
+        return _refusal(type(error)(words))
     if not request.validate_only:
         broker.controller.write([record for record in records if record is not None])
     results = []

@@ -102,7 +102,8 @@ def group_refusals(side: Side) -> None:
     join(side, "not the coordinator", group, broker=other)
     common = {"group_id": group, "generation_id": generation, "member_id": member}
     side.ask("not the coordinator", "Heartbeat", 4, other, **common)
-    side.ask("not the coordinator", "SyncGroup", 5, other, **common)
+    synced = {**common, "protocol_type": "consumer", "protocol_name": "range"}
+    side.ask("not the coordinator", "SyncGroup", 5, other, **synced)
     side.ask("not the coordinator", "LeaveGroup", 5, other, group_id=group, members=[{"member_id": member}])
     side.ask("not the coordinator", "DescribeGroups", 6, other, groups=[group])
     side.ask("not the coordinator", "DeleteGroups", 2, other, groups_names=[group])

@@ -13,7 +13,6 @@ from .on_produce import produce
 from .side import Side, scenario
 
 TRANSACTIONAL = 0x10
-CONCURRENT_TRANSACTIONS = 51
 
 
 @attrs.define
@@ -28,9 +27,8 @@ class Producer:
     sequence: int = 0
 
     def init(self, label: str, version: int = 4, **fields: Any) -> None:
-        given = self.side.eventually(
+        given = self.side.when_ready(
             label,
-            lambda answer: answer.error_code != CONCURRENT_TRANSACTIONS,
             "InitProducerId",
             version,
             self.node,
@@ -57,9 +55,8 @@ class Producer:
         return answer
 
     def end(self, label: str, committed: bool, version: int = 5, **changed: Any) -> None:
-        answer = self.side.eventually(
+        answer = self.side.when_ready(
             label,
-            lambda one: one.error_code != CONCURRENT_TRANSACTIONS,
             "EndTxn",
             version,
             self.node,
@@ -248,7 +245,7 @@ def transaction_offsets(side: Side) -> None:
     fetched = partial(side.ask, api="OffsetFetch", version=8, broker=group_node, groups=[wanted])
 
     def commit(label: str, offset: int, version: int = 5, **changed: Any) -> None:
-        side.ask(
+        side.when_ready(
             label,
             "TxnOffsetCommit",
             version,
@@ -270,7 +267,7 @@ def transaction_offsets(side: Side) -> None:
         groups=[wanted],
     )
     commit("older client, group not added", 6, 3)
-    side.ask("adds the group", "AddOffsetsToTxn", 3, who.node, **who.own(), group_id=group)
+    side.when_ready("adds the group", "AddOffsetsToTxn", 3, who.node, **who.own(), group_id=group)
     commit("older client, group added", 7, 3)
     commit("unknown member", 8, 3, member_id="nobody", generation_id=1)
     commit("a generation without members", 8, 3, generation_id=1)
@@ -285,10 +282,10 @@ def transaction_offsets(side: Side) -> None:
         groups=[wanted],
         require_stable=True,
     )
-    side.ask(
+    side.when_ready(
         "wrong epoch", "AddOffsetsToTxn", 3, who.node, **{**who.own(), "producer_epoch": 99}, group_id=group
     )
-    side.ask("empty group", "AddOffsetsToTxn", 3, who.node, **who.own(), group_id="")
+    side.when_ready("empty group", "AddOffsetsToTxn", 3, who.node, **who.own(), group_id="")
 
 
 @scenario
@@ -297,6 +294,7 @@ def transaction_markers(side: Side) -> None:
     topic = side.topic("transaction-markers")
     who = producer(side, "transaction-markers")
     who.init("an id")
+    who.init("and a later epoch")
     who.write("opens one", topic, b"a")
 
     def write(label: str, version: int = 1, partition: int = 0, name: str = topic, **changed: Any) -> None:
@@ -310,7 +308,7 @@ def transaction_markers(side: Side) -> None:
         }
         side.ask(label, "WriteTxnMarkers", version, markers=[marker])
 
-    write("an old epoch", producer_epoch=who.epoch - 1)
+    write("an old epoch", producer_epoch=0)
     write("aborts")
     write("an older coordinator", coordinator_epoch=6)
     write("unknown partition", partition=5)

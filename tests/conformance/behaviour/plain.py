@@ -92,11 +92,12 @@ class Plainer:
         if isinstance(value, dict):
             return {key: self._numbered(key, one) for key, one in value.items()}
         if isinstance(value, list):
-            return [self._numbered(name, one) for one in value]
+            elements = [self._numbered(name, one) for one in value]
+            return sorted(elements) if name == "isr_nodes" else elements  # a set
         if isinstance(value, bytes):
             return self.number("id", value) if len(value) == 16 else value.hex()
         if isinstance(value, str):
-            pattern = ANY_UUID if name in WORDED else LONG_UUID
+            pattern = ANY_UUID if name in (*WORDED, "member_id", "leader") else LONG_UUID
             text = pattern.sub(lambda match: self.number("id", match[0]), value)
             return MOMENT.sub("(a time)", PLACE.sub("an address", text)) if name in WORDED else text
         if isinstance(value, int) and not isinstance(value, bool):

@@ -18,6 +18,9 @@ SHORT_REPLY = 40
 """Bytes; of a longer reply to a bare frame only the beginning is written down: it names ports and more."""
 
 Scenario = Callable[["Side"], None]
+BUSY = frozenset({14, 15, 16, 51})
+"""A coordinator that loads, is unknown or elsewhere still; a transaction that is being ended: ask again."""
+
 SCENARIOS: dict[str, Scenario] = {}
 
 
@@ -101,6 +104,16 @@ class Side:
                 self.note(f"{label}: {api} v{version}", response)
                 return response
             time.sleep(0.02)
+
+    def when_ready(self, label: str, api: str, version: int, broker: int = 0, **fields: Any) -> Any:
+        """Ask until the answer is none of BUSY, and write that one down."""
+
+        def is_ready(answer: Any) -> bool:
+            if hasattr(answer, "error_code"):
+                return answer.error_code not in BUSY
+            return all(one.error_code not in BUSY for topic in answer.topics for one in topic.partitions)
+
+        return self.eventually(label, is_ready, api, version, broker, **fields)
 
     def send(
         self, api: str, version: int, broker: int = 0, client: str = "wire", **fields: Any

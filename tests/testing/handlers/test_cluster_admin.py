@@ -70,7 +70,7 @@ def test_features_go_up_and_down_on_all_brokers(kafka_cluster: KafkaCluster, con
         answer = update(wire, ("transaction.version", 2, UPGRADE), change)
         name, level, _ = change
         told = f"{FAILED}Invalid update version {level} for feature {name}. {words}"
-        assert (name_of(answer.error_code), answer.error_message) == ("FEATURE_UPDATE_FAILED", told)
+        assert (name_of(answer.error_code), answer.error_message) == ("INVALID_UPDATE_VERSION", told)
     assert update(wire, ("transaction.version", 1, SAFE), validate_only=True).error_code == 0
     assert finalised(other)["transaction.version"] == 2
     old = update(wire, ("transaction.version", 1, SAFE), version=1)
