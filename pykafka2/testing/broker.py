@@ -510,13 +510,13 @@ class Broker:
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
         """A request is answered: False if a fault takes care of the answer."""
         context.answered_at = self.clock.monotonic()
-        if self._cluster.throttles.rules:
-            self._cluster.throttles.apply(context, response)
-        self._cluster.history.ended(context, response, context.answered_at)
         faults = self._cluster.faults
-        if context.faults is None and not faults.is_active:
-            return True
-        return faults.on_reply(self, context, response)
+        is_plain = context.faults is None and not faults.is_active
+        sent = response if is_plain else faults.reshaped(context, response)
+        if self._cluster.throttles.rules:
+            self._cluster.throttles.apply(context, sent)
+        self._cluster.history.ended(context, sent, context.answered_at)
+        return is_plain or faults.sends(self, context, sent, response)
 
     def handle(self, context: RequestContext, now: float) -> None:
         """Answer one request, unless a fault has something else to say about it."""

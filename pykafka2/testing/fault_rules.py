@@ -8,7 +8,7 @@ nearest one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from pykafka2.errors import BrokerError, ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.configs import nearest
-from pykafka2.testing.request_parts import partitions_of
 
 if TYPE_CHECKING:
     from pykafka2.testing.image import ClusterImage
@@ -37,7 +36,8 @@ class Action(Enum):
     """What happens to a request that a rule fires on.  Values are the words of `then`."""
 
     ERROR = "error"
-    """Answered with this error in every place, not acted upon: "error:NOT_LEADER_OR_FOLLOWER"."""
+    """Answered with this error, not acted upon: "error:NOT_LEADER_OR_FOLLOWER".  With a topic or partition
+    only those of a Produce or Fetch are refused; other requests are refused in every place."""
     DELAY = "delay"
     """Handled that many seconds later: "delay:0.5".  What follows on its connection waits behind it."""
     HOLD = "hold"
@@ -208,8 +208,15 @@ class FaultRule:
             return self.action in (Action.LOSE_REPLY, Action.REPLAY)
         return self.reset
 
-    def matches(self, broker_id: int, context: RequestContext, image: ClusterImage) -> bool:
-        """Whether a request is one of those meant; says nothing of the n-th."""
+    def matches(
+        self,
+        broker_id: int,
+        context: RequestContext,
+        named: Callable[[], Iterable[tuple[str, int | None]]],
+    ) -> bool:
+        """Whether a request is one of those meant; says nothing of the n-th.  `named` tells the partitions
+        that it is about.
+        """
         if (
             (self.broker is not None and broker_id != self.broker)
             or self.between_brokers != context.origin.is_broker
@@ -217,14 +224,19 @@ class FaultRule:
             or (self.api is not None and API_KEYS[context.api_key].name != self.api)
         ):
             return False
-        if self.topic is not None or self.partition is not None:
-            named = partitions_of(context.request, image)
-            if not any(
-                self.topic in (None, topic) and (self.partition is None or self.partition == partition)
-                for topic, partition in named
-            ):
-                return False
+        if self.has_place and not any(map(self.is_place, named())):
+            return False
         return self.where is None or self.where(context.request)
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it is about some partitions only."""
+        return self.topic is not None or self.partition is not None
+
+    def is_place(self, named: tuple[str, int | None]) -> bool:
+        """Whether a partition is one of those meant."""
+        topic, partition = named
+        return self.topic in (None, topic) and self.partition in (None, partition)
 
     def is_due(self) -> bool:
         """Whether it fires on the request that was counted last."""

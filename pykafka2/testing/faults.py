@@ -1,7 +1,7 @@
 """The fault rules of one cluster: which of them a request meets, and what is done about it.
 
 A request is looked at once, when a handler takes it up (`meets`), and once more when its answer leaves
-(`on_reply`).  What rules are and which there are: fault_rules.py.  All of it under the cluster's lock.
+(`reshaped`, `sends`).  What rules are and which there are: fault_rules.py.  All of it under the cluster's lock.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pykafka2.protocol.struct import Response
 from pykafka2.testing.client_links import ClientLinks
 from pykafka2.testing.fault_rules import Action, ApiName, FaultRule, api_name
 from pykafka2.testing.handlers.registry import APIS
+from pykafka2.testing.partial_errors import named_partitions, refuse_some
 from pykafka2.testing.struct_json import merged
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Faults:
         """The first rule that fires on a request.  All that match have seen it."""
         found: FaultRule | None = None
         for rule in list(self.rules):
-            if rule.matches(broker.id, context, broker.image):
+            if rule.matches(broker.id, context, lambda: named_partitions(broker, context)):
                 rule.seen += 1
                 if found is None and rule.is_due():
                     found = rule
@@ -153,10 +154,8 @@ class Faults:
     def _act(self, rule: FaultRule, broker: Broker, context: RequestContext, now: float) -> bool:
         action = rule.action
         if action is Action.ERROR and rule.error is not None:
-            response = broker.refused(context, rule.error.code)
-            if response is not None:
-                context.reply(response)
-        elif action is Action.DELAY:
+            return _refuse(rule, rule.error.code or 0, broker, context)
+        if action is Action.DELAY:
             broker.wheel.add(now + (rule.seconds or 0.0), lambda at: broker.go_on(context))
         elif action is Action.HOLD:
             self._held.append((broker, context))
@@ -181,27 +180,50 @@ class Faults:
 
     # ------------------------------------------------------------------ its answer leaves
 
-    def on_reply(self, broker: Broker, context: RequestContext, response: Response | None) -> bool:
-        """Do what links and rules ask of an answer; False if it is not to be sent as it is."""
+    def reshaped(self, context: RequestContext, response: Response | None) -> Response | None:
+        """The answer as the request's rule wants it; None: there is none."""
+        rule: FaultRule | None = context.faults
+        if rule is None or response is None:
+            return response
+        if rule.action is Action.REPLACE_REPLY:
+            return _replaced(rule, context, response)
+        if context.merge is not None:
+            merge, context.merge = context.merge, None
+            return merge(response)
+        return response
+
+    def sends(
+        self, broker: Broker, context: RequestContext, response: Response | None, was: Response | None
+    ) -> bool:
+        """Send an answer as links and rules have it; False if the caller has nothing left to do.  `was` is
+        the answer before `reshaped`.
+        """
         rule: FaultRule | None = context.faults
         origin = context.origin
         if rule is not None:
-            if rule.action is Action.LOSE_REPLY or (
-                rule.action is Action.HALF_FRAME and context.is_from_broker
-            ):
+            is_lost = rule.action is Action.LOSE_REPLY or (response is None and was is not None)
+            if is_lost or (rule.action is Action.HALF_FRAME and context.is_from_broker):
                 origin.disconnect(context, reset=rule.resets)
                 return False
             if rule.action in (Action.HALF_FRAME, Action.CLOSE_AFTER):
                 context.ending = rule
-            elif rule.action is Action.REPLACE_REPLY and response is not None:
-                changed = _replaced(rule, context, response)
-                if changed is None:
-                    origin.disconnect(context, reset=rule.resets)
-                    return False
-                if self.client_links.carries(broker, context, changed):
-                    origin.deliver(context, changed)
-                return False
-        return self.client_links.carries(broker, context, response)
+        if not self.client_links.carries(broker, context, response):
+            return False
+        if response is was:
+            return True
+        origin.deliver(context, response)
+        return False
+
+
+def _refuse(rule: FaultRule, code: int, broker: Broker, context: RequestContext) -> bool:
+    """Answer with an error; False if only some partitions get it and the rest is to be handled."""
+    context.merge = refuse_some(rule.is_place, code, broker, context) if rule.has_place else None
+    if context.merge is not None:
+        return False
+    response = broker.refused(context, code)
+    if response is not None:
+        context.reply(response)
+    return True
 
 
 def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:

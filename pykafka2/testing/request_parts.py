@@ -34,7 +34,7 @@ def _of_part(part: Any, image: ClusterImage) -> Iterator[tuple[str, int | None]]
     if isinstance(part, str):
         yield part, None
         return
-    name = _name_of(part, image)
+    name = topic_name(part, image)
     if name is None:
         yield from partitions_of(part, image)  # a group, a transaction, a marker
         return
@@ -45,7 +45,8 @@ def _of_part(part: Any, image: ClusterImage) -> Iterator[tuple[str, int | None]]
         yield name, None
 
 
-def _name_of(part: Struct, image: ClusterImage) -> str | None:
+def topic_name(part: Struct, image: ClusterImage) -> str | None:
+    """The topic that a part of a message is about, by its name or id; None if it is about none."""
     for name in NAMES:
         value = getattr(part, name, None)
         if isinstance(value, str) and value:

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
+from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.fault_rules import Action, FaultRule, error_class, error_name
+from pykafka2.types import TopicPartition
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
 Leader = Callable[[str, int], Wire]
@@ -379,3 +382,69 @@ def test_a_fetch_is_matched_by_topic(kafka_cluster: KafkaCluster, leader: Leader
     wire = leader("t", 0)
     assert wire.call(fetch_request("t", 0, 0), 12).responses[0].partitions[0].error_code == 0
     assert wire.call(fetch_request("other", 0, 0), 12).responses[0].partitions[0].error_code == 7
+
+
+@one_broker
+def test_one_partition_of_a_produce_is_refused_and_the_rest_appended(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    kafka_cluster.controls.rule(api="Produce", topic="t", partition=1, times=1, then=NotLeaderOrFollower)
+    request = produce_request("t", 0, batch([b"kept"]))
+    request.topic_data[0].partition_data += (
+        produce_request("t", 1, batch([b"refused"])).topic_data[0].partition_data
+    )
+    request.topic_data += produce_request("other", 0, batch([b"kept too"])).topic_data
+    answer = leader("t", 0).call(request, 12)
+    codes = {
+        (topic.name, one.index): one.error_code
+        for topic in answer.responses
+        for one in topic.partition_responses
+    }
+    assert codes == {("t", 0): 0, ("t", 1): 6, ("other", 0): 0}
+    assert len(answer.responses) == 2
+    assert kafka_cluster.log("t", 0).values() == [b"kept"]
+    assert kafka_cluster.log("t", 1).values() == []
+    (entry,) = kafka_cluster.history.entries("Produce")
+    assert entry.response == answer  # what was sent, not what the handler said
+
+
+@one_broker
+def test_a_partition_that_a_fetch_session_does_not_name_again_is_refused_too(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    wire = leader("t", 0)
+    produce(wire, "t", 1, batch([b"fine"]))
+    first = fetch_request("t", 0, 0)
+    first.topics[0].partitions += fetch_request("t", 1, 0).topics[0].partitions
+    first.session_epoch = 0
+    opened = wire.call(first, 12)
+    assert opened.session_id > 0
+    rule = kafka_cluster.controls.rule(api="Fetch", partition=0, times=1, then="error:NOT_LEADER_OR_FOLLOWER")
+    codes = []
+    for epoch in (1, 2):
+        again = FetchRequest(
+            max_wait_ms=100, min_bytes=1, session_id=opened.session_id, session_epoch=epoch, topics=[]
+        )
+        answer = wire.call(again, 12)
+        assert answer.error_code == 0  # the session stays in step
+        codes.append({one.partition_index: one.error_code for t in answer.responses for one in t.partitions})
+    assert rule.fired == 1
+    assert codes[0] == {0: 6, 1: 0}
+    assert codes[1].get(0, 0) == 0
+
+
+@one_broker
+def test_the_consumer_asks_again_for_what_was_refused(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    produce(leader("t", 0), "t", 0, batch([b"a"]))
+    rule = kafka_cluster.controls.rule(api="Fetch", topic="t", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
+    with KafkaConsumer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest", retry_backoff_ms=5
+    ) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        read: list[Any] = []
+        for _ in range(100):
+            read += [one.value for records in consumer.poll(timeout_ms=100).values() for one in records]
+            if read:
+                break
+    assert read == [b"a"]
+    assert rule.fired == 1

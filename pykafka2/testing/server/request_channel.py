@@ -56,6 +56,7 @@ class RequestContext:
         "is_carried",
         "is_from_broker",
         "is_unsupported",
+        "merge",
         "metrics",
         "on_reply",
         "origin",
@@ -102,6 +103,8 @@ class RequestContext:
         self.slot: Any = None
         self.faults: Any = None  # the fault rule that fired on it
         self.ending: Any = None  # the fault rule that ends its connection with the answer
+        self.merge: Callable[[Response], Response] | None = None
+        """Adds to the answer what a fault rule refused of the request."""
         self.is_carried = False  # over the client's link, where that is slow
         self.abandon: Callable[[float], object] | None = None
         """Forgets what waits for this request; called if its connection is gone before the answer."""
