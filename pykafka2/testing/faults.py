@@ -1,7 +1,7 @@
 """The fault rules of one cluster: which of them a request meets, and what is done about it.
 
 A request is looked at once, when a handler takes it up (`meets`), and once more when its answer leaves
-(`reshaped`, `sends`).  What rules are and which there are: fault_rules.py.  All of it under the cluster's lock.
+(`reshaped`, `sends`).  What rules are and which there are: fault_rules.py.  All under the cluster's lock.
 """
 
 from __future__ import annotations
