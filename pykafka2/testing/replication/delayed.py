@@ -108,9 +108,13 @@ class DelayedFetch(DelayedOperation):
         self._on_done = on_done
 
     def try_complete(self, key: Hashable | None, now: float) -> bool:
-        if self._plan.is_from_follower and key == more_for(self._plan.replica_id):
-            return self.force_complete(now)
+        return self.is_ready(key) and self.force_complete(now)
+
+    def is_ready(self, key: Hashable | None) -> bool:
+        """Whether there is enough to read, or something else to tell."""
         plan = self._plan
+        if plan.min_bytes <= 0 or (plan.is_from_follower and key == more_for(plan.replica_id)):
+            return True
         # Where one byte is enough, only the partition that changed needs a look; a session knows which did.
         if key is None or plan.min_bytes > 1 or plan.session is not None:
             items = plan.current_items()
@@ -120,10 +124,10 @@ class DelayedFetch(DelayedOperation):
         for item in items:
             size = self._manager.readable_bytes(plan, item)
             if size is None:
-                return self.force_complete(now)
+                return True
             available += size
             if available >= plan.min_bytes:
-                return self.force_complete(now)
+                return True
         return False
 
     def on_complete(self, now: float) -> None:

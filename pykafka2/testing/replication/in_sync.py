@@ -57,6 +57,11 @@ class FollowerState:
         self.leader_end_at_last_fetch = max(self.leader_end_at_last_fetch, leader_log_end)
         self.last_fetch_at = now
 
+    def fell_behind(self) -> None:
+        """Count it as one that has never been level, until it fetches at the leader's end again."""
+        self.last_caught_up = NEVER
+        self.in_session = None
+
     @property
     def caught_up_at(self) -> float:
         """When it last had all that the leader had; a session's later fetches count where it was at rest."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from pykafka2.testing.image import ClusterImage
-from pykafka2.testing.replication.in_sync import NEVER
 from pykafka2.testing.replication.reading import FetchPlan
 from pykafka2.testing.replication.replica import Key, Replica
 
@@ -103,8 +102,7 @@ class IsrKeeper:
     def drop(self, replica: Replica, brokers: Iterable[int], now: float) -> None:
         """Take these followers out, however well they do, and wait for them no longer."""
         for broker in brokers:
-            replica.followers[broker].last_caught_up = NEVER
-            replica.followers[broker].in_session = None
+            replica.followers[broker].fell_behind()
         left = set(replica.image.isr) - set(brokers)
         if left != set(replica.image.isr):
             self._want(replica, left)

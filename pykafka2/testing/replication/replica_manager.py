@@ -255,12 +255,15 @@ class ReplicaManager:
     ) -> DelayedFetch | None:
         """Read, or wait until there is enough to read; the operation if it must wait."""
         self._tell_sessions()
+        operation = DelayedFetch(now + max_wait, self, plan, on_done)
+        is_ready = max_wait <= 0 or not (plan.items or plan.session) or operation.is_ready(None)
+        # What a follower is told was read before its own fetch moved anything: it learns one fetch later.
+        results = self.read(plan) if is_ready else []
         if plan.is_from_follower:
             self.isrs.followers_fetched(plan, self.replicas, now)
-        if max_wait <= 0 or not (plan.items or plan.session):
-            on_done(self.read(plan))
+        if is_ready:
+            on_done(results)
             return None
-        operation = DelayedFetch(now + max_wait, self, plan, on_done)
         # A session knows which of its partitions moved, so it alone is watched, not each of them.
         keys: Iterable[Key | FetchSession] = {item.key: None for item in plan.items}
         if plan.session is not None:

@@ -1,0 +1,110 @@
+"""Row 30: a long poll ends at fetch_min_bytes or fetch_max_wait_ms; the first batch comes whole above the
+limits; nothing at or above the high watermark is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
+from pykafka2.records.batch import batches
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.testing.leading import append
+from tests.testing.sim_wire import SimWire
+from tests.testing.wire import batch, data_of, fetch_request
+
+KEY = ("t", 0)
+SIZE = len(batch([b"0123456789"]))
+
+
+class Scene:
+    """Two brokers, one partition, a reader at its leader."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.cluster: KafkaCluster = simulation.cluster(brokers=2, topics={"t": 1})
+        simulation.run_for(1)
+        leader = self.cluster.partition(*KEY).leader
+        self.wire = SimWire(simulation, self.cluster.brokers[leader].address)
+
+    def append(self, count: int = 1) -> None:
+        for _ in range(count):
+            append(self.cluster, KEY, b"0123456789")
+
+    def ask(self, offset: int, **options: Any) -> None:
+        self.wire.send(fetch_request(*KEY, offset, **options), 12)
+
+    def answer(self) -> PartitionData:
+        return data_of(self.wire.receive(FetchRequest, 12)[1])
+
+    def offsets(self) -> list[int]:
+        return [one.base_offset for one in batches(self.answer().records or b"")]
+
+
+@pytest.fixture
+def scene(simulation: Simulation) -> Iterator[Scene]:
+    made = Scene(simulation)
+    yield made
+    made.wire.close()
+
+
+def test_it_ends_when_there_are_enough_bytes(scene: Scene) -> None:
+    started = scene.simulation.now
+    scene.ask(0, max_wait_ms=30_000, min_bytes=3 * SIZE)
+    for number in range(3):
+        scene.simulation.run_for(2)
+        assert not scene.wire.has_reply(), f"after {number} batches"
+        scene.append()
+    assert scene.offsets() == [0, 1, 2]
+    assert scene.simulation.now - started == pytest.approx(6, abs=0.1)
+
+
+def test_it_ends_when_its_time_is_up_with_what_there_is(scene: Scene) -> None:
+    scene.append()
+    scene.simulation.run_for(1)
+    started = scene.simulation.now
+    scene.ask(0, max_wait_ms=3000, min_bytes=3 * SIZE)
+    assert scene.offsets() == [0]
+    assert scene.simulation.now - started == pytest.approx(3, abs=0.1)
+    scene.ask(1, max_wait_ms=2000)
+    assert scene.offsets() == []
+    assert scene.simulation.now - started == pytest.approx(5, abs=0.1)
+
+
+def test_what_enough_is_counts_at_most_what_the_partition_may_give(scene: Scene) -> None:
+    scene.append(3)
+    scene.simulation.run_for(1)
+    scene.ask(0, max_wait_ms=2000, min_bytes=2 * SIZE, partition_max_bytes=SIZE)
+    started = scene.simulation.now
+    assert scene.offsets() == [0]
+    assert scene.simulation.now - started == pytest.approx(2, abs=0.1)
+
+
+@pytest.mark.parametrize("limits", [{"max_bytes": 1}, {"partition_max_bytes": 1}, {"max_bytes": 0}], ids=str)
+def test_the_first_batch_comes_whole(scene: Scene, limits: dict[str, int]) -> None:
+    scene.append(2)
+    scene.simulation.run_for(1)
+    scene.ask(0, **limits)
+    assert scene.offsets() == [0]
+
+
+def test_nothing_at_or_above_the_high_watermark(scene: Scene) -> None:
+    scene.append(2)
+    scene.simulation.run_for(1)
+    scene.cluster.controls.pause_followers()
+    scene.simulation.run_for(1)
+    scene.append(3)
+    scene.ask(0)
+    assert scene.offsets() == [0, 1]
+    for offset in (2, 3, 5):
+        scene.ask(offset, max_wait_ms=1000)
+        answer = scene.answer()
+        assert (answer.error_code, len(answer.records or b""), answer.high_watermark) == (0, 0, 2)
+    scene.ask(2, max_wait_ms=30_000, min_bytes=1)
+    scene.simulation.run_for(5)
+    assert not scene.wire.has_reply()
+    scene.cluster.controls.resume_followers()
+    assert scene.offsets() == [2, 3, 4]

@@ -1,0 +1,75 @@
+"""Row 34: a follower paused for 30 virtual seconds leaves the ISR and comes back when it has caught up; one
+that is always slightly behind stays (requirement 002-36).
+"""
+
+from __future__ import annotations
+
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.testing.leading import append, ends, marks
+
+KEY = ("t", 0)
+LAG = 30.0  # replica.lag.time.max.ms, Kafka's default
+
+
+def cluster_of(simulation: Simulation) -> tuple[KafkaCluster, int, int]:
+    """A cluster, and who leads the partition and who follows it."""
+    cluster: KafkaCluster = simulation.cluster(brokers=2, topics={"t": 1})
+    simulation.run_for(1)
+    leader = cluster.partition(*KEY).leader
+    return cluster, leader, 1 - leader
+
+
+def isr(cluster: KafkaCluster) -> set[int]:
+    return set(cluster.partition(*KEY).isr)
+
+
+def test_a_paused_follower_leaves_after_the_lag_time_and_comes_back(simulation: Simulation) -> None:
+    cluster, leader, follower = cluster_of(simulation)
+    cluster.controls.pause_followers(brokers=[follower])
+    simulation.run_for(1)
+    append(cluster, KEY, b"a")
+    simulation.run_for(LAG - 2)
+    assert isr(cluster) == {leader, follower}
+    assert marks(cluster, KEY)[leader] == 0, "what it has not got is not safe"
+    simulation.run_for(LAG / 2 + 2)  # the leader looks twice in the lag time
+    assert isr(cluster) == {leader}
+    assert marks(cluster, KEY)[leader] == 1, "nobody waits for it any more"
+    append(cluster, KEY, b"b")
+    cluster.controls.resume_followers()
+    assert simulation.wait_until(lambda: isr(cluster) == {leader, follower}, 2)
+    assert ends(cluster, KEY) == [2, 2]
+
+
+def test_a_follower_joins_only_at_the_high_watermark(simulation: Simulation) -> None:
+    cluster, leader, follower = cluster_of(simulation)
+    cluster.controls.shrink_isr(KEY, follower)
+    for number in range(50):
+        append(cluster, KEY, b"%d" % number)
+    # Each fetch brings little, over a slow link: it is on its way for a while.
+    cluster.controls.delay_link(leader, follower, 0.4, one_way=True)
+    cluster.broker(follower).fetchers._partition_max_bytes = 1
+    cluster.controls.resume_followers()
+    for _ in range(10):
+        simulation.run_for(1)
+        behind = ends(cluster, KEY)[follower] < 50
+        assert not (behind and follower in isr(cluster))
+    assert ends(cluster, KEY)[follower] < 50, "or the test has not seen it on its way"
+    assert simulation.wait_until(lambda: follower in isr(cluster), 60)
+    assert ends(cluster, KEY)[follower] == 50
+
+
+def test_one_that_is_always_slightly_behind_stays(simulation: Simulation) -> None:
+    """Its fetches come half a second late; the leader has written on by then, every time."""
+    cluster, leader, follower = cluster_of(simulation)
+    cluster.controls.delay_link(leader, follower, 0.25)
+    simulation.run_for(2)
+    replica = cluster.broker(leader).replicas.replicas[KEY]
+    state = replica.followers[follower]
+    never_level = True
+    for number in range(300):
+        append(cluster, KEY, b"%d" % number)
+        simulation.run_for(0.2)
+        never_level = never_level and state.log_end_offset < replica.log.log_end_offset
+        assert isr(cluster) == {leader, follower}, f"after {number / 5} seconds"
+    assert never_level
+    assert simulation.now > 2 * LAG
