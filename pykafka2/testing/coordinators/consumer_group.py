@@ -63,7 +63,7 @@ class ConsumerGroups(ConsumerSteps):
         draft.put(updated)
         has_new_patterns = self.resolve_patterns(draft, member, updated, out, now)
         has_changed = updated.topics != member.topics or has_new_patterns
-        self.bump_epoch(draft, has_changed or draft.epoch == 0, out)
+        self.bump_epoch(draft, has_changed, out)
         self.assign(draft, out, now)
         moved = self.reconcile(draft, updated, owned_of(request), has_changed, out)
         is_full = (

@@ -90,13 +90,14 @@ class ConsumerSteps:
 
     def bump_epoch(self, draft: ConsumerGroup, must: bool, out: Result) -> None:
         """A new epoch where subscriptions or the topics behind them changed."""
-        if not must and draft.topics_seen is self.topics:
+        is_new = draft.epoch == 0
+        if not must and not is_new and draft.topics_seen is self.topics:
             return
         metadata_hash = self.hash_of(draft)
-        # A group begins at epoch 1, and its first member moves it on, as seen in Kafka 4.3.1.
+        # A group begins at epoch 1, and a subscription moves it on, as seen in Kafka 4.3.1.
         draft.epoch = max(draft.epoch, 1)
-        if must or metadata_hash != draft.metadata_hash:
-            draft.epoch += 1
+        if must or is_new or metadata_hash != draft.metadata_hash:
+            draft.epoch += must or metadata_hash != draft.metadata_hash
             draft.metadata_hash = metadata_hash
             records.write_epoch(out, draft.id, draft.epoch, metadata_hash)
 
@@ -105,6 +106,8 @@ class ConsumerSteps:
         names = sorted(
             {name for member in group.members.values() for name in group.subscribed_topics(member)}
         )
+        if not names:
+            return 0
         digest = blake2b(digest_size=8)
         for name in names:
             topic_id = self.topics.id_of(name)

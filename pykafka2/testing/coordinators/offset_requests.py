@@ -28,6 +28,7 @@ from pykafka2.testing.coordinators.consumer_state import ConsumerGroup
 from pykafka2.testing.coordinators.offsets import CommittedOffset, OffsetStore, Place, write_offset
 from pykafka2.testing.coordinators.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
 from pykafka2.testing.coordinators.replay import Caller, Deferred, Producer, Result
+from pykafka2.testing.coordinators.settings import Topics
 
 FIRST_COMMIT_WITH_TOPIC_IDS: Final = 10
 FIRST_FETCH_WITH_TOPIC_IDS: Final = 10
@@ -308,3 +309,25 @@ def _absent(partition: int, code: int) -> wire.OffsetFetchResponsePartitions:
     return wire.OffsetFetchResponsePartitions(
         partition_index=partition, committed_offset=-1, metadata="", error_code=code
     )
+
+
+Commit = wire.OffsetCommitRequest | transaction.TxnOffsetCommitRequest
+
+
+def missing_partitions(request: Commit, version: int, topics: Topics | None) -> dict[tuple[int, int], int]:
+    """Partitions of a commit that there are not: their places in the request, with the error of each."""
+    missing: dict[tuple[int, int], int] = {}
+    if topics is None:
+        return missing
+    asked: list[Any] = [*request.topics]
+    for at, topic in enumerate(asked):
+        name: str | None = topic.name
+        code = UnknownTopicOrPartition.code
+        if isinstance(request, wire.OffsetCommitRequest) and version >= FIRST_COMMIT_WITH_TOPIC_IDS:
+            name = topics.name_of(topic.topic_id)
+            code = UnknownTopicId.code if name is None else code
+        count = 0 if name is None else topics.partition_count(name)
+        for place, one in enumerate(topic.partitions):
+            if not 0 <= one.partition_index < count:
+                missing[at, place] = code
+    return missing

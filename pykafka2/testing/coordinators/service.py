@@ -24,9 +24,11 @@ from pykafka2.protocol.messages import (
 )
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.coordinators.group_shard import GroupShard
+from pykafka2.testing.coordinators.offset_requests import missing_partitions
 from pykafka2.testing.coordinators.refusals import (
     FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS,
     FIRST_OFFSET_FETCH_WITH_GROUPS,
+    refusal,
 )
 from pykafka2.testing.coordinators.replay import (
     Caller,
@@ -214,7 +216,32 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
         if isinstance(request, group_admin.ListGroupsRequest):
             return self.ask_all(caller, request, now)
+        if isinstance(request, committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest):
+            return self._submit_commit(caller, request, now)
         return super().submit(caller, request, now)
+
+    def _submit_commit(
+        self,
+        caller: Caller,
+        request: committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest,
+        now: float,
+    ) -> Deferred[Any]:
+        """A commit; the broker itself refuses partitions that do not exist, whatever the group says."""
+        missing = missing_partitions(request, caller.version, self._topics)
+        if not missing:
+            return super().submit(caller, request, now)
+        whole: Deferred[Any] = Deferred(request, caller.version)
+
+        def complete(response: Any) -> None:
+            for place, code in missing.items():
+                response.topics[place[0]].partitions[place[1]].error_code = code
+            whole.complete(response)
+
+        if len(missing) == sum(len(topic.partitions) for topic in request.topics):
+            complete(refusal(request, caller.version, 0))
+        else:
+            super().submit(caller, request, now).then(complete)
+        return whole
 
     def split(self, request: Request[Any], version: int) -> Split | None:
         if isinstance(request, group_admin.DescribeGroupsRequest):

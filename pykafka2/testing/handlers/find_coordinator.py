@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.image import BrokerImage
     from pykafka2.testing.server.request_channel import RequestContext
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 FIRST_VERSION_WITH_KEYS = 4
 
 
@@ -38,7 +38,10 @@ def handle(
             try:
                 node = _coordinator(broker, request.key_type, key)
             except BrokerError as error:
-                coordinators.append(_failed(key, error.code or 0))
+                failed = _failed(key, error.code or 0)
+                if request.key_type in (GROUP, TRANSACTION, SHARE):
+                    failed.error_message = ""  # Kafka says why only of kinds that it does not know
+                coordinators.append(failed)
                 continue
             coordinators.append(Coordinator(key=key, node_id=node.id, host=node.host, port=node.port))
         return FindCoordinatorResponse(coordinators=coordinators)

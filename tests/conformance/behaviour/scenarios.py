@@ -6,6 +6,7 @@ from . import (  # noqa: F401  they register
     on_admin,
     on_connections,
     on_fetch,
+    on_group_calls,
     on_groups,
     on_offsets,
     on_produce,

@@ -302,4 +302,6 @@ def test_a_request_to_a_partition_led_elsewhere_is_refused_in_every_form() -> No
         for version in range(request.MIN_VERSION, request.MAX_VERSION + 1):
             if isinstance(request, committed_offsets.OffsetFetchRequest) and version >= 8:
                 continue
+            if isinstance(request, committed_offsets.OffsetCommitRequest) and version >= 10:
+                continue  # its topic goes by an id that nobody knows: the broker itself refuses that
             assert "error_code=16" in repr(broker.ask(request, version)), (request, version)
