@@ -1,0 +1,112 @@
+"""Row 44 (requirement 003-45), a quarter of its size: appends to one partition exclude each other and keep each connection's order;
+partitions do not wait for each other; a group's commits apply in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.wire import Wire, batch, partition_of, produce, produce_request
+
+CONNECTIONS = 8
+Leader = Callable[[str, int], Wire]
+
+
+def write_all(wires: list[Wire], count: int, acks: int) -> list[list[int]]:
+    """Every connection sends `count` batches of two records without waiting; their base offsets."""
+    chunk = 50  # a connection's unanswered requests stay below max.pipelined.requests
+    offsets: list[list[int]] = [[] for _ in wires]
+    for begin in range(0, count, chunk):
+        for number in range(begin, min(begin + chunk, count)):
+            for who, wire in enumerate(wires):
+                values = [b"%d:%d:%d" % (who, number, part) for part in range(2)]
+                wire.send(produce_request("t", 0, batch(values), acks=acks), 12)
+        for who, wire in enumerate(wires):
+            for _ in range(begin, min(begin + chunk, count)):
+                answer = partition_of(wire.receive(ProduceRequest, 12)[1])
+                assert answer.error_code == 0
+                offsets[who].append(answer.base_offset)
+    return offsets
+
+
+def check(cluster: KafkaCluster, offsets: list[list[int]], count: int) -> None:
+    everything = sorted(offset for own in offsets for offset in own)
+    assert everything == list(range(0, 2 * count * len(offsets), 2)), "no gap, no overlap"
+    values = cluster.log("t", 0).values()
+    for who, own in enumerate(offsets):
+        assert own == sorted(own), "each connection's order is kept"
+        for number, offset in enumerate(own):
+            assert values[offset : offset + 2] == [b"%d:%d:%d" % (who, number, part) for part in range(2)]
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_eight_connections_leave_no_gap_and_no_overlap(
+    kafka_cluster: KafkaCluster, connect: Callable[[], Wire]
+) -> None:
+    wires = [connect() for _ in range(CONNECTIONS)]
+    check(kafka_cluster, write_all(wires, 250, acks=1), 250)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(
+    brokers=2, topics={"t": 1}, config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 3}
+)
+def test_nor_with_handlers_on_threads_of_their_own(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    wires = [leader("t", 0) for _ in range(CONNECTIONS)]
+    check(kafka_cluster, write_all(wires, 50, acks=-1), 50)
+    view = kafka_cluster.partition("t", 0)
+    assert {one.log_end_offset for one in view.replicas.values()} == {800}
+
+
+@pytest.mark.kafka(brokers=1, topics={"held": 1, "free": 2})
+def test_partitions_do_not_wait_for_each_other(
+    kafka_cluster: KafkaCluster, connect: Callable[[], Wire]
+) -> None:
+    held = connect()
+    kafka_cluster.controls.hold(ProduceRequest, topic="held")
+    held.send(produce_request("held", 0, batch([b"held"])), 12)
+    for number in range(20):
+        assert produce(connect(), "free", number % 2, batch()).error_code == 0
+    assert kafka_cluster.log("held", 0).values() == []
+    kafka_cluster.controls.release()
+    assert partition_of(held.receive(ProduceRequest, 12)[1]).error_code == 0
+    assert kafka_cluster.log("held", 0).values() == [b"held"]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"offsets.topic.num.partitions": 1})
+def test_the_commits_of_a_group_apply_in_order(
+    kafka_cluster: KafkaCluster, connect: Callable[[], Wire], wait_for: Callable[..., None]
+) -> None:
+    wire = connect()
+    wait_for(lambda: wire.call(FindCoordinatorRequest(key="g"), 3).error_code == 0)
+
+    def commit(offset: int) -> OffsetCommitRequest:
+        asked = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        topics = [OffsetCommitRequestTopic(name="t", partitions=[asked])]
+        return OffsetCommitRequest(group_id="g", topics=topics)
+
+    wait_for(lambda: wire.call(commit(0), 7).topics[0].partitions[0].error_code == 0)
+    for offset in (*range(1, 60), 7):  # an explicit lower one is allowed: the last one counts
+        wire.send(commit(offset), 7)
+    for _ in range(60):
+        answer = wire.receive(OffsetCommitRequest, 7)[1]
+        assert answer.topics[0].partitions[0].error_code == 0
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    answer = wire.call(OffsetFetchRequest(group_id="g", topics=topics), 5)
+    assert answer.topics[0].partitions[0].committed_offset == 7
+    assert kafka_cluster.log("__consumer_offsets", 0).log_end_offset >= 61
