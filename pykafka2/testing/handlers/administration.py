@@ -1,4 +1,4 @@
-"""The rarer APIs of administration, registered without loading a message: each comes with its first request.
+"""The APIs of administration, registered without loading a message: each comes with its first request.
 
 The versions are those of Apache Kafka 4.3.1.  A module named here has `handle` and `refuse`, or these with
 the ending that the table gives.
@@ -45,6 +45,10 @@ class Later:
 
 
 LATER: Final = {
+    ApiKey.CREATE_TOPICS: Later(2, 7, "create_topics"),
+    ApiKey.DELETE_TOPICS: Later(1, 6, "delete_topics"),
+    ApiKey.DESCRIBE_CONFIGS: Later(1, 4, "describe_configs", by_controller=False),
+    ApiKey.DESCRIBE_CLUSTER: Later(0, 2, "describe_cluster", by_controller=False),
     ApiKey.ALTER_CONFIGS: Later(0, 2, "alter_configs"),
     ApiKey.CREATE_PARTITIONS: Later(0, 3, "create_partitions"),
     ApiKey.ELECT_LEADERS: Later(0, 2, "elect_leaders"),

@@ -23,7 +23,6 @@ from pykafka2.protocol.messages.topics import (
 from pykafka2.testing.configs import TOPIC_KEYS
 from pykafka2.testing.controller import NewTopic
 from pykafka2.testing.controller.topics import MAX_PARTITIONS_PER_REQUEST
-from pykafka2.testing.handlers.registry import handles, refuses
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 
-@handles(CreateTopicsRequest, 2, 7, by_controller=True)
 def handle(
     broker: Broker, context: RequestContext, request: CreateTopicsRequest, now: float
 ) -> CreateTopicsResponse:
@@ -103,6 +101,5 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code or 0, error_message=str(error))
 
 
-@refuses(CreateTopicsRequest)
 def refuse(request: CreateTopicsRequest, code: int) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[_failed(topic.name, error_of(code)) for topic in request.topics])

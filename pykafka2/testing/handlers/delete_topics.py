@@ -13,7 +13,6 @@ from pykafka2.protocol.messages.topics import (
     DeleteTopicState,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.testing.handlers.registry import handles, refuses
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 
-@handles(DeleteTopicsRequest, 1, 6, by_controller=True)
 def handle(
     broker: Broker, context: RequestContext, request: DeleteTopicsRequest, now: float
 ) -> DeleteTopicsResponse:
@@ -88,7 +86,6 @@ def _failed(state: DeleteTopicState, error: BrokerError) -> DeletableTopicResult
     )
 
 
-@refuses(DeleteTopicsRequest)
 def refuse(request: DeleteTopicsRequest, code: int) -> DeleteTopicsResponse:
     words = str(error_of(code))
     return DeleteTopicsResponse(

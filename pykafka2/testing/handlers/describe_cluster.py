@@ -11,7 +11,6 @@ from pykafka2.protocol.messages.cluster import (
     DescribeClusterResponse,
 )
 from pykafka2.testing.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
-from pykafka2.testing.handlers.registry import handles, refuses
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 BROKERS, CONTROLLERS = 1, 2
 
 
-@handles(DescribeClusterRequest, 0, 2)
 def handle(
     broker: Broker, context: RequestContext, request: DescribeClusterRequest, now: float
 ) -> DescribeClusterResponse:
@@ -49,7 +47,6 @@ def handle(
     )
 
 
-@refuses(DescribeClusterRequest)
 def refuse(request: DescribeClusterRequest, code: int) -> DescribeClusterResponse:
     return _refusal(error_of(code))
 

@@ -13,7 +13,6 @@ from pykafka2.protocol.messages.configs import (
 )
 from pykafka2.testing.handlers import config_entries
 from pykafka2.testing.handlers.config_entries import Entries
-from pykafka2.testing.handlers.registry import handles, refuses
 from pykafka2.testing.image import (
     ALL_BROKERS,
     BROKER_RESOURCE,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 
-@handles(DescribeConfigsRequest, 1, 4)
 def handle(
     broker: Broker, context: RequestContext, request: DescribeConfigsRequest, now: float
 ) -> DescribeConfigsResponse:
@@ -108,7 +106,6 @@ def _failed(resource: DescribeConfigsResource, code: int, words: str) -> Describ
     )
 
 
-@refuses(DescribeConfigsRequest)
 def refuse(request: DescribeConfigsRequest, code: int) -> DescribeConfigsResponse:
     words = str(error_of(code))
     return DescribeConfigsResponse(results=[_failed(resource, code, words) for resource in request.resources])
