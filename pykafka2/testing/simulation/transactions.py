@@ -326,22 +326,32 @@ class Story:
 
 
 class PauseReplication:
-    """Followers of a partition stop fetching: its markers and batches wait."""
+    """Followers of a partition stop fetching, so that markers wait; then coordinators move amid that."""
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, to: int) -> None:
         self._place = (topic, partition)
-        self._before = -1
+        self._to = to
+        self._became = ""
 
     def start(self, world: World) -> None:
-        self._before = world.high_watermark(*self._place)
         world.cluster.controls.pause_followers(self._place)
 
     def stop(self, world: World) -> None:
-        self._before = world.high_watermark(*self._place) - self._before
+        for view in world.cluster.transactions():
+            if view.state.startswith("Prepare"):
+                self._became = "made ends wait"
+                place = (TRANSACTIONS_TOPIC, partition_for(view.transactional_id, 50))
+                if view.coordinator != self._to and self._to in world.live_brokers:
+                    self._move(world, place)
         world.cluster.controls.resume_followers()
 
+    def _move(self, world: World, place: tuple[str, int]) -> None:
+        if self._to in world.partition(*place).isr:
+            world.move_leader(*place, self._to)
+            self._became = "moved amid an end"
+
     def outcome(self, world: World) -> str:
-        return "" if self._before else "stood still"
+        return self._became
 
 
 def kinds_for(transactional_ids: Sequence[str], groups: Sequence[str]) -> tuple[Kind, ...]:
@@ -354,8 +364,8 @@ def kinds_for(transactional_ids: Sequence[str], groups: Sequence[str]) -> tuple[
         return {"topic": topic, "partition": partition, "to": random.choice(world.broker_ids)}
 
     def any_place(random: Random, world: World) -> dict[str, object]:
-        topic, partition = random.choice([*places, *world.partitions()])
-        return {"topic": topic, "partition": partition}
+        topic, partition = random.choice(world.partitions())
+        return {"topic": topic, "partition": partition, "to": random.choice(world.broker_ids)}
 
     return (
         *KINDS,
