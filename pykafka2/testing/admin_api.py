@@ -54,6 +54,7 @@ class AdminApi:
             "clear_events": cluster.events.clear,
             "clear_history": cluster.history.clear,
             "cluster_id": lambda: cluster.cluster_id,
+            "controller": lambda: {"id": cluster.controller.id, "epoch": cluster.controller.epoch},
             "events": cluster.events.events,
             "history": self._history,
             "in_flight_max": cluster.history.in_flight_max,
@@ -87,7 +88,13 @@ class AdminApi:
 
     def _brokers(self) -> list[dict[str, Any]]:
         return [
-            {"id": broker.id, "host": broker.host, "port": broker.port, "is_running": broker.is_running}
+            {
+                "id": broker.id,
+                "host": broker.host,
+                "port": broker.port,
+                "is_running": broker.is_running,
+                "is_paused": broker.is_paused,
+            }
             for broker in self._cluster.brokers
         ]
 

@@ -74,12 +74,16 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
         self._cluster.check()
         with self._cluster.lock:
             self._cluster.broker(broker_id).pause()
+            text = f"broker {broker_id} paused"
+            self._cluster.events.note(self._now(), "broker", text, broker=broker_id, state="paused")
 
     def resume_broker(self, broker_id: int) -> None:
         """Let a paused broker go on; it handles what has come meanwhile first, and learns the news later."""
         self._cluster.check()
         with self._cluster.lock:
             self._cluster.broker(broker_id).resume()
+            text = f"broker {broker_id} resumed"
+            self._cluster.events.note(self._now(), "broker", text, broker=broker_id, state="resumed")
 
     # ------------------------------------------------------------------ partitions
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.timeline import Timeline
     from pykafka2.testing.transaction_views import TransactionView
-    from pykafka2.testing.views import LogView, PartitionView
+    from pykafka2.testing.views import ControllerView, LogView, PartitionView
 
 CLOSE_TIMEOUT = 10.0
 # What needs this process's memory or threads.
@@ -48,6 +48,7 @@ class BrokerView:
     host: str
     port: int
     is_running: bool
+    is_paused: bool
 
     @property
     def address(self) -> str:
@@ -181,6 +182,13 @@ class ProcessCluster(KafkaCluster):
     def cluster_id(self) -> str:
         return str(self.call("cluster_id"))
 
+    if not TYPE_CHECKING:
+
+        @property
+        def controller(self) -> ControllerView:
+            """Which broker is the controller, and its epoch; here the real one has more."""
+            return self._view("views:ControllerView", "controller")
+
     @property
     def controls(self) -> Controls:
         """The same controls as in this process."""
@@ -252,7 +260,7 @@ class ProcessCluster(KafkaCluster):
             """What a cluster in this process has, and this one has not."""
             if name in ("history", "events"):
                 raise IllegalState("the cluster is not running; use it in a with block, or call start()")
-            if name in ("lock", "loops", "runtime", "links", "controller", "faults", "throttles"):
+            if name in ("lock", "loops", "runtime", "links", "faults", "throttles"):
                 raise IllegalState(f"{name} is in the cluster's own process; use controls and views")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

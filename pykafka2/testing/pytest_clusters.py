@@ -64,13 +64,14 @@ class Shelf:
             cluster = KafkaCluster(**arguments).start()
             cluster.events.clear()  # what comes now is the test's
         leaks = LeakCheck(allowed)
+        epoch = cluster.controller.epoch
         try:
             for name, given in topics.items():
                 topic = topic_of(name, given)
                 cluster.create_topic(name, topic.partitions, topic.replication_factor, topic.configs)
             yield cluster
             found = _open_transactions(cluster, allowed)
-            is_clean = not found and _cleaned(cluster)
+            is_clean = not found and _cleaned(cluster, epoch)
         except BaseException:
             cluster.close()
             raise
@@ -157,17 +158,20 @@ def _open_transactions(cluster: KafkaCluster, allowed: Collection[str]) -> list[
         return []  # closed by the test, or no coordinator to ask
 
 
-def _cleaned(cluster: KafkaCluster) -> bool:
+def _cleaned(cluster: KafkaCluster, controller_epoch: int) -> bool:
     """Make it as good as new; False if that cannot be."""
     try:
         cluster.check()
-        touched = cluster.events.events("broker") or cluster.events.events("controller")
-        if touched or LASTING_APIS.intersection(cluster.metrics().names):
+        is_touched = cluster.events.events("broker") or cluster.controller.epoch != controller_epoch
+        if is_touched or LASTING_APIS.intersection(cluster.metrics().names):
             return False
         if any(name.startswith("__") for name in cluster.topics()):
             return False
         cluster.controls.clear()
         cluster.controls.heal()
+        cluster.controls.release_metadata()
+        cluster.controls.release_elections()
+        cluster.controls.release_loading()
         for name in cluster.topics():
             cluster.delete_topic(name)
         cluster.history.clear()

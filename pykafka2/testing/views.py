@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 
 @attrs.define(frozen=True)
+class ControllerView:
+    """Which broker is the controller (-1: none), in which epoch."""
+
+    id: int
+    epoch: int
+
+
+@attrs.define(frozen=True)
 class ReplicaView:
     """One replica; offsets as its broker knows them."""
 
@@ -34,7 +42,9 @@ class ReplicaView:
 
 @attrs.define(frozen=True)
 class PartitionView:
-    """A partition; `leader` is -1 while there is none."""
+    """A partition; `leader` is -1 while there is none.  `controller_epoch` is that of the controller that
+    said so last.
+    """
 
     topic: str
     partition: int
@@ -42,6 +52,7 @@ class PartitionView:
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: dict[int, ReplicaView]
+    controller_epoch: int = -1
 
     @property
     def high_watermark(self) -> int:
@@ -108,7 +119,8 @@ def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> Partiti
                 log.high_watermark,
                 followers[broker_id].last_caught_up if broker_id in followers else None,
             )
-    return PartitionView(topic, partition, leader, image.leader_epoch, image.isr, views)
+    epoch = cluster.controller.epoch
+    return PartitionView(topic, partition, leader, image.leader_epoch, image.isr, views, epoch)
 
 
 def _followers(cluster: KafkaCluster, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:

@@ -252,3 +252,20 @@ def test_a_partitions_view_says_when_followers_were_caught_up(simulation: Simula
     assert (before.replicas[1 - leader].last_caught_up or 0.0) <= caught_up <= paused_at
     follower = after.replicas[1 - leader]
     assert (follower.log_end_offset, follower.high_watermark, follower.log_start_offset) == (1, 1, 0)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_controllers_and_pauses_are_seen(kafka_cluster: KafkaCluster) -> None:
+    """Requirement 003-31."""
+    before = kafka_cluster.controller.id, kafka_cluster.controller.epoch
+    kafka_cluster.controls.move_controller(1 - before[0])
+    kafka_cluster.controls.pause_broker(before[0])
+    kafka_cluster.controls.resume_broker(before[0])
+    assert kafka_cluster.controller.id == 1 - before[0]
+    assert kafka_cluster.partition("t", 0).controller_epoch == kafka_cluster.controller.epoch == before[1] + 1
+    told = [event.text for event in kafka_cluster.events.events("controller")]
+    assert f"broker {1 - before[0]} is the controller in epoch {before[1] + 1}" in told
+    assert [event.facts["state"] for event in kafka_cluster.events.events("broker")][-2:] == [
+        "paused",
+        "resumed",
+    ]

@@ -121,6 +121,7 @@ def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None
     assert len(history) == 3
     assert history.in_flight_max("Produce") == 1
     assert cluster.log("t", 0).values()[-3:] == [b"a", b"b", b"c"]
+    assert (cluster.controller.id, cluster.controller.epoch) == (0, 1)
     view = cluster.partition("sized", 1)
     assert len(view.replicas) == 2
     assert view.replicas[view.leader].is_leader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,23 @@ def test_requests_between_brokers_are_matched_when_asked_for(
     assert (leaders_log.high_watermark, leaders_log.log_end_offset) == (1, 2)
     controls.clear()
     assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_what_brokers_say_to_the_controller_may_be_held(
+    kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    controls = kafka_cluster.controls
+    controls.move_leader(("t", 0), to=1)  # elsewhere than the controller
+    follower = next(one for one in kafka_cluster.partition("t", 0).isr if one != 1)
+    rule = controls.rule(api="AlterPartition", then="hold", between_brokers=True, times=1)
+    shrinking = threading.Thread(target=controls.shrink_isr, args=(("t", 0), follower))
+    shrinking.start()
+    wait_for(lambda: rule.fired == 1)
+    assert follower in kafka_cluster.partition("t", 0).isr
+    controls.release("AlterPartition")
+    shrinking.join(10)
+    assert follower not in kafka_cluster.partition("t", 0).isr
 
 
 # ---------------------------------------------------------------------- what happens to them
