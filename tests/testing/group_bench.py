@@ -51,11 +51,15 @@ class GroupBench(Bench):
     """
 
     def __init__(
-        self, simulation: Simulation, brokers: int = 1, config: dict[str, Any] | None = None
+        self,
+        simulation: Simulation,
+        brokers: int = 1,
+        config: dict[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         self.group_id = GROUP
         self.simulation = simulation
-        self.cluster: KafkaCluster = simulation.cluster(brokers=brokers, topics=TOPICS, config=config or {})
+        self.cluster: KafkaCluster = simulation.cluster(brokers, TOPICS, config=config or {}, **options)
         self.idle: list[SimWire] = []
         self.waiting: list[Reply[Any]] = []
         self.find()

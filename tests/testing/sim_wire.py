@@ -46,15 +46,20 @@ class SimWire:
         return self._correlation_id
 
     def has_reply(self) -> bool:
-        """Whether a reply has come whole; waits for nothing."""
+        """Whether a reply has come whole; waits for nothing.  Raises once the connection is over."""
         buffer = memoryview(bytearray(65536))
-        while (count := self.transport.read_into(buffer)) is not None:
+        while not self._has_whole_frame():
+            count = self.transport.read_into(buffer)
+            if count is None:
+                return False
             if count == 0:
                 raise ConnectionError("the broker closed the connection")
             self._unread += bytes(buffer[:count])
-        if len(self._unread) < 4:
-            return False
-        return len(self._unread) >= 4 + int(struct.unpack(">i", self._unread[:4])[0])
+        return True
+
+    def _has_whole_frame(self) -> bool:
+        unread = self._unread
+        return len(unread) >= 4 and len(unread) >= 4 + int(struct.unpack(">i", unread[:4])[0])
 
     def is_open(self) -> bool:
         """False once the broker has closed the connection."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pykafka2.errors import UnsupportedVersion
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.handlers.registry import APIS, Api
@@ -33,8 +34,20 @@ VERSIONS: Final = {
 }
 
 
+OF_CONSUMER_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
+
+
+def _has_consumer_protocol(broker: Broker) -> bool:
+    """Whether KIP-848 is on: in group.coordinator.rebalance.protocols, and group.version is finalised."""
+    configured = broker.config.get("group.coordinator.rebalance.protocols")
+    return "consumer" in configured and broker.image.features.get("group.version", 0) > 0
+
+
 def handle(broker: Broker, context: RequestContext, request: Request[Any], now: float) -> None:
     """The answer comes from the coordinator, perhaps before this returns."""
+    if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(broker):
+        context.reply(refuse(request, context.version, UnsupportedVersion.code))
+        return
     broker.coordinators.ask(broker.coordinators.groups, context, request, now)
 
 

@@ -26,7 +26,6 @@ from pykafka2.protocol.messages.consumer_protocol import (
 )
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
-from pykafka2.protocol.messages.group_records import OffsetCommitValue
 from pykafka2.testing.coordinators.replay import Deferred
 from pykafka2.testing.image import GROUP_RESOURCE
 from pykafka2.testing.simulation import Simulation
@@ -35,6 +34,7 @@ from tests.testing.coordinators.bench import given, subscription
 from tests.testing.group_bench import PARTITION, GroupBench
 
 LOADING, NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL = 14, 16, 22, 23
+UNSUPPORTED_VERSION = 35
 UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27
 METADATA_TOO_LARGE, NON_EMPTY_GROUP, GROUP_NOT_FOUND, MEMBER_ID_REQUIRED = 12, 68, 69, 79
 GROUP_FULL, FENCED_INSTANCE, SUBSCRIBED, FENCED_EPOCH = 81, 82, 86, 110
@@ -392,31 +392,6 @@ def test_a_deleted_topic_takes_its_offsets_along(simulation: Simulation) -> None
     assert bench.group.offsets == {TopicPartition("refunds", 0): 6}
 
 
-def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Simulation) -> None:
-    """Row 44: eight connections, replication held up meanwhile; the last one wins and none is lost."""
-    bench = GroupBench(simulation, brokers=3)
-    assert bench.commit(0) == 0
-    bench.cluster.controls.pause_followers()
-    wires = [bench.wire(bench.coordinator) for _ in range(8)]
-    for number, wire in enumerate(wires, start=1):
-        asked = offsets.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=number, committed_metadata=""
-        )
-        topic = offsets.OffsetCommitRequestTopic(name="orders", partitions=[asked])
-        wire.send(offsets.OffsetCommitRequest(group_id="billing", topics=[topic]), 9)
-        bench.advance(0.01)
-    assert not any(wire.has_reply() for wire in wires)
-    bench.cluster.controls.resume_followers()
-    for wire in wires:
-        answer = wire.receive(offsets.OffsetCommitRequest, 9)[1]
-        assert answer.topics[0].partitions[0].error_code == 0
-    assert bench.committed() == 8
-    values = [
-        OffsetCommitValue.decode(value[2:], 3) for value in bench.cluster.log(*PARTITION).values() if value
-    ]
-    assert [value.offset for value in values] == list(range(9))
-
-
 # -- administration -----------------------------------------------------------------------------------
 
 
@@ -514,6 +489,18 @@ def test_rule_86_a_silent_member_is_out_after_the_session_timeout(bench: GroupBe
     assert list(bench.group.members) == ["one"]
     bench.advance(1.5)
     assert bench.group.members == {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"config": {"group.coordinator.rebalance.protocols": "classic"}}, {"features": {"group.version": 0}}],
+)
+def test_the_new_protocol_can_be_off(simulation: Simulation, options: dict[str, Any]) -> None:
+    bench = GroupBench(simulation, **options)
+    assert bench.beat("one", 0).error_code == UNSUPPORTED_VERSION
+    request = ConsumerGroupDescribeRequest(group_ids=["billing"], include_authorized_operations=False)
+    assert bench.answer(request).groups[0].error_code == UNSUPPORTED_VERSION
+    assert code(bench.join()) == MEMBER_ID_REQUIRED
 
 
 def test_a_groups_own_configuration_goes_before_the_brokers(bench: GroupBench) -> None:
