@@ -149,7 +149,7 @@ def _in_session(
             opened = sessions.create(
                 results,
                 uses_topic_ids=version >= FIRST_VERSION_WITH_IDS,
-                is_from_follower=plan.is_from_follower,
+                replica_id=plan.replica_id,
                 now=now,
             )
             if opened is not None:

@@ -66,7 +66,8 @@ class FetchSession:
 
     id: int
     uses_topic_ids: bool
-    is_from_follower: bool
+    replica_id: int
+    """The follower that fetches in it, below 0 for a consumer."""
     created_at: float
     last_used_at: float
     epoch: int = 1
@@ -77,6 +78,10 @@ class FetchSession:
     """Partitions whose topic id nobody knows yet."""
     last_fetch_at: float = float("-inf")
     previous_fetch_at: float = float("-inf")
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
 
     def ident_of(self, item: FetchItem) -> Ident:
         return (item.topic_id if self.uses_topic_ids else item.topic), item.partition
@@ -138,13 +143,16 @@ class FetchSessions:
     # ------------------------------------------------------------------ for the Fetch handler
 
     def create(
-        self, results: Iterable[FetchResult], *, uses_topic_ids: bool, is_from_follower: bool, now: float
+        self, results: Iterable[FetchResult], *, uses_topic_ids: bool, replica_id: int, now: float
     ) -> FetchSession | None:
         """A session of what a full fetch asked for; None if there is no room for it."""
         told = list(results)
+        is_from_follower = replica_id >= 0
+        if is_from_follower:
+            self._close_former(replica_id)
         if not self._make_room(is_from_follower, len(told), now):
             return None
-        session = FetchSession(self._new_id(), uses_topic_ids, is_from_follower, now, now)
+        session = FetchSession(self._new_id(), uses_topic_ids, replica_id, now, now)
         self._sessions[session.id] = session
         for result in told:
             self._add(session, result.item)
@@ -206,6 +214,12 @@ class FetchSessions:
         for session, ident in watching.items():
             session.dirty[ident] = None
         return list(watching)
+
+    def _close_former(self, replica_id: int) -> None:
+        """A follower that begins anew has lost its session with its broker or its link."""
+        for session in list(self._sessions.values()):
+            if session.replica_id == replica_id:
+                self.close(session.id)
 
     # ------------------------------------------------------------------ partitions
 

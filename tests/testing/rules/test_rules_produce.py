@@ -207,6 +207,31 @@ def test_rule_22_compression_type_producer_keeps_the_bytes(
     assert bytes(stored.buffer[16:]) == sent[16:]
 
 
+@pytest.mark.kafka(brokers=2, topics={"t": Topic(configs={"max.message.bytes": 200})})
+def test_rule_24_an_error_has_no_offset_and_tells_the_logs_start_where_it_was_looked_at(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+) -> None:
+    leading = kafka_cluster.partition("t", 0).leader
+    wire = connect(leading)
+    produce(wire, "t", 0, batch([b"a", b"b"]))
+    with kafka_cluster.lock:
+        kafka_cluster.broker(leading).replicas.replicas["t", 0].log.advance_log_start(1)
+    cases = [
+        (wire, "t", batch(attributes=0x20), 87, 1),
+        (wire, "t", batch(producer_id=1, producer_epoch=0, base_sequence=-1), 87, 1),
+        (wire, "t", batch(timestamp=NOW_MS * 2), 32, 1),
+        (wire, "t", batch(corrupt=True), 2, -1),
+        (wire, "t", batch([b"x" * 300]), 10, -1),
+        (wire, "t", b"", 87, -1),
+        (wire, "nosuch", batch(), 3, -1),
+        (connect(1 - leading), "t", batch(), 6, -1),
+    ]
+    for asked, topic, records, code, start in cases:
+        answer = produce(asked, topic, 0, records)
+        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (code, -1, -1)
+        assert answer.log_start_offset == start, answer
+
+
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
 def test_rule_25_the_wrong_broker_says_who_leads(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
@@ -238,6 +263,12 @@ def test_every_version_by_name_is_answered_with_success_and_with_errors(
 def test_rule_26_clients_may_not_write_to_internal_topics(connect: Callable[[], Wire]) -> None:
     answer = produce(connect(), "__consumer_offsets", 0, batch())
     assert for_code(answer.error_code).__name__ == "InvalidTopicException"
+
+
+@pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
+def test_rule_26_except_one_that_says_that_it_is_the_admin_client(kafka_cluster: KafkaCluster) -> None:
+    with Wire(kafka_cluster.brokers[0].address, client_id="__admin_client") as wire:
+        assert produce(wire, "__consumer_offsets", 0, batch(keys=[b"k"])).error_code == 0
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 3})})

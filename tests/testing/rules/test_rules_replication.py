@@ -66,7 +66,7 @@ class TestLastCaughtUp:
 
     def test_in_a_session_fetches_that_do_not_name_it_count_while_it_rests(self) -> None:
         item = FetchItem("t", bytes(16), 0, 10, 1)
-        session = FetchSession(1, False, True, 0.0, 0.0)
+        session = FetchSession(1, False, 1, 0.0, 0.0)
         place = session.partitions["t", 0] = SessionPartition(item, session)
         follower = FollowerState(1, last_caught_up=0.0)
         session.fetched(5.0)

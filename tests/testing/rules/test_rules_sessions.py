@@ -192,8 +192,9 @@ class TestSlots:
 
     def open(self, size: int, now: float, *, follower: bool = False) -> FetchSession | None:
         self.opened += 1
+        replica_id = self.opened if follower else -1
         results = [FetchResult(FetchItem(f"t{self.opened}", bytes(16), n, 0, 1)) for n in range(size)]
-        return self.sessions.create(results, uses_topic_ids=False, is_from_follower=follower, now=now)
+        return self.sessions.create(results, uses_topic_ids=False, replica_id=replica_id, now=now)
 
     def is_open(self, session: FetchSession | None) -> bool:
         return session is not None and self.sessions.get(session.id) is session
@@ -236,6 +237,15 @@ class TestSlots:
         for session in followers:
             self.use(session, 120)
         assert self.open(99, 200) is None
+
+    def test_a_follower_that_begins_anew_leaves_no_session_behind(self) -> None:
+        results = [FetchResult(FetchItem("t", bytes(16), 0, 0, 1))]
+        opened = [
+            self.sessions.create(results, uses_topic_ids=False, replica_id=2, now=float(now))
+            for now in range(9)
+        ]
+        assert [self.is_open(one) for one in opened] == [False] * 8 + [True]
+        assert self.sessions.evictions == 0
 
     def test_rule_57_what_is_evicted_is_not_found(self) -> None:
         gone = self.open(1, 0)
