@@ -431,7 +431,11 @@ class Broker:
         version = self.config.version
         own = self.image.configs_of(BROKER_RESOURCE, str(self.id))
         self.config.set_dynamic(own, self.image.configs_of(*ALL_BROKERS))
-        return self.config.version != version
+        if self.config.version == version:
+            return False
+        self.quotas.configure()
+        self.replicas.configure()
+        return True
 
     def next_producer_id(self) -> int:
         """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""

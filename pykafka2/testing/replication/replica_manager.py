@@ -81,10 +81,17 @@ class ReplicaManager:
         self.image = image
         self._select = selector(config.get("replica.selector.class") or "")
         self._strict = config.get("log.validate") == "strict"
-        self._verifies: bool = config.get("transaction.partition.verification.enable")
+        self._verifies = True
         # True: more than its log's end, so that an acks=all produce may be done.
         self._moved: dict[Key, bool] = {}
         self.isrs = IsrKeeper(broker_id, image, config.seconds("replica.lag.time.max.ms"), self._moved)
+        self.configure()
+
+    def configure(self) -> None:
+        """Take over what may change while the broker runs, topics' options apart (`apply` does those)."""
+        self._verifies = self._config.get("transaction.partition.verification.enable")
+        for replica in self.replicas.values():
+            replica.log.verifications.required = self._verifies
 
     # ------------------------------------------------------------------ told by the controller
 

@@ -30,14 +30,21 @@ class ConnectionQuotas:
 
     def __init__(self, config: BrokerConfig) -> None:
         self.on_room: Callable[[], object] = lambda: None
-        self._max = config.int("max.connections")
-        self._max_per_ip = config.int("max.connections.per.ip")
-        self._overrides: dict[str, int] = config.get("max.connections.per.ip.overrides")
-        self._max_rate = config.int("max.connection.creation.rate")
+        self._config = config
         self._lock = threading.Lock()
         self._open: Counter[str] = Counter()
         self._count = 0
         self._recent: deque[float] = deque()  # when those of the last second came
+        self.configure()
+
+    def configure(self) -> None:
+        """Take over the limits as they are now; connections that are open stay."""
+        config = self._config
+        self._max = config.int("max.connections")
+        self._max_per_ip = config.int("max.connections.per.ip")
+        self._overrides: dict[str, int] = config.get("max.connections.per.ip.overrides")
+        self._max_rate = config.int("max.connection.creation.rate")
+        self.on_room()
 
     def __len__(self) -> int:
         """How many are open."""

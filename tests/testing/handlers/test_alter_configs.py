@@ -245,6 +245,21 @@ def test_what_concerns_one_broker_is_asked_of_that_broker(connect: Connect) -> N
         assert alter(wire, LOGGER, str(other), ("root", SET, "INFO")) == ("INVALID_REQUEST", refused)
 
 
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_a_brokers_own_limits_change_while_it_runs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire, other = connect(0), connect(1)
+    assert alter(wire, BROKER, "0", ("max.connections.per.ip", SET, "1")) == DONE
+    assert connect(0).is_closed_by_broker()
+    assert describe(connect(1), BROKER, "1")["max.connections.per.ip"].value == str(2**31 - 1)
+    assert alter(wire, BROKER, "0", ("max.connections.per.ip", DELETE, None)) == DONE
+    assert value_of(connect(0), TOPIC, "t", "retention.ms") == ("604800000", FROM_DEFAULT)
+    option = "transaction.partition.verification.enable"
+    assert alter(other, BROKER, "", (option, SET, "false")) == DONE
+    for broker in kafka_cluster.brokers:
+        for replica in broker.replicas.replicas.values():
+            assert not replica.log.verifications.required
+
+
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_secrets_are_never_told(connect: Connect) -> None:
     wire = connect()
