@@ -69,8 +69,14 @@ class Subject:
 @contextlib.contextmanager
 def bundled(brokers: int = BROKERS) -> Iterator[Subject]:
     command = [sys.executable, "-m", "pykafka2.cli", "broker", "--port", "0", "--brokers", str(brokers)]
+    # As anybody would run it: Python's compiled files are kept, whatever this shell says.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen(
-        [*command, "--no-auto-create"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [*command, "--no-auto-create"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        text=True,
     ) as process:
         assert process.stdout is not None
         try:

@@ -3,7 +3,8 @@
 Two modes.  `serial` is Apache's: from the receipt of a request until its reply has left, the socket is not
 read. `pipelined` lets the next request in as soon as the one before has been processed locally (an acks=all
 produce appended on the leader, say); replies are cached and still leave in the order of their requests, and
-requests are still processed one at a time and in order.  The tables are those of docs/architecture.md.
+requests are still processed one at a time and in order.  The pipelined table is drawn in
+docs/architecture.md.
 
 Pure state: belongs to its processor's thread, knows neither sockets nor clocks.
 """
