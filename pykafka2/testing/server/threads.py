@@ -58,7 +58,8 @@ class Part:
         """Have `run` called soon.  From any thread; costs next to nothing where the loop is at work."""
         if not self.is_signalled:
             self.is_signalled = True
-            if self._loop is not None:
+            # In its own turn a loop looks at every part once more before it sleeps.
+            if self._loop is not None and not self._loop.is_turning_here():
                 self._loop.wake()
 
 
@@ -87,12 +88,17 @@ class Loop:
         self._last: tuple[Part, ...] = ()
         self._commands: deque[Callable[[], None]] = deque()
         self._is_stopped = False
+        self._is_turning = False
         self._task: Task = runtime.spawn(name, self, self.selector)
 
     # ------------------------------------------------------------------ any thread
 
     def wake(self) -> None:
         self._task.wake()
+
+    def is_turning_here(self) -> bool:
+        """True if the caller is called by `run_once`."""
+        return self._is_turning and self.runtime.is_current(self._task)
 
     def call(self, work: Callable[[], Any]) -> None:
         """Run `work` on the loop's thread and wait for it; raises what it raises.
@@ -149,6 +155,19 @@ class Loop:
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """One turn (see `runtime.Step`)."""
+        self._is_turning = True
+        self._turn(now, events)
+        self._is_turning = False
+        wake_at = FOREVER
+        for part in (*self._parts, *self._last):
+            if part.stands_still:
+                continue
+            if part.is_signalled:
+                return now
+            wake_at = min(wake_at, part.wake_at)
+        return now if self._commands else wake_at
+
+    def _turn(self, now: float, events: Sequence[Ready]) -> None:
         for target, bits in events:
             target.on_ready(bits, now)  # type: ignore[attr-defined]
         if self._commands:
@@ -159,14 +178,6 @@ class Loop:
                     break
             if not self._pass(self._last, now):
                 break
-        wake_at = FOREVER
-        for part in (*self._parts, *self._last):
-            if part.stands_still:
-                continue
-            if part.is_signalled:
-                return now
-            wake_at = min(wake_at, part.wake_at)
-        return now if self._commands else wake_at
 
     def _pass(self, parts: tuple[Part, ...], now: float) -> bool:
         """Run those whose turn it is; False if there were none."""
