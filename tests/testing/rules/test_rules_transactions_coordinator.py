@@ -10,7 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2 import errors
-from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
+from pykafka2.protocol.messages.transaction import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+    InitProducerIdRequest,
+)
 from pykafka2.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
@@ -256,6 +262,49 @@ def test_rule_43_later_requests_of_a_connection_wait_behind_one_that_is_verified
     assert old.values() == [b"0", b"1", b"2"]
 
 
+def ask_for_many(world: World, asked: list[tuple[Producer, bool]]) -> dict[str, list[int]]:
+    """AddPartitionsToTxn as a leader sends it to the coordinator of all of these (with True: only verify)."""
+    request = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=producer.name,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                verify_only=verify_only,
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
+            )
+            for producer, verify_only in asked
+        ]
+    )
+    answer = world.call(world.find(asked[0][0].name), request, 5)
+    return {
+        result.transactional_id: [
+            one.partition_error_code for topic in result.topic_results for one in topic.results_by_partition
+        ]
+        for result in answer.results_by_transaction
+    }
+
+
+def test_rule_43_one_request_verifies_or_adds_for_many_transactions(simulated: Simulation) -> None:
+    world = World(simulated, brokers=1)
+    one, two = Producer(world, "one").begin(), Producer(world, "two").begin()
+    assert ask_for_many(world, [(one, True), (two, False)]) == {
+        "one": [errors.TransactionAbortable.code] * 2,
+        "two": [0, 0],
+    }
+    assert world.cluster.transaction("two").partitions == (("t", 0), ("t", 1))
+    assert world.cluster.transaction("one").state == "Empty"
+    assert ask_for_many(world, [(two, True)]) == {"two": [0, 0]}
+
+
+def test_partitions_that_do_not_exist_are_not_added_nor_are_those_beside_them(old: World) -> None:
+    producer = Producer(old).begin()
+    unknown, untried = errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code
+    assert producer.add(A, ("t", 9)) == [untried, unknown]
+    assert producer.add(("none", 0)) == [unknown]
+    assert old.cluster.transaction("tid").state == "Empty"
+
+
 # ---------------------------------------------------------------------- timeouts (45), markers (46)
 
 
@@ -446,6 +495,24 @@ def test_describe_and_list_transactions(world: World) -> None:
     assert listed == ["one"]
     assert [view.transactional_id for view in world.cluster.transactions() if view.is_open] == ["one"]
     assert two.end(committed=False) == (0 if world.version == 2 else INVALID_STATE)
+
+
+def test_003_103_the_coordinator_follows_the_finalised_transaction_version(new: World) -> None:
+    """With version 2 the coordinator's own abort is one of an epoch for each transaction, with 1 it is not;
+    UpdateFeatures changes it while transactions are open.
+    """
+    producer = Producer(new).begin(timeout_ms=1_000)
+    producer.send(b"x")
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
+    request = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update])
+    assert new.call(0, request, 1).error_code == 0
+    new.simulation.run_for(0.1)
+    assert [broker.image.transaction_version for broker in new.cluster.brokers] == [1, 1, 1]
+    new.until("CompleteAbort")
+    where = new.cluster.brokers[new.find("tid")].coordinators.transactions
+    (shard,) = [one for one in where.shards.values() if "tid" in one.transactions]
+    assert shard.transactions["tid"].client_version == 0
+    assert new.values() == []
 
 
 def test_a_transactional_id_that_nobody_uses_expires(simulated: Simulation) -> None:
