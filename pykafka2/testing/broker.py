@@ -376,6 +376,7 @@ class Broker:
         if self.image.version < 0:
             self.logs.remove_unknown(set(image.topic_names))  # deleted while we were down
         self.image = image
+        self.controller_node.has_heard()
         now = self.clock.monotonic()
         if self._configure():
             changed = {**image.topics, **changed}

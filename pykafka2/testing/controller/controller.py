@@ -27,7 +27,7 @@ from pykafka2.errors import (
 )
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller.elections import IsEligible, elect, moved
-from pykafka2.testing.controller.metadata_log import MetadataLog
+from pykafka2.testing.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
 from pykafka2.testing.controller.reassignment import completed
 from pykafka2.testing.controller.records import (
     BrokerRemoved,
@@ -98,6 +98,8 @@ class Controller:
         offset = self.log.end_offset
         self.log.append(records, self.epoch)
         changed = self.state.replay(records, offset)
+        if self.log.length > SNAPSHOT_AFTER:
+            self.log.shorten(self.state)
         self._publish(self.state.image, changed)
 
     # ------------------------------------------------------------------ brokers

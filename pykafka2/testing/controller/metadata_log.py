@@ -60,8 +60,6 @@ class MetadataLog:
         """The state that the whole log describes, made anew."""
         state = self._snapshot.copy()
         state.replay(self._records, self._first_offset)
-        if len(self._records) > SNAPSHOT_AFTER:
-            self.shorten(state)
         return state
 
     def shorten(self, state: State) -> None:

@@ -84,6 +84,11 @@ class ControllerNode(Part):
         self._rebalance_at = FOREVER
         self.sessions.restart([], 0.0)
 
+    def has_heard(self) -> None:
+        """This broker was handed an image: if another controller made it, our epoch has ended."""
+        if self.active is not None and self.active.epoch != self._controllers.epoch:
+            self.resign()
+
     def has_slept(self, now: float) -> None:
         """This broker stood still: what others said meanwhile is not heard yet, so nobody's session ends for
         it.

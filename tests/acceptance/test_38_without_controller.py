@@ -1,0 +1,111 @@
+"""Row 38 (003-83): without an active controller data flows on, changes time out with a typed error, and all
+is well after the election, without a restart of any client.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+from pykafka2.types import TopicPartition
+from tests.testing.sim_wire import SimWire
+
+
+@pytest.fixture
+def cluster(simulation: Simulation) -> KafkaCluster:
+    """Broker 0, the controller, is dead, and nobody may be elected."""
+    cluster = simulation.cluster(brokers=3, topics={"t": 3})
+    simulation.run_for(1)
+    cluster.controls.hold_elections()
+    cluster.controls.crash_broker(0)
+    assert cluster.controller.id == -1
+    return cluster
+
+
+def new_topic(name: str, timeout_ms: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=2, assignments=[], configs=[])
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+
+def test_38_changes_time_out_and_work_after_the_election(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    wire = SimWire(simulation, cluster.brokers[1].address)
+    requests: list[tuple[Any, int]] = [
+        (new_topic("new", 4000), 7),
+        (
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)],
+                timeout_ms=4000,
+                validate_only=False,
+            ),
+            3,
+        ),
+        (DeleteTopicsRequest(topics=[DeleteTopicState(name="t", topic_id=ZERO_UUID)], timeout_ms=4000), 6),
+    ]
+    for request, version in requests:
+        began = simulation.now
+        answer = wire.call(request, version)
+        (result,) = (
+            answer.topics
+            if isinstance(request, CreateTopicsRequest)
+            else getattr(answer, "results", None) or answer.responses
+        )
+        assert result.error_code == errors.RequestTimedOut.code
+        assert simulation.now - began == pytest.approx(4.0, abs=0.05)
+    assert cluster.topics() == ["t"]
+    # One that has time left when another controller is elected is carried out.
+    wire.send(new_topic("new", 60_000), 7)
+    simulation.run_for(20)
+    assert not wire.has_reply()
+    cluster.controls.release_elections()
+    (result,) = wire.receive(CreateTopicsRequest, 7, timeout=2.0)[1].topics
+    assert result.error_code == 0
+    assert cluster.topics() == ["new", "t"]
+    wire.close()
+
+
+def test_38_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: KafkaCluster) -> None:
+    """On partitions that have a leader; those of the dead broker get one after the election."""
+    producer = simulation.producer(cluster, acks=1, delivery_timeout_ms=120_000)
+    led = {number: cluster.controller.partition("t", number).leader for number in range(3)}
+    served = [number for number, leader in led.items() if leader != 0]
+    (lost,) = set(led) - set(served)
+    futures = [
+        producer.send("t", value=b"%d" % number, partition=served[number % 2]) for number in range(100)
+    ]
+    producer.flush(timeout=10)
+    assert all(future.is_done for future in futures) if hasattr(futures[0], "is_done") else True
+    assert sum(len(cluster.log("t", number).values()) for number in served) == 100
+    consumer = simulation.consumer(cluster, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition("t", number) for number in served])
+    wire = SimWire(simulation, cluster.brokers[2].address)
+    assert {topic.name for topic in wire.call(MetadataRequest(topics=None), 12).topics} == {"t"}
+    waiting = producer.send("t", value=b"waits", partition=lost)
+    simulation.run_for(5)
+    assert cluster.log("t", lost, broker=1).values() == []
+    cluster.controls.release_elections()
+    producer.flush(timeout=60)
+    assert waiting.result().offset == 0
+    got: list[bytes | None] = []
+    deadline = simulation.now + 60
+    while len(got) < 100:
+        assert simulation.now < deadline, len(got)
+        for records in consumer.poll(timeout_ms=1000).values():
+            got.extend(record.value for record in records)
+    assert sorted(int(value or b"-1") for value in got) == list(range(100))
+    wire.close()

@@ -1,0 +1,88 @@
+"""Row 42: a topic is deleted and made anew under a running producer and consumer: UNKNOWN_TOPIC_ID is
+handled, and no record of the old topic is in the new one.
+"""
+
+from __future__ import annotations
+
+from pykafka2 import errors
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykafka2.testing.simulation import Simulation
+from tests.testing.leading import append
+from tests.testing.sim_wire import SimWire
+from tests.testing.wire import batch
+
+KEY = ("t", 0)
+
+
+def test_42_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"t": 1})
+    simulation.run_for(1)
+    append(cluster, KEY, b"old")
+    old = cluster.controller.image.topics["t"].id
+    cluster.delete_topic("t")
+    cluster.create_topic("t")
+    new = cluster.controller.image.topics["t"].id
+    assert new != old
+    wire = SimWire(simulation, cluster.brokers[cluster.partition(*KEY).leader].address)
+
+    def fetch(topic_id: bytes) -> tuple[int, bytes]:
+        partition = FetchPartition(
+            partition=0, fetch_offset=0, partition_max_bytes=1000, current_leader_epoch=-1
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1000,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
+        )
+        (answer,) = wire.call(request, 17).responses[0].partitions
+        return answer.error_code, bytes(answer.records or b"")
+
+    def produce(topic_id: bytes) -> int:
+        data = PartitionProduceData(index=0, records=batch([b"new"]))
+        request = ProduceRequest(
+            acks=1, timeout_ms=1000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])]
+        )
+        (answer,) = wire.call(request, 13).responses[0].partition_responses
+        return int(answer.error_code)
+
+    assert fetch(old) == (errors.UnknownTopicId.code, b"")
+    assert produce(old) == errors.UnknownTopicId.code
+    assert fetch(new) == (0, b"")
+    assert produce(new) == 0
+    simulation.run_for(1)
+    assert cluster.log("t", 0).values() == [b"new"]
+    wire.close()
+
+
+def test_42_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"auto.create.topics.enable": False})
+    producer = simulation.producer(cluster)
+    consumer = simulation.consumer(cluster, "t", auto_offset_reset="earliest")
+    got: list[bytes | None] = []
+
+    def read(count: int) -> None:
+        deadline = simulation.now + 60
+        while len(got) < count:
+            assert simulation.now < deadline, got
+            for records in consumer.poll(timeout_ms=1000).values():
+                got.extend(record.value for record in records)
+
+    for number in range(20):
+        producer.send("t", value=b"old %d" % number)
+    producer.flush(timeout=10)
+    read(20)
+    cluster.delete_topic("t")
+    simulation.run_for(1)
+    cluster.create_topic("t", 1, 3)
+    # Fewer than before: the consumer's position is beyond the end, and it begins anew.
+    futures = [producer.send("t", value=b"new %d" % number) for number in range(5)]
+    producer.flush(timeout=60)
+    offsets = [future.result().offset for future in futures]
+    assert sorted(offsets) == list(range(5))
+    kept = cluster.log("t", 0).values()
+    assert kept == [b"new %d" % number for number in range(5)]
+    got.clear()
+    read(5)
+    assert got == kept
