@@ -68,6 +68,8 @@ class Verifier:
         guards: Guards = {}
         errors: dict[Key, BrokerError] = {}
         now_ms = self._broker.clock.wall_ms()
+        # A dynamic option of the broker.
+        is_required: bool = self._broker.config.get("transaction.partition.verification.enable")
         has_bump = asked.support is Support.ADDS_PARTITIONS
         for key, sequence in asked.sequences.items():
             try:
@@ -75,6 +77,7 @@ class Verifier:
             except BrokerError as error:
                 errors[key] = error
                 continue
+            log.verifications.required = is_required
             guard = log.begin_verification(asked.producer_id, asked.epoch, sequence, has_bump, now_ms)
             if guard is not None:
                 guards[key] = guard

@@ -156,9 +156,12 @@ class PartitionLog:
     ) -> VerificationGuard | None:
         """The guard to append a transactional batch with, after its coordinator was asked (rule 43).
 
-        None where nothing is to be asked: the transaction is open here, or verification is off.
+        None where nothing is to be asked: the transaction is open here, or verification is off.  Producers
+        that add the partition by producing (`supports_epoch_bump`) have it asked all the same.
         """
-        if not self.verifications.required or self.producers.has_open_transaction(producer_id, epoch):
+        if self.producers.has_open_transaction(producer_id, epoch):
+            return None
+        if not (self.verifications.required or supports_epoch_bump):
             return None
         return self.verifications.begin(producer_id, epoch, sequence, supports_epoch_bump, now_ms)
 

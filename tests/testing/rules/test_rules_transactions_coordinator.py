@@ -262,6 +262,21 @@ def test_rule_43_later_requests_of_a_connection_wait_behind_one_that_is_verified
     assert old.values() == [b"0", b"1", b"2"]
 
 
+def test_rule_43_without_verification_older_producers_write_unasked_newer_ones_still_add(
+    simulated: Simulation,
+) -> None:
+    """The option is dynamic; with it off a batch that was not added hangs, as before KIP-890."""
+    world = World(simulated, config={"transaction.partition.verification.enable": False})
+    producer = Producer(world).begin()
+    assert producer.write([b"x"], version=TV1_PRODUCE).error_code == 0
+    assert world.cluster.transaction("tid").state == "Empty"
+    assert producer.write([b"y"], "u", 1).error_code == 0
+    assert world.cluster.transaction("tid").partitions == (B,)
+    assert producer.end() == 0
+    world.until("CompleteCommit")
+    assert (world.read().last_stable_offset, world.values("u", 1)) == (0, [b"y"])
+
+
 def ask_for_many(world: World, asked: list[tuple[Producer, bool]]) -> dict[str, list[int]]:
     """AddPartitionsToTxn as a leader sends it to the coordinator of all of these (with True: only verify)."""
     request = AddPartitionsToTxnRequest(

@@ -52,7 +52,7 @@ def write(
     records: bytes,
     topic: str = "t",
     partition: int = 0,
-    version: int = TV2_PRODUCE,
+    version: int = TV1_PRODUCE,
 ) -> PartitionProduceResponse:
     """Produce one batch and wait for the reply of its one partition."""
     return partition_of(
