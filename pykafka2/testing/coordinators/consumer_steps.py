@@ -5,13 +5,11 @@ Each is tried on a draft of the group and written as records; consumer_group.py 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from hashlib import blake2b
 
 from pykafka2.errors import (
     GroupIdNotFound,
-    InvalidRegularExpression,
 )
 from pykafka2.testing.coordinators import consumer_records as records
 from pykafka2.testing.coordinators.assignors import ASSIGNORS, Subscriber
@@ -20,6 +18,7 @@ from pykafka2.testing.coordinators.consumer_state import (
     ConsumerGroup,
     ConsumerMember,
 )
+from pykafka2.testing.coordinators.patterns import compile_pattern
 from pykafka2.testing.coordinators.reconciliation import Owned, reconcile
 from pykafka2.testing.coordinators.replay import Result
 from pykafka2.testing.coordinators.settings import (
@@ -82,10 +81,7 @@ class ConsumerSteps:
         return changed or old != new
 
     def _matching(self, regex: str) -> frozenset[str]:
-        try:
-            pattern = re.compile(regex)
-        except re.error as error:
-            raise InvalidRegularExpression(f"{regex!r} is no regular expression: {error}") from None
+        pattern = compile_pattern(regex)
         return frozenset(name for name in self.topics.names() if pattern.fullmatch(name))
 
     def bump_epoch(self, draft: ConsumerGroup, must: bool, out: Result) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from pykafka2.errors import InvalidRegularExpression, InvalidRequest, TransactionalIdNotFound
+from pykafka2.errors import InvalidRequest, TransactionalIdNotFound
 from pykafka2.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,6 +15,7 @@ from pykafka2.protocol.messages.transaction_admin import (
     ListTransactionsResponseTransactionState,
     TopicData,
 )
+from pykafka2.testing.coordinators.patterns import compile_pattern
 from pykafka2.testing.coordinators.refusals import described_transaction_error
 from pykafka2.testing.coordinators.transaction_state import Transaction, TransactionState
 
@@ -86,9 +87,4 @@ def list_transactions(
 
 
 def _compiled(pattern: str | None) -> re.Pattern[str] | None:
-    if not pattern:
-        return None
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise InvalidRegularExpression(f"{pattern!r} is no regular expression: {error}") from error
+    return compile_pattern(pattern) if pattern else None
