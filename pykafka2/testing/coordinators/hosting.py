@@ -132,7 +132,7 @@ class Coordinators:
                 self._partition_count(OFFSETS_TOPIC),
                 self._wall_ms,
                 self._new_id,
-                lambda group_id: self._broker.image.configs_of(GROUP_RESOURCE, group_id),
+                self._group_configs,
             )
             self._groups.on_topics(ImageTopics(self._broker.image), self._now())
         return self._groups
@@ -160,6 +160,13 @@ class Coordinators:
     def transactions_or_none(self) -> TransactionCoordinator | None:
         """None where nobody ever asked for one here."""
         return self._transactions
+
+    def _group_configs(self, group_id: str) -> Mapping[str, str]:
+        """What is set on a group; of the broker's options one is dynamic (KIP-1263)."""
+        broker = self._broker
+        interval = str(broker.config.int("group.consumer.assignment.interval.ms"))
+        own = broker.image.configs_of(GROUP_RESOURCE, group_id)
+        return {"consumer.assignment.interval.ms": interval, **own}
 
     def _service(self, topic: str) -> CoordinatorService[Any]:
         return self.groups if topic == OFFSETS_TOPIC else self.transactions

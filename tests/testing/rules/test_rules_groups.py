@@ -27,7 +27,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
 from pykafka2.testing.coordinators.replay import Deferred
-from pykafka2.testing.image import GROUP_RESOURCE
+from pykafka2.testing.image import BROKER_RESOURCE, GROUP_RESOURCE
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.testing.coordinators.bench import given, subscription
@@ -503,22 +503,39 @@ def test_the_new_protocol_can_be_off(simulation: Simulation, options: dict[str, 
     assert code(bench.join()) == MEMBER_ID_REQUIRED
 
 
-def test_a_groups_own_configuration_goes_before_the_brokers(bench: GroupBench) -> None:
-    """consumer.session.timeout.ms and its like, set on a GROUP resource; they act at the next heartbeat."""
-    assert bench.beat("one", 0).heartbeat_interval_ms == 5000
+def alter(bench: GroupBench, kind: int, name: str, configs: dict[str, str]) -> None:
+    """Set configurations, as an administrator does."""
     resource = IncrementalAlterConfigsRequestAlterConfigsResource(
-        resource_type=GROUP_RESOURCE,
-        resource_name="billing",
+        resource_type=kind,
+        resource_name=name,
         configs=[
             IncrementalAlterConfigsRequestAlterableConfig(name=name, config_operation=0, value=value)
-            for name, value in (
-                ("consumer.session.timeout.ms", "60000"),
-                ("consumer.heartbeat.interval.ms", "10000"),
-            )
+            for name, value in configs.items()
         ],
     )
     answer = bench.answer(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
     assert answer.responses[0].error_code == 0, answer
+
+
+def test_the_interval_between_assignments_can_be_changed_while_brokers_run(bench: GroupBench) -> None:
+    """group.consumer.assignment.interval.ms is dynamic (KIP-1263); a group's own goes before it."""
+    assert bench.beat("one", 0).member_epoch == 2
+    assert bench.beat("two", 0).member_epoch == 2  # its target has to wait
+    alter(bench, BROKER_RESOURCE, "", {"group.consumer.assignment.interval.ms": "0"})
+    assert bench.beat("three", 0).member_epoch == 4
+    alter(bench, GROUP_RESOURCE, "billing", {"consumer.assignment.interval.ms": "5000"})
+    assert bench.beat("four", 0).member_epoch == 4
+
+
+def test_a_groups_own_configuration_goes_before_the_brokers(bench: GroupBench) -> None:
+    """consumer.session.timeout.ms and its like, set on a GROUP resource; they act at the next heartbeat."""
+    assert bench.beat("one", 0).heartbeat_interval_ms == 5000
+    alter(
+        bench,
+        GROUP_RESOURCE,
+        "billing",
+        {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "10000"},
+    )
     assert bench.beat("one", 2).heartbeat_interval_ms == 10000
     bench.advance(55.0)
     assert list(bench.group.members) == ["one"]
