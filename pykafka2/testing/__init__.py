@@ -6,7 +6,7 @@
         ...  # any Kafka client, at cluster.bootstrap_servers
 
 `KafkaCluster` starts real brokers on loopback; `Topic` describes a topic with replication and
-configuration; `Simulation` runs brokers and clients in virtual time from one seed.  With pytest the fixture
+configuration; `FaultRule` says what happens to which requests; `Simulation` runs brokers and clients in virtual time from one seed.  With pytest the fixture
 `kafka_cluster` is there without an import.  Names load when they are asked for.
 """
 
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster, Topic
+    from pykafka2.testing.fault_rules import FaultRule
     from pykafka2.testing.simulation import Simulation
 
-__all__ = ["KafkaCluster", "Simulation", "Topic"]
+__all__ = ["FaultRule", "KafkaCluster", "Simulation", "Topic"]
 
 _HOMES = {
+    "FaultRule": "pykafka2.testing.fault_rules",
     "KafkaCluster": "pykafka2.testing.cluster",
     "Simulation": "pykafka2.testing.simulation",
     "Topic": "pykafka2.testing.cluster",

@@ -128,6 +128,23 @@ def test_half_a_frame_then_the_end(kafka_cluster: KafkaCluster, leader: Leader) 
     assert kafka_cluster.log("t", 0).values() == [b"applied"]
 
 
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_nothing_follows_half_a_frame(kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor) -> None:
+    """The answer behind it was ready first and must not complete it."""
+    controls = kafka_cluster.controls
+    controls.rule(api="Produce", times=1, then="half_frame")
+    controls.pause_followers()
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch()), 12)
+    wire.send(METADATA, 12)
+    wait_for(lambda: any(one.answered_at is not None for one in kafka_cluster.history.entries("Metadata")))
+    controls.resume_followers()
+    received = b""
+    while more := wire.socket.recv(1000):
+        received += more
+    assert 4 < len(received) < 4 + struct.unpack(">i", received[:4])[0]
+
+
 @one_broker
 def test_close_before_and_close_after(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     controls = kafka_cluster.controls
@@ -268,6 +285,37 @@ def test_the_idempotent_producer_survives(kafka_cluster: KafkaCluster, then: str
     if rule.action is Action.REPLAY:
         wait_for(lambda: kafka_cluster.history.entries("Produce")[-1].answered_at is not None)
     assert kafka_cluster.log("t", 0).values() == values
+
+
+@one_broker
+def test_the_producer_survives_a_reply_that_lies(kafka_cluster: KafkaCluster) -> None:
+    """Appended, but told that it was not: the retry is a duplicate, and known as one."""
+    lie = {"responses": [{"partition_responses": [{"error_code": 6, "base_offset": -1}]}]}
+    rule = kafka_cluster.controls.rule(api="Produce", times=1, then="replace_reply", reply=lie)
+    with KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
+    ) as producer:
+        assert producer.send("t", b"once", partition=0).result(timeout=10).offset == 0
+    assert rule.fired == 1
+    assert kafka_cluster.history.count("Produce") == 2
+    assert kafka_cluster.log("t", 0).values() == [b"once"]
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_the_producer_survives_stale_metadata(kafka_cluster: KafkaCluster) -> None:
+    controls = kafka_cluster.controls
+    leader = kafka_cluster.partition("t", 0).leader
+    rule = controls.rule(api="Metadata", times=2, then="stale_metadata")
+    controls.move_leader(("t", 0), to=1 - leader)
+    with KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
+    ) as producer:
+        producer.send("t", b"value").result(timeout=10)
+    assert rule.fired >= 1
+    refused = kafka_cluster.history.entries("Produce", broker=leader)
+    assert all("error_code=6" in repr(entry.response) for entry in refused)
+    assert len(refused) >= 1
+    assert kafka_cluster.log("t", 0).values() == [b"value"]
 
 
 @one_broker

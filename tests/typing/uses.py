@@ -19,8 +19,8 @@ from pykafka2 import (
     TopicPartition,
     aio,
 )
-from pykafka2.errors import KafkaError
-from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.errors import KafkaError, NotLeaderOrFollower
+from pykafka2.testing import FaultRule, KafkaCluster, Simulation
 
 
 def producing(servers: str) -> None:
@@ -74,6 +74,21 @@ async def on_the_loop(producer: aio.KafkaProducer, consumer: aio.KafkaConsumer) 
 def testing() -> None:
     with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
         assert_type(cluster.bootstrap_servers, str)
+        controls = cluster.controls
+        assert_type(controls.rule(api="Produce", nth=3, then="apply_then_lose_reply"), FaultRule)
+        assert_type(controls.fail_next("Produce", NotLeaderOrFollower, topic="orders"), FaultRule)
+        assert_type(controls.add_rule({"api": "Fetch", "then": "hold"}), FaultRule)
+        controls.cut_client("orders-app", broker=1, silently=True)
+        controls.shrink_isr(("orders", 0), 1, 2)
+        controls.cut_lnik(0, 1)  # type: ignore[attr-defined]
+        controls.hold("Produce", topc="orders")  # type: ignore[call-arg]
+        assert_type(cluster.history.count("Produce", client_id="a", where=lambda asked: True), int)
+        cluster.history.order("Metadata", ("Produce", lambda asked: asked.acks == 1))
+        assert_type(cluster.partition("orders", 0).replicas[0].log_end_offset, int)
+        assert_type(cluster.metrics().api("Produce").total.p99, float)
+        assert_type(str(cluster.timeline(last=5)), str)
+    with KafkaCluster(process=True) as elsewhere:
+        assert_type(elsewhere, KafkaCluster)
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 1})
         assert_type(simulation.producer(cluster), KafkaProducer)
