@@ -6,8 +6,9 @@
         ...  # any Kafka client, at cluster.bootstrap_servers
 
 `KafkaCluster` starts real brokers on loopback; `Topic` describes a topic with replication and
-configuration; `FaultRule` says what happens to which requests; `Simulation` runs brokers and clients in virtual time from one seed.  With pytest the fixture
-`kafka_cluster` is there without an import.  Names load when they are asked for.
+configuration; `FaultRule` says what happens to which requests; `Simulation` runs brokers and clients in
+virtual time from one seed.  With pytest the fixture `kafka_cluster` is there without an import.  Names load
+when they are asked for.
 """
 
 from __future__ import annotations
