@@ -55,22 +55,27 @@ def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(
     try:
         for wire in wires:
             wire.send(METADATA, 12)
-        wait_for(lambda: len(queue) == 500)
+        wait_for(lambda: len(queue) >= 500)
         assert queue.is_full
+
         # One that found no room is not read any more: its socket fills up, the broker takes nothing.
-        connections = [one for processor in broker.processors for one in processor.connections]
-        wait_for(lambda: sum(one.wants_room for one in connections) == 20)
-        blocked = next(
-            wire for wire in wires if wire_port(wire) in {one.peer for one in connections if one.wants_room}
-        )
+        def without_room() -> set[str]:
+            known = [one for processor in broker.processors for one in list(processor.connections)]
+            return {one.peer for one in known if one.wants_room}
+
+        wait_for(lambda: len(without_room()) >= 20)
+        peers = without_room()
+        blocked = next(wire for wire in wires if address_of(wire) in peers)
         blocked.socket.setblocking(False)
         sent = 0
         data = b"".join(encoded(large))
         while select.select([], [blocked.socket], [], 0.1)[1]:
             sent += blocked.socket.send(data)
             assert sent < 64 << 20, "the broker goes on reading"
-        assert len(queue) == 500
-        assert max(len(one.frames._buffer) for one in connections) < 1 << 20
+        # The brokers' own requests, a heartbeat or two, are never turned away.
+        assert len(queue) < 510
+        known = [one for processor in broker.processors for one in list(processor.connections)]
+        assert max(len(one.frames._buffer) for one in known) < 1 << 20
         queue.take = taken  # type: ignore[method-assign]
         broker._handlers[0].signal()
         for wire in wires:
@@ -84,7 +89,7 @@ def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(
             wire.close()
 
 
-def wire_port(wire: Wire) -> str:
+def address_of(wire: Wire) -> str:
     host, port = wire.socket.getsockname()
     return f"{host}:{port}"
 

@@ -61,7 +61,8 @@ class Processor(Part):
         self._pipelined = config.get("channel.mode") == "pipelined"
         self._max_pipelined = config.int("max.pipelined.requests")
         self._max_pipelined_bytes = config.int("max.pipelined.bytes")
-        self._max_idle = config.seconds("connections.max.idle.ms")
+        max_idle = config.seconds("connections.max.idle.ms")
+        self._max_idle = max_idle if max_idle >= 0 else FOREVER
         self._idle_check_at = FOREVER
         self._throttled: dict[Connection, float] = {}  # until when each stays muted
         self._commands: deque[tuple[Command, tuple[Any, ...]]] = deque()
@@ -281,16 +282,15 @@ class Processor(Part):
             self.drop(connection, error)
 
     def _close_idle(self, now: float) -> None:
-        """Close what has been idle for connections.max.idle.ms (rule 9); requests that wait are no
-        idleness.
+        """Close what has been idle for connections.max.idle.ms (rule 9): neither read nor written, whether
+        or not a request waits for its answer.
         """
         oldest = FOREVER
         for connection in list(self.connections):
-            idle_since = now if connection.channel.in_flight else connection.idle_since
-            if now - idle_since >= self._max_idle:
+            if now - connection.idle_since >= self._max_idle:
                 self.drop(connection, Disconnected(f"{connection.peer} was idle"))
             else:
-                oldest = min(oldest, idle_since)
+                oldest = min(oldest, connection.idle_since)
         self._idle_check_at = oldest + self._max_idle
 
 

@@ -212,6 +212,24 @@ def test_rule_9_idle_connections_are_closed(connect: Connect) -> None:
     assert wire.is_closed_by_broker()
 
 
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
+def test_rule_9_a_request_that_waits_does_not_keep_its_connection(
+    connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    """As in Kafka: a long poll of more than connections.max.idle.ms is never answered."""
+    wire = connect()
+    wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000), 12)
+    assert wire.is_closed_by_broker()
+    wait_for(lambda: kafka_cluster.brokers[0].replicas.fetches.waiting() == 0)
+
+
+@pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": -1})
+def test_rule_9_below_zero_nothing_is_ever_idle(connect: Connect) -> None:
+    wire = connect()
+    wire.call(METADATA, 12)
+    wire.call(METADATA, 12)
+
+
 @pytest.mark.kafka(
     brokers=3, topics={"t": 3}, config={"threads": "separate", "num.network.threads": 2, "num.io.threads": 2}
 )
