@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pykafka2.testing.replication.replica import Key
 
 WRITE_TXN_MARKERS_VERSION: Final = 2
-ANSWER_TIMEOUT: Final = 35.0
-"""Seconds; the leader itself gives up waiting for its replicas after 30."""
+GRACE: Final = 5.0
+"""Seconds beyond request.timeout.ms, after which the leader itself gives up waiting for its replicas."""
 
 Order = tuple[WriteMarkers, "list[Key]"]
 """What was ordered, and the partitions of it that one broker leads."""
@@ -37,6 +37,7 @@ class MarkerSender:
     def __init__(self, broker: Broker, coordinator: TransactionCoordinator) -> None:
         self._broker = broker
         self._coordinator = coordinator
+        self._timeout = broker.config.seconds("request.timeout.ms") + GRACE
 
     def send(self, now: float) -> None:
         """Send what is ordered, one request for each leader."""
@@ -73,7 +74,7 @@ class MarkerSender:
             WRITE_TXN_MARKERS_VERSION,
             on_response,
             on_failure,
-            ANSWER_TIMEOUT,
+            self._timeout,
             now,
         )
 

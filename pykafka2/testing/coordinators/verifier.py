@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pykafka2.testing.replication.replica import Key
 
 QUESTION_VERSION: Final = 5
-QUESTION_TIMEOUT: Final = 30.0
-"""Seconds: the broker's request.timeout.ms."""
 
 Guards = dict["Key", "VerificationGuard"]
 Codes = dict["Key", int]
@@ -57,6 +55,7 @@ class Verifier:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         config = broker.config
+        self._timeout = config.seconds("request.timeout.ms")
         self._retry_backoff = config.seconds("add.partitions.to.txn.retry.backoff.ms")
         self._retry_time = config.seconds("add.partitions.to.txn.retry.backoff.max.ms")
 
@@ -105,7 +104,7 @@ class Verifier:
             QUESTION_VERSION,
             lambda response, at: self._on_answer(one, response, at),
             lambda error, at: self._on_failure(one, error, at),
-            QUESTION_TIMEOUT,
+            self._timeout,
             now,
         )
 

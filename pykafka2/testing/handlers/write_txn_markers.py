@@ -8,7 +8,7 @@ transaction become visible or go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.replication.replica import Key
     from pykafka2.testing.server.request_channel import RequestContext
-
-MARKER_TIMEOUT: Final = 30.0
-"""Seconds for the replicas to have a marker: the broker's request.timeout.ms."""
 
 
 @attrs.define(eq=False)
@@ -56,9 +53,10 @@ def write_markers(
     if not request.markers:
         return WriteTxnMarkersResponse(markers=[])
     results = [_append(broker, marker, now) for marker in request.markers]
+    deadline = now + broker.config.seconds("request.timeout.ms")
     writing = _Writing(context, request, results, len(results))
     for one in results:
-        broker.replicas.await_replicas(one, now + MARKER_TIMEOUT, lambda done: writing.note_done(), now)
+        broker.replicas.await_replicas(one, deadline, lambda done: writing.note_done(), now)
     return None
 
 
