@@ -38,6 +38,7 @@ CONFIG: dict[str, object] = {
     "transaction.state.log.min.isr": 1,
     "auto.create.topics.enable": True,
     "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1000,  # test_group asks for less than Kafka's default of 6 s
 }
 
 SERVICE = """
@@ -50,6 +51,12 @@ class SpawnedService:
         raise RuntimeError("this run starts no servers of its own")
 """
 """What the distribution leaves out of `test`: how a server that runs already is named."""
+
+AUTHORIZER = """\
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+"""
+"""Apache Kafka's alone: ACLs come to the bundled broker with a later step."""
 
 FAILURES: dict[str, str] = {}
 """Tests that fail on the bundled broker, and why; docs/fidelity.md has a row for each."""
@@ -79,7 +86,7 @@ def server(real: bool) -> Iterator[str]:
         from .maven import kafka_jars
         from .real_kafka import RealKafka
 
-        extra = "\n".join(f"{name}={str(value).lower()}" for name, value in CONFIG.items())
+        extra = AUTHORIZER + "\n".join(f"{name}={str(value).lower()}" for name, value in CONFIG.items())
         with RealKafka(kafka_jars(), extra=extra) as kafka:
             yield kafka.bootstrap_servers
         return

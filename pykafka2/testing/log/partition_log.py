@@ -120,7 +120,10 @@ class PartitionLog:
             if from_client:
                 duplicate = self.producers.duplicate_of(batch)
                 if duplicate is not None:
-                    return Appended(duplicate.base_offset, duplicate.last_offset, is_duplicate=True)
+                    # Told with its time even where the log keeps the producer's, as in Kafka.
+                    return Appended(
+                        duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, is_duplicate=True
+                    )
             self._check_verified(batch, guard)
             if from_client:
                 self._check_first_sequence(batch)

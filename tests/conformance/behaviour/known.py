@@ -19,4 +19,25 @@ class Known:
     row: str
 
 
-KNOWN: tuple[Known, ...] = ()
+WORDS = "Produce errors are explained"
+UNSERVED = "APIs of a later step"
+NO_ELR = "Eligible leader replicas (KIP-966)"
+NO_STREAMS = "Streams groups (KIP-1071)"
+
+KNOWN: tuple[Known, ...] = (
+    Known("produce_.*|transaction_.*", "Produce v", r"partition_responses\[\d+\]\.error_message$", WORDS),
+    Known("produce_refuses", "no records: Produce v12", "^$", "Produce with null records"),
+    Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
+    Known("api_versions_advertised", r"^API (29|30|31|38|39|40|41|48|49|50|51)$", "^$", UNSERVED),
+    Known("api_versions_advertised", r"^API (76|77|78|79|83|84|85|86|87|90|91|92)$", "^$", UNSERVED),
+    Known("api_versions_advertised", r"^API (88|89)$", "^$", NO_STREAMS),
+    Known("api_versions_advertised", "streams.version", "^$", NO_STREAMS),
+    Known("api_versions_advertised", r"^API (80|81)$", "^$", "Raft APIs"),
+    Known("api_versions_advertised", "eligible.leader.replicas.version", "^$", NO_ELR),
+    # With ELR Kafka sets min.insync.replicas for the whole cluster, so it is not a default any more.
+    Known("topics_.*", "CreateTopics", r"topics\[\d+\]\.configs\[23\]\.config_source$", NO_ELR),
+    Known("configs_altered", "DescribeConfigs", r"configs\[2\]\.config_source$", NO_ELR),
+    Known("configs_described", "with synonyms", r"configs\[0\]\.synonyms$", NO_ELR),
+    Known("configs_described", "a broker: DescribeConfigs", r"configs\[3\]\.config_source$", NO_ELR),
+    Known("configs_described", "all brokers: DescribeConfigs", r"results\[0\]\.configs$", NO_ELR),
+)
