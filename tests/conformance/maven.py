@@ -87,18 +87,24 @@ class KafkaJars:
         ]
 
 
+def cache_folder() -> Path:
+    """Where what was fetched is kept; it is there when this returns."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pykafka2-conformance"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 @cache
 def kafka_jars() -> KafkaJars:
     """The jars and classes, from the cache or made now (about 15 seconds).  Raises KafkaUnavailable."""
     missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
     if missing:
         raise KafkaUnavailable(MISSING_TOOLS.format(", ".join(missing)))
-    cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pykafka2-conformance"
-    cache_folder.mkdir(parents=True, exist_ok=True)
-    with _locked(cache_folder / "lock"):
-        jars = _made_once(cache_folder / f"jars-{_digest([POM])}", _resolve)
+    cache = cache_folder()
+    with _locked(cache / "lock"):
+        jars = _made_once(cache / f"jars-{_digest([POM])}", _resolve)
         classes = _made_once(
-            cache_folder / f"classes-{_digest([POM, *SOURCES])}",
+            cache / f"classes-{_digest([POM, *SOURCES])}",
             lambda folder: _compile(folder, jars / "current"),
         )
     return KafkaJars(current=jars / "current", oldest=jars / "oldest", classes=classes)
