@@ -19,7 +19,7 @@ class Known:
     row: str
 
 
-WORDS = "Produce errors are explained"
+WORDS = "`error_message` of a refused batch"
 UNSERVED = "APIs of a later step"
 NO_ELR = "Eligible leader replicas (KIP-966)"
 NO_STREAMS = "Streams groups (KIP-1071)"
