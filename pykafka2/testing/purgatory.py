@@ -61,9 +61,14 @@ class Purgatory(Generic[K]):
         self._watchers: dict[K, list[DelayedOperation]] = {}
         self._completed_since_purge = 0
 
-    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[K], now: float) -> bool:
-        """True if the operation completed at once; else it is watched until it does or its time is up."""
-        if operation.try_complete(None, now):
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Iterable[K], now: float, *, was_tried: bool = False
+    ) -> bool:
+        """True if the operation completed at once; else it is watched until it does or its time is up.
+
+        `was_tried`: the caller has just found that it cannot complete yet.
+        """
+        if not was_tried and operation.try_complete(None, now):
             return True
         for key in keys:
             self._watchers.setdefault(key, []).append(operation)

@@ -277,7 +277,7 @@ class ReplicaManager:
             keys = [plan.session]
         if plan.is_from_follower:
             keys = [*keys, more_for(plan.replica_id)]
-        if self.fetches.try_complete_else_watch(operation, keys, now):
+        if self.fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
             return None
         return operation
 
