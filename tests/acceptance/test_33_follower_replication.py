@@ -52,11 +52,11 @@ class Example:
     def readable(self, broker: int) -> list[int]:
         """The offsets that a consumer gets there."""
         with self.cluster.lock:
-            manager = self.cluster.broker(broker).replicas
+            reader = self.cluster.broker(broker).replicas.reader
             read: list[int] = []
             while True:
                 item = FetchItem(KEY[0], bytes(16), KEY[1], len(read), 1 << 20)
-                (result,) = manager.read(FetchPlan(-1, [item], 1, 1 << 20, may_follow=True))
+                (result,) = reader.read(FetchPlan(-1, [item], 1, 1 << 20, may_follow=True))
                 found = [one.base_offset for one in batches(result.records)]
                 if not found:
                     return read

@@ -23,6 +23,7 @@ from pykafka2.testing.log.batch import placed
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.log.producer_state import ProducerStates
 from pykafka2.testing.replication.replica_manager import ReplicaManager
+from pykafka2.testing.replication.replica_reader import ReplicaReader
 from pykafka2.testing.simulation.world import World
 
 Mutant = Callable[[World, pytest.MonkeyPatch], None]
@@ -131,13 +132,13 @@ def consumer_reads_a_record_twice(world: World, patch: pytest.MonkeyPatch) -> No
 
 def broker_shows_what_is_not_committed(world: World, patch: pytest.MonkeyPatch) -> None:
     """Consumers are served up to the log's end; what a crash then loses was read."""
-    readable = ReplicaManager._readable
+    readable = ReplicaReader._readable
 
-    def all_of_it(self: ReplicaManager, plan: Any, item: Any) -> Any:
+    def all_of_it(self: ReplicaReader, plan: Any, item: Any) -> Any:
         replica, _ = readable(self, plan, item)
         return replica, replica.log.log_end_offset
 
-    patch.setattr(ReplicaManager, "_readable", all_of_it)
+    patch.setattr(ReplicaReader, "_readable", all_of_it)
 
 
 def watermark_runs_back(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def handle(
             done_at = broker.clock.monotonic()
             context.reply(_in_session(broker, context.version, request, plan, results, done_at))
 
-    operation = broker.replicas.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
+    operation = broker.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
     if operation is not None:
         context.abandon = lambda at: broker.replicas.fetches.discard(operation)
     return None
@@ -154,7 +154,7 @@ def _in_session(
             )
             if opened is not None:
                 response.session_id = opened.id
-                broker.replicas.join_session(plan, opened)
+                broker.replicas.reader.join_session(plan, opened)
         return response
     if sessions.get(session.id) is not session:
         return refuse(request, FetchSessionIdNotFound.code or 0)

@@ -18,6 +18,7 @@ from pykafka2.testing.replication.replica import Key
 if TYPE_CHECKING:
     from pykafka2.testing.replication.reading import FetchPlan, FetchResult
     from pykafka2.testing.replication.replica_manager import ReplicaManager
+    from pykafka2.testing.replication.replica_reader import ReplicaReader
 
 
 @attrs.define
@@ -93,17 +94,17 @@ def more_for(follower: int) -> Key:
 class DelayedFetch(DelayedOperation):
     """Waits until enough bytes can be read, or something is worth telling at once (rule 56)."""
 
-    __slots__ = ("_manager", "_on_done", "_plan")
+    __slots__ = ("_on_done", "_plan", "_reader")
 
     def __init__(
         self,
         deadline: float,
-        manager: ReplicaManager,
+        reader: ReplicaReader,
         plan: FetchPlan,
         on_done: Callable[[list[FetchResult]], None],
     ) -> None:
         super().__init__(deadline)
-        self._manager = manager
+        self._reader = reader
         self._plan = plan
         self._on_done = on_done
 
@@ -122,7 +123,7 @@ class DelayedFetch(DelayedOperation):
             items = plan.items_of(key)  # type: ignore[arg-type]
         available = 0
         for item in items:
-            size = self._manager.readable_bytes(plan, item)
+            size = self._reader.readable_bytes(plan, item)
             if size is None:
                 return True
             available += size
@@ -131,7 +132,7 @@ class DelayedFetch(DelayedOperation):
         return False
 
     def on_complete(self, now: float) -> None:
-        self._on_done(self._manager.read(self._plan))
+        self._on_done(self._reader.read(self._plan))
 
 
 @attrs.define

@@ -290,7 +290,7 @@ def test_a_fetch_of_a_follower_s_former_life_says_nothing(simulation: Simulation
         item = FetchItem("t", bytes(16), 0, 1, 1000, last_fetched_epoch=0)
         for stale, expected in ((epoch - 1, NotLeaderOrFollower), (epoch, type(None))):
             results: list[FetchResult] = []
-            manager.fetch(
+            manager.reader.fetch(
                 FetchPlan(follower, [item], 1, 1000, replica_epoch=stale), 0.0, results.extend, simulation.now
             )
             assert type(results[0].error) is expected
