@@ -29,6 +29,8 @@ class Later:
     module: str
     by_controller: bool = True
     ending: str = ""
+    by_version: bool = False
+    """Whether a refusal depends on the version of the request."""
 
     def function(self, name: str) -> Any:
         return getattr(import_module(f"pykafka2.testing.handlers.{self.module}"), name + self.ending)
@@ -39,8 +41,9 @@ class Later:
         answer: Response | None = self.function("handle")(broker, context, request, now)
         return answer
 
-    def refuse(self, request: Request[Any], code: int) -> Response:
-        answer: Response = self.function("refuse")(request, code)
+    def refuse(self, request: Request[Any], version: int, code: int) -> Response:
+        refuse = self.function("refuse")
+        answer: Response = refuse(request, version, code) if self.by_version else refuse(request, code)
         return answer
 
 
@@ -51,7 +54,7 @@ LATER: Final = {
     ApiKey.DESCRIBE_CLUSTER: Later(0, 2, "describe_cluster", by_controller=False),
     ApiKey.ALTER_CONFIGS: Later(0, 2, "alter_configs"),
     ApiKey.CREATE_PARTITIONS: Later(0, 3, "create_partitions"),
-    ApiKey.ELECT_LEADERS: Later(0, 2, "elect_leaders"),
+    ApiKey.ELECT_LEADERS: Later(0, 2, "elect_leaders", by_version=True),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Later(0, 1, "alter_configs", ending="_incremental"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Later(0, 1, "reassignments"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Later(0, 0, "reassignments", ending="_list"),
@@ -68,6 +71,6 @@ for _key, _later in LATER.items():
         _later.min_version,
         _later.max_version,
         _later.handle,
-        _later.refuse,
         by_controller=_later.by_controller,
+        refuse_in_version=_later.refuse,
     )

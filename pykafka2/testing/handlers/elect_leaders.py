@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
+FIRST_VERSION_WITH_AN_ERROR = 1
 
 
 def handle(
@@ -26,7 +27,7 @@ def handle(
 ) -> ElectLeadersResponse:
     kind = request.election_type
     if kind not in (PREFERRED, UNCLEAN):
-        return _refusal(request, InvalidRequest(f"Unknown election type {kind}"))
+        return _refusal(request, context.version, InvalidRequest(f"Unknown election type {kind}"))
     controller = broker.controller
     topics = controller.state.topics
     asked: list[tuple[str, list[int]]]
@@ -59,9 +60,9 @@ def _failed(number: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(partition_id=number, error_code=error.code or 0, error_message=str(error))
 
 
-def _refusal(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResponse:
+def _refusal(request: ElectLeadersRequest, version: int, error: BrokerError) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        error_code=error.code or 0,
+        error_code=error.code or 0 if version >= FIRST_VERSION_WITH_AN_ERROR else 0,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=one.topic, partition_result=[_failed(number, error) for number in one.partitions]
@@ -71,5 +72,5 @@ def _refusal(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersRe
     )
 
 
-def refuse(request: ElectLeadersRequest, code: int) -> ElectLeadersResponse:
-    return _refusal(request, error_of(code))
+def refuse(request: ElectLeadersRequest, version: int, code: int) -> ElectLeadersResponse:
+    return _refusal(request, version, error_of(code))
