@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pykafka2.clock import FOREVER, Clock, SeededEntropy
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, KafkaTimeoutError, UnknownServerError
 from pykafka2.protocol.struct import Request, Response
-from pykafka2.testing.controller import Controller
+from pykafka2.testing.controller import Controller, NewTopic
 from pykafka2.testing.controller.node import ControllerNode
 from pykafka2.testing.controller_channel import ControllerChannel
 from pykafka2.testing.coordinators.hosting import Coordinators
@@ -295,7 +295,8 @@ class Broker:
 
     def _shut_down(self) -> None:
         """Have the controller move our leaderships first, if there is one that answers."""
-        if self.is_paused or not self._reaches_controller():
+        orderly = self.config.get("controlled.shutdown.enable")
+        if not orderly or self.is_paused or not self._reaches_controller():
             return
         with self.lock:
             now = self.clock.monotonic()
@@ -312,8 +313,7 @@ class Broker:
 
     def _reaches_controller(self) -> bool:
         with self.lock:
-            node = self._cluster.controller.active_node
-            return node is not None and self._cluster.controller.election.reaches(self.id, node.broker_id)
+            return self._cluster.controller.reaches(self.id)
 
     def _own_parts(self) -> list[Part]:
         """What stands still while the broker is paused."""
@@ -346,11 +346,14 @@ class Broker:
 
     @property
     def controller(self) -> Controller:
-        """The active controller: ours for a handler that runs `by_controller`; for what has to be known at
-        once, the one that we reach (`NotController` if there is none).
-        """
-        active = self.controller_node.active
-        return active if active is not None else self._cluster.controller.reach_from(self.id)
+        """The active controller, for handlers that run `by_controller`; `NotController` where it is not."""
+        return self.controller_node.require()
+
+    def create_topic(self, new: NewTopic) -> None:
+        """Have the controller create a topic that a client needs; raises why it cannot be, or not now."""
+        self._cluster.controller.change_now(
+            self.id, f"create topic {new.name}", lambda active: active.create_topic(new)
+        )
 
     def other(self, broker_id: int) -> Broker:
         """Another broker of the cluster: for what it would have done before it forwarded a request to us."""
@@ -367,7 +370,7 @@ class Broker:
 
     def catch_up(self, broker_id: int, now: float) -> None:
         """As the controller: see that a broker that was heard gets what it lacks of the metadata."""
-        self._cluster.controller.publisher.catch_up(self._cluster.broker(broker_id), now)
+        self._cluster.controller.publisher.catch_up(self.other(broker_id), now)
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
         """A new image, with the topics that changed.  Under the lock, from whichever thread made the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.controller.records import TopicConfigured
 from pykafka2.testing.simulation import Simulation
 from tests.testing.leading import append, marks
 
@@ -83,3 +84,21 @@ def test_36_unclean_only_when_it_is_enabled(simulation: Simulation, unclean: boo
         # A committed record is gone: that is what the option says.
         assert values(cluster) == [[b"everywhere", b"another"]] * 3
         assert marks(cluster, KEY) == [2, 2, 2]
+
+
+def test_36_unclean_elections_that_are_allowed_later_come_with_the_next_look(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    view = cluster.partition(*KEY)
+    others = [one for one in view.replicas if one != view.leader]
+    for one in others:
+        cluster.controls.crash_broker(one)
+    append(cluster, KEY, b"on one")
+    simulation.run_for(1)
+    cluster.controls.crash_broker(view.leader)
+    for one in others:
+        cluster.controls.restart_broker(one)
+    records = [TopicConfigured("t", {"unclean.leader.election.enable": "true"})]
+    cluster.controller.run("allow unclean elections", lambda active: active.write(records))
+    assert cluster.partition(*KEY).leader == -1
+    simulation.run_for(301)
+    assert cluster.partition(*KEY).leader in others

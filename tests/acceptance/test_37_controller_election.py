@@ -151,3 +151,35 @@ def test_37_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
     assert (cluster.controller.id, cluster.controller.epoch) == (2, 2)
     assert active(cluster) == [2]
     cluster.create_topic("t")
+
+
+def test_37_a_controller_that_reaches_nobody_gives_up(simulation: Simulation) -> None:
+    """Three islands: nobody has a majority, so nobody is the controller until the links are joined."""
+    cluster = simulation.cluster(brokers=3, topics={"t": 3})
+    simulation.run_for(1)
+    image = cluster.controller.image
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        cluster.controls.cut_link(one, other)
+    simulation.run_for(SESSION - 2.5)
+    assert cluster.controller.id == 0
+    simulation.run_for(20)
+    assert (cluster.controller.id, cluster.controller.epoch) == (-1, 1)
+    assert active(cluster) == []
+    assert cluster.controller.image is image, "and it changed nothing while it was alone"
+    cluster.controls.heal()
+    simulation.run_for(2)
+    assert cluster.controller.epoch == 2
+    assert active(cluster) == [cluster.controller.id]
+    assert not any(broker.is_fenced for broker in cluster.controller.image.brokers.values())
+
+
+def test_37_with_two_brokers_apart_the_controller_stays(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 2})
+    simulation.run_for(1)
+    cluster.controls.cut_link(0, 1)
+    simulation.run_for(30)
+    assert (cluster.controller.id, cluster.controller.epoch) == (0, 1)
+    assert cluster.controller.image.brokers[1].is_fenced
+    cluster.controls.heal()
+    simulation.run_for(2)
+    assert not cluster.controller.image.brokers[1].is_fenced

@@ -79,6 +79,7 @@ def test_38_changes_time_out_and_work_after_the_election(
     wire.close()
 
 
+@pytest.mark.slow
 def test_38_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: KafkaCluster) -> None:
     """On partitions that have a leader; those of the dead broker get one after the election."""
     producer = simulation.producer(cluster, acks=1, delivery_timeout_ms=120_000)

@@ -111,6 +111,7 @@ def test_39_the_old_registration_is_refused(simulation: Simulation) -> None:
     assert partition.error_code == errors.NotLeaderOrFollower.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_39_the_coordinator_moves_and_the_group_resumes(
     simulation: Simulation, way: Callable[[KafkaCluster, int, Simulation], None]

@@ -4,6 +4,8 @@ handled, and no record of the old topic is in the new one.
 
 from __future__ import annotations
 
+import pytest
+
 from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -56,6 +58,7 @@ def test_42_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -
     wire.close()
 
 
+@pytest.mark.slow
 def test_42_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"auto.create.topics.enable": False})
     producer = simulation.producer(cluster)

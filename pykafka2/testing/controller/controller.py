@@ -138,6 +138,10 @@ class Controller:
 
         self.write([BrokerSet(broker), *self._elections(is_affected, is_eligible)])
 
+    def elect_leaderless(self) -> None:
+        """Look again for leaders where there are none: unclean elections may be allowed by now."""
+        self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image.is_eligible))
+
     def _elections(
         self, is_affected: Callable[[PartitionImage], bool], is_eligible: IsEligible
     ) -> list[Record]:

@@ -94,14 +94,25 @@ class Controllers:
         broker = self._brokers()[self.election.holder]
         return broker.controller_node if can_act(broker) and broker.controller_node.is_active else None
 
-    def reach_from(self, broker_id: int) -> Controller:
-        """The active controller, for what a broker has to know at once; `NotController` if it is out of
-        reach.
+    def reaches(self, broker_id: int) -> bool:
+        """Whether there is an active controller, and a broker has a way to it."""
+        node = self.active_node
+        return node is not None and self.election.reaches(broker_id, node.broker_id)
+
+    def change_now(self, broker_id: int, name: str, change: Callable[[Controller], object]) -> None:
+        """A broker has the controller change something and sees what comes of it, without a message.
+
+        Raises what the change raises; `NotController` if no controller is in reach, or it is busy: then the
+        change comes later.
         """
         node = self.active_node
-        if node is None or node.active is None or not self.election.reaches(broker_id, node.active.id):
+        if node is None or not self.reaches(broker_id):
             raise NotController(f"broker {broker_id} reaches no active controller")
-        return node.active
+        attempt = Attempt(self, name, change)
+        attempt.begin(self._runtime.clock.monotonic())
+        if attempt.outcome is None:
+            raise NotController(f"the controller on broker {node.broker_id} is busy")
+        attempt.outcome()
 
     # ------------------------------------------------------------------ elections
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Kafka's unclean.leader.election.interval.ms, which is none of its public options.
+UNCLEAN_ELECTION_INTERVAL = 300.0
+
 
 class ControllerNode(Part):
     """The seat on one broker."""
@@ -44,6 +47,7 @@ class ControllerNode(Part):
         self._rebalances = bool(broker.config.get("auto.leader.rebalance.enable"))
         self._rebalance_every = float(broker.config.int("leader.imbalance.check.interval.seconds"))
         self._rebalance_at = FOREVER
+        self._unclean_at = FOREVER
 
     @property
     def is_active(self) -> bool:
@@ -73,6 +77,7 @@ class ControllerNode(Part):
         registered = controller.state.brokers.values()
         self.sessions.restart([one.id for one in registered if not one.is_fenced], now)
         self._rebalance_at = now + self._rebalance_every if self._rebalances else FOREVER
+        self._unclean_at = now + UNCLEAN_ELECTION_INTERVAL
         self.change("the full state is published", controller.publish_all, now)
         for gone in controllers.known_gone():
             self.end_session(gone, now)
@@ -81,7 +86,7 @@ class ControllerNode(Part):
     def resign(self) -> None:
         """Be the controller no more: another one is, or this broker stops."""
         self.active = None
-        self._rebalance_at = FOREVER
+        self._rebalance_at = self._unclean_at = FOREVER
         self.sessions.restart([], 0.0)
 
     def has_heard(self) -> None:
@@ -157,8 +162,11 @@ class ControllerNode(Part):
             if now >= self._rebalance_at:
                 self._rebalance_at = now + self._rebalance_every
                 self.change("leaders go back to preferred replicas", self._rebalance, now)
+            if now >= self._unclean_at:
+                self._unclean_at = now + UNCLEAN_ELECTION_INTERVAL
+                self.change("leaders for partitions without one", controller.elect_leaderless, now)
             due = self.events.run(now)
-            return min(due, self.sessions.next_end(), self._rebalance_at)
+            return min(due, self.sessions.next_end(), self._rebalance_at, self._unclean_at)
 
     def _rebalance(self) -> None:
         """Let preferred replicas lead where they may (auto.leader.rebalance.enable)."""

@@ -53,6 +53,6 @@ def create_internal_topic(broker: Broker, topic: str) -> None:
     """Have the controller create an internal topic; where it refuses, there is none, and no coordinator."""
     new = internal_topic(broker.config, topic, len(broker.image.live_brokers()))
     try:
-        broker.controller.create_topic(new)
+        broker.create_topic(new)
     except BrokerError:
         return

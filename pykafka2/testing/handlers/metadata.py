@@ -100,7 +100,7 @@ def _asked(
             if name in INTERNAL:
                 create_internal_topic(broker, name)
             else:
-                broker.controller.create_topic(NewTopic(name))
+                broker.create_topic(NewTopic(name))
     return _failed(name, UnknownTopicOrPartition)
 
 
