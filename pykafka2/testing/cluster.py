@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from pykafka2.clock import SeededEntropy
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.protocol.registry import name_of
-from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.configs import BrokerConfig, nearest
 from pykafka2.testing.controller import NewTopic
 from pykafka2.testing.controller.controllers import Controllers
 from pykafka2.testing.controller.state import State
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.views import LogView, PartitionView
 
 MAX_BROKERS = 1000
+TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
 
 
 @attrs.define(frozen=True)
@@ -79,7 +81,7 @@ class KafkaCluster:
             replicas are spread over them.
         host: where brokers listen; "{id}" in it stands for the broker's id.
         ports: one for each broker; default: free ones.
-        tls: listen with TLS.
+        tls: listen with TLS: a `TlsContext`, or its arguments ({"cert_file": ..., "key_file": ...}).
         features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
         controller: the broker that is the controller at first.
         runtime: what it runs on; default: real threads and sockets.
@@ -108,7 +110,7 @@ class KafkaCluster:
         racks: Sequence[str] | None = None,
         host: str = "127.0.0.1",
         ports: Sequence[int] | None = None,
-        tls: TlsContext | None = None,
+        tls: TlsContext | Mapping[str, str] | None = None,
         runtime: Runtime | None = None,
         features: Mapping[str, int] | None = None,
         history_entries: int = MAX_ENTRIES,
@@ -125,7 +127,7 @@ class KafkaCluster:
         self.config = BrokerConfig(_with_mode(config, pipelined))
         self._features = finalised(features)
         self.lock = threading.RLock()
-        self.tls = tls
+        self.tls = _tls_of(tls)
         self.history = History(max_entries=history_entries)
         self.events = EventLog()
         self.started_at = 0.0
@@ -400,6 +402,19 @@ def topic_of(name: str, topic: int | Topic) -> Topic:
     if isinstance(topic, int):
         return Topic(topic)
     raise ConfigurationError(f"topic {name!r}: say its number of partitions, or a Topic, not {topic!r}")
+
+
+def _tls_of(tls: TlsContext | Mapping[str, str] | None) -> TlsContext | None:
+    if not isinstance(tls, Mapping):
+        return tls
+    from pykafka2.network.tls import TlsContext
+
+    names = [name for name in signature(TlsContext.__init__).parameters if name.endswith(TLS_ARGUMENTS)]
+    for name in tls:
+        if name not in names:
+            raise ConfigurationError(f"tls= has no {name!r}{nearest(name, names)}")
+    # Clients show no certificate unless they are asked for one.
+    return TlsContext(**tls, verify="ca_file" in tls, server_side=True)  # type: ignore[arg-type]
 
 
 def _thread_runtime() -> Runtime:

@@ -7,6 +7,7 @@ nearest one.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -23,6 +24,8 @@ from pykafka2.testing.configs import nearest
 if TYPE_CHECKING:
     from pykafka2.testing.image import ClusterImage
     from pykafka2.testing.server.request_channel import RequestContext
+
+logger = logging.getLogger(__name__)
 
 FOR_EVER = -1
 UNSAID = -2
@@ -76,7 +79,9 @@ def api_key(api: ApiName) -> int:
     if isinstance(api, type):
         return api.API_KEY
     for info in API_KEYS.values():
-        if api == info.key or (isinstance(api, str) and info.name == api.removesuffix("Request")):
+        if (api == info.key and not isinstance(api, bool)) or (
+            isinstance(api, str) and info.name == api.removesuffix("Request")
+        ):
             return info.key
     close = nearest(str(api), [info.name for info in API_KEYS.values()])
     raise ConfigurationError(f"no request is called {api!r}{close}")
@@ -146,15 +151,20 @@ class FaultRule:
     """What "stale_metadata" answers from; set when the rule is planted."""
 
     def __attrs_post_init__(self) -> None:
+        for names, kind, word in KINDS_OF_KEYS:
+            for name in names:
+                value = getattr(self, name)
+                if not (value is None and name in OPTIONAL_KEYS) and not _is_a(value, kind):
+                    raise ConfigurationError(f"{name}={value!r}: say {word}")
         self._read_then()
         for name, number in (("nth", self.nth), ("every", self.every)):
-            if number is not None and (not isinstance(number, int) or number < 1):
+            if number is not None and number < 1:
                 raise ConfigurationError(f"{name}={number!r}: say a number from 1")
         if self.nth is not None and self.every is not None:
             raise ConfigurationError("say nth or every, not both")
         if self.times == UNSAID:
             self.times = FOR_EVER if self.nth is None else 1
-        elif not isinstance(self.times, int) or (self.times < 1 and self.times != FOR_EVER):
+        elif self.times < 1 and self.times != FOR_EVER:
             raise ConfigurationError(f"times={self.times}: say how often, from 1, or {FOR_EVER} for ever")
         if self.action is Action.STALE_METADATA and self.api not in STALE_APIS:
             raise ConfigurationError(f"stale_metadata is for {', '.join(sorted(STALE_APIS))}; say which api")
@@ -226,7 +236,15 @@ class FaultRule:
             return False
         if self.has_place and not any(map(self.is_place, named())):
             return False
-        return self.where is None or self.where(context.request)
+        return self.where is None or self._says_where(self.where, context)
+
+    def _says_where(self, where: Where, context: RequestContext) -> bool:
+        try:
+            return bool(where(context.request))
+        except Exception:
+            # A mistake in a test's function; the broker goes on, the request is not meant.
+            logger.exception("rule %d cannot say whether it means %r", self.id, context.request)
+            return False
 
     @property
     def has_place(self) -> bool:
@@ -247,6 +265,19 @@ class FaultRule:
         return self.nth is None or self.seen >= self.nth
 
 
+# What the keys hold, and how to say so.
+KINDS_OF_KEYS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
+    (("then",), str, "what happens, as text"),
+    (("topic", "client_id"), str, "a name"),
+    (("partition", "broker", "nth", "every", "times"), int, "a number"),
+    (("between_brokers", "reset"), bool, "true or false"),
+    (("where",), Callable, "a function of the request"),
+    (("reply",), (Response, Mapping, Callable), "a response, a mapping of fields, or a function"),
+)
+OPTIONAL_KEYS = frozenset(
+    {"topic", "client_id", "partition", "broker", "nth", "every", "reset", "where", "reply"}
+)
+
 RULE_KEYS = tuple(one.name for one in attrs.fields(FaultRule) if one.init)
 
 
@@ -257,6 +288,11 @@ def check_keys(data: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"a fault rule has no {name!r}{nearest(name, RULE_KEYS)}")
     if "then" not in data:
         raise ConfigurationError('say what happens, such as then="hold"')
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    # To Python true is a number.
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
 def _seconds(then: str, text: str) -> float:

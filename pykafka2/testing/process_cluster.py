@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pykafka2.testing.views import ControllerView, LogView, PartitionView
 
 CLOSE_TIMEOUT = 10.0
-# What needs this process's memory or threads.
-NOT_OVER_THERE = ("runtime", "tls")
 
 
 @attrs.define(frozen=True)
@@ -70,9 +68,10 @@ class ProcessCluster(KafkaCluster):
         process: bool = True,
         **options: Any,
     ) -> None:
-        for name in NOT_OVER_THERE:
-            if options.pop(name, None) is not None:
-                raise ConfigurationError(f"{name}= cannot be given to a cluster in another process")
+        if options.pop("runtime", None) is not None:
+            raise ConfigurationError("runtime= cannot be given to a cluster in another process")
+        if not isinstance(options.get("tls"), Mapping | None):
+            raise ConfigurationError('in another process say tls={"cert_file": ..., "key_file": ...}')
         self.config = BrokerConfig(options.get("config"))
         described = {name: topic_of(name, topic) for name, topic in (topics or {}).items()}
         self._arguments = {"brokers": brokers, "topics": to_data(described), **to_data(options)}

@@ -103,17 +103,16 @@ def with_tls(request: pytest.FixtureRequest) -> Iterator[TlsKafkaCluster]:
         import trustme
     except ImportError:
         pytest.fail("the fixture kafka_tls_cluster needs trustme: pip install trustme", pytrace=False)
-    from pykafka2.network.tls import TlsContext
-
     arguments, allowed = _arguments(request)
+    if arguments.get("process"):
+        pytest.fail("the fixture kafka_tls_cluster runs in this process", pytrace=False)
     folder: Path = request.getfixturevalue("tmp_path")
     authority, certificate = folder / "kafka-ca.pem", folder / "kafka-broker.pem"
     issuer = trustme.CA()
     issuer.cert_pem.write_to_path(str(authority))
     issued = issuer.issue_cert("localhost", "127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(str(certificate))
-    tls = TlsContext(cert_file=str(certificate), verify=False, server_side=True)
-    cluster = TlsKafkaCluster(**{**arguments, "tls": tls})
+    cluster = TlsKafkaCluster(**{**arguments, "tls": {"cert_file": str(certificate)}})
     cluster.ca_file = str(authority)
     yield from _alone(cluster, allowed)
 

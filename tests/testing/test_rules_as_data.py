@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
@@ -17,7 +19,7 @@ from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
-from pykafka2.testing.fault_rules import Action, FaultRule, error_class, error_name
+from pykafka2.testing.fault_rules import RULE_KEYS, Action, FaultRule, error_class, error_name
 from pykafka2.types import TopicPartition
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
@@ -413,6 +415,15 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
         ({"api": "Produce", "then": "hold", "reply": {}}, "needs reply"),
         ({"api": "ShareFetch", "then": "hold"}, "is not served"),
         ({"api": "Produce", "then": "hold", "broker": 7}, "no broker 7"),
+        ({"api": "Produce", "then": 5}, "then=5: say what happens"),
+        ({"api": True, "then": "hold"}, "no request is called True"),
+        ({"api": "Produce", "then": "hold", "topic": 7}, "topic=7: say a name"),
+        ({"api": "Produce", "then": "hold", "partition": "0"}, "partition='0': say a number"),
+        ({"api": "Produce", "then": "hold", "nth": True}, "nth=True: say a number"),
+        ({"api": "Produce", "then": "hold", "times": "ever"}, "times='ever': say a number"),
+        ({"api": "Produce", "then": "hold", "where": "acks == 1"}, "say a function"),
+        ({"api": "Produce", "then": "hold", "reset": 1}, "reset=1: say true or false"),
+        ({"api": "Produce", "then": "replace_reply", "reply": 1}, "reply=1: say a response"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -428,6 +439,31 @@ def test_what_cannot_be_is_refused_by_name(
 def shared_cluster() -> Any:
     with KafkaCluster(brokers=1) as cluster:
         yield cluster
+
+
+JSON_VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.just({}), st.just([])
+)
+
+
+@given(st.dictionaries(st.sampled_from([*RULE_KEYS, "more"]), JSON_VALUES, max_size=5))
+def test_any_json_is_a_rule_or_is_refused(data: dict[str, Any]) -> None:
+    for then in (data.get("then"), "hold", "error:6", "delay:1"):
+        try:
+            rule = FaultRule.from_dict({**data, "then": then})
+        except ConfigurationError:
+            continue
+        assert FaultRule.from_dict({key: rule.to_dict()[key] for key in RULE_KEYS if key in rule.to_dict()})
+
+
+@one_broker
+def test_a_function_that_fails_matches_nothing(
+    kafka_cluster: KafkaCluster, leader: Leader, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka_cluster.controls.rule(where=lambda request: request.acks == 1, then="hold")
+    assert leader("t", 0).call(METADATA, 12).topics
+    assert "cannot say whether it means MetadataRequest" in caplog.text
+    kafka_cluster.check()
 
 
 def test_a_misspelt_control_names_the_nearest(shared_cluster: KafkaCluster) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from pykafka2.errors import ConfigurationError
 from pykafka2.network.tls import TlsContext
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
@@ -43,3 +44,22 @@ def test_clients_speak_tls_and_plaintext_costs_its_one_connection(tmp_path: Path
         with Wire(address, tls=client) as again:
             again.call(METADATA, 12)
     assert [thread.name for thread in threading.enumerate() if "kafka" in thread.name] == []
+
+
+@pytest.mark.slow
+def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = tmp_path / "broker.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+    client = ssl.create_default_context()
+    authority.configure_trust(client)
+    files = {"cert_file": str(certificate)}
+    with (
+        KafkaCluster(brokers=1, tls=files, process=True) as cluster,
+        Wire(cluster.brokers[0].address, tls=client) as wire,
+    ):
+        assert len(wire.call(METADATA, 12).brokers) == 1
+    with pytest.raises(ConfigurationError, match="no 'certfile'; did you mean 'cert_file'"):
+        KafkaCluster(tls={"certfile": str(certificate)})
+    with pytest.raises(ConfigurationError, match="in another process say tls="):
+        KafkaCluster(tls=TlsContext(cert_file=str(certificate), server_side=True, verify=False), process=True)
