@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
 from pykafka2.clock import FOREVER
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 # How often parts may give each other work before the sockets are looked at again.
 MAX_PASSES = 32
 MAX_ROUNDS = 8
+NO_THREAD = -1
 CALL_TIMEOUT = 30.0
 
 
@@ -88,7 +90,7 @@ class Loop:
         self._last: tuple[Part, ...] = ()
         self._commands: deque[Callable[[], None]] = deque()
         self._is_stopped = False
-        self._is_turning = False
+        self._turning_in = NO_THREAD
         self._task: Task = runtime.spawn(name, self, self.selector)
 
     # ------------------------------------------------------------------ any thread
@@ -98,7 +100,7 @@ class Loop:
 
     def is_turning_here(self) -> bool:
         """True if the caller is called by `run_once`."""
-        return self._is_turning and self.runtime.is_current(self._task)
+        return self._turning_in == get_ident()
 
     def call(self, work: Callable[[], Any]) -> None:
         """Run `work` on the loop's thread and wait for it; raises what it raises.
@@ -155,9 +157,9 @@ class Loop:
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """One turn (see `runtime.Step`)."""
-        self._is_turning = True
+        self._turning_in = get_ident()
         self._turn(now, events)
-        self._is_turning = False
+        self._turning_in = NO_THREAD
         wake_at = FOREVER
         for part in (*self._parts, *self._last):
             if part.stands_still:
