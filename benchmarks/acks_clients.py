@@ -6,6 +6,7 @@ Each function produces for a while and tells what was acknowledged within the me
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -63,7 +64,7 @@ class Meter:
     def delivered(self, sent_at: float, error: object, _: object) -> None:
         now = time.perf_counter()
         if error is not None:
-            self.failed += 1
+            self.failed += now < self.ends_at  # afterwards it is given up
         elif self.begins_at <= now < self.ends_at:
             self.latencies.append(now - sent_at)
 
@@ -80,6 +81,7 @@ class Meter:
 def drive_pykafka2(load: Load) -> Measured:
     """With our producer."""
     from pykafka2 import KafkaProducer
+    from pykafka2.errors import KafkaTimeoutError
 
     # 200 in flight without idempotence is what the article did; the warning about it is known here.
     logging.getLogger("pykafka2").setLevel(logging.ERROR)
@@ -91,7 +93,7 @@ def drive_pykafka2(load: Load) -> Measured:
             enable_idempotence=load.idempotent,
             batch_size=BATCH_BYTES,
             linger_ms=0,
-            buffer_memory=BUFFER_BYTES,
+            buffer_memory=max(BUFFER_BYTES, 2 * load.in_flight * BATCH_BYTES),
         )
         for _ in range(load.producers)
     ]
@@ -107,7 +109,8 @@ def drive_pykafka2(load: Load) -> Measured:
         if look % 16 == 0:
             depth = max(depth, int(producers[0].metrics()["requests-in-flight"]))
     for producer in producers:
-        producer.close(timeout=10)
+        with contextlib.suppress(KafkaTimeoutError):
+            producer.close(timeout=0)
     return meter.measured(depth)
 
 
@@ -156,6 +159,7 @@ def drive_confluent(load: Load) -> Measured:
         if idle:
             producers[0].poll(0.001)
     for producer in producers:
+        producer.purge()
         producer.flush(10)
     return meter.measured(depth[0])
 
