@@ -586,6 +586,9 @@ def groups_change_their_protocol(side: Side) -> None:
     side.ask("classic calls", "Heartbeat", 4, at, group_id=group, member_id="m", generation_id=epoch)
     side.ask("classic calls", "SyncGroup", 5, at, **syncing(group, "m", epoch))
     side.ask("classic calls", "LeaveGroup", 5, at, group_id=group, members=[{"member_id": "x"}])
+    for label, metadata in (("nothing", b""), ("half", b"\0"), ("no topics", b"\0\1\xff\xff\xff\xff\0\0")):
+        broken = [{"name": "range", "metadata": metadata}]
+        side.ask(f"a subscription of {label}", "JoinGroup", 3, at, **joining(group, protocols=broken))
     side.ask("leaves", "ConsumerGroupHeartbeat", 1, at, **beating(group, "m", -1))
     member = stable_of_one(side, at, group, topic)
     side.ask("classic again", "DescribeGroups", 6, at, groups=[group])

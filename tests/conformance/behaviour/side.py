@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pykafka2 import errors
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.struct import Request
 
 from .plain import Plainer, request_of
 
 TIMEOUT = 15.0
+ELSEWHERE = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 SHORT_REPLY = 40
 """Bytes; of a longer reply to a bare frame only the beginning is written down: it names ports and more."""
 
@@ -233,10 +235,18 @@ class Side:
             if found.error_code == 0:
                 node: int = found.node_id
                 # Found is not yet loaded.
-                if self.quietly("ListTransactions" if kind else "ListGroups", 0, node).error_code == 0:
+                if self._coordinates(node, key, kind):
                     return node
             assert time.monotonic() < deadline, f"no coordinator of {key}: {found}"
             time.sleep(0.02)
+
+    def _coordinates(self, node: int, key: str, kind: int) -> bool:
+        """Whether a broker coordinates; others hear of its election before it does."""
+        if kind:
+            return bool(self.quietly("ListTransactions", 0, node).error_code == 0)
+        asked = [{"group_id": key, "topics": []}]
+        code = self.quietly("OffsetFetch", 8, node, groups=asked).groups[0].error_code
+        return errors.name_of(code) not in ELSEWHERE
 
     def id_of(self, topic: str) -> bytes:
         """The topic's id."""
