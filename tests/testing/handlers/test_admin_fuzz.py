@@ -82,7 +82,7 @@ def wires() -> Iterator[list[Wire]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(broker=st.integers(0, 2), asked=st.sampled_from(VERSIONS).flatmap(made))
 def test_any_request_is_answered_and_nothing_fails(
     wires: list[Wire], caplog: pytest.LogCaptureFixture, broker: int, asked: tuple[Request[Any], int]

@@ -292,6 +292,10 @@ def test_003_36_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaClust
                 "max.message.bytes" if kind == BROKER else option.removeprefix("internal.")
             ) == int(value)
         assert alter(wire, kind, name, (option, DELETE, None)) == DONE
+    own = str(leader)
+    assert alter(wire, BROKER, own, ("message.max.bytes", SET, "100")) == DONE
+    assert name_of(produce(wire, "t", 0, batch([b"x" * 500])).error_code) == "MESSAGE_TOO_LARGE"
+    assert alter(wire, BROKER, own, ("message.max.bytes", DELETE, None)) == DONE
     assert produce(wire, "t", 0, batch([b"x" * 500])).error_code == 0
     assert alter(wire, TOPIC, "t", ("cleanup.policy", SET, "compact")) == DONE
     assert produce(wire, "t", 0, batch([b"no key"])).error_code != 0

@@ -24,7 +24,19 @@ from pykafka2.protocol.messages.reassignments import (
 from pykafka2.protocol.messages.topics import CreatableReplicaAssignment
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.testing.admin_wire import Told, add_partitions, create, delete, told, topic_of
+from tests.testing.admin_wire import (
+    BROKER,
+    SET,
+    TOPIC,
+    Told,
+    add_partitions,
+    alter,
+    create,
+    delete,
+    told,
+    topic_of,
+    value_of,
+)
 from tests.testing.wire import Wire, batch, produce
 
 Connect = Callable[..., Wire]
@@ -428,3 +440,24 @@ def test_rule_73_a_move_is_taken_back_changed_or_only_an_order(
     assert reassign(wire, 0, [1, 2, 0]) == DONE
     wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
     assert moving(wire) == []
+
+
+@pytest.mark.kafka(brokers=4)
+def test_rule_73_a_move_outlives_the_controller_that_began_it(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(1)
+    create(wire, topic_of("m", assignment={0: [1, 2]}))
+    assert produce(wire, "m", 0, batch([b"1", b"2"])).error_code == 0
+    assert alter(wire, BROKER, "", ("log.retention.ms", SET, "12345")) == DONE
+    kafka_cluster.controls.pause_followers(brokers=[3])
+    assert reassign(wire, 0, [3, 1]) == DONE
+    before = kafka_cluster.controller.epoch
+    kafka_cluster.controls.crash_broker(kafka_cluster.controller.id)
+    wait_for(lambda: kafka_cluster.controller.epoch > before)
+    assert moving(wire) == [(0, [3, 1, 2], [3], [2])]
+    assert value_of(connect(3), TOPIC, "m", "retention.ms") == ("12345", 3)
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    assert sorted(kafka_cluster.partition("m", 0).replicas) == [1, 3]
+    wait_for(lambda: kafka_cluster.log("m", 0, broker=3).values() == [b"1", b"2"])
