@@ -207,6 +207,22 @@ def test_rule_22_compression_type_producer_keeps_the_bytes(
     assert bytes(stored.buffer[16:]) == sent[16:]
 
 
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -50, 19)])
+def test_rule_22_at_the_level_of_the_topic(codec: str, low: int, high: int) -> None:
+    values = [b"%d, %d and once more %d" % (n, n * n, n) for n in range(400)]
+    topics = {
+        name: Topic(configs={"compression.type": codec, f"compression.{codec}.level": level})
+        for name, level in (("low", low), ("high", high))
+    }
+    sizes = {}
+    with KafkaCluster(brokers=1, topics=topics) as cluster, Wire(cluster.bootstrap_servers) as wire:
+        for name in topics:
+            assert produce(wire, name, 0, batch(values)).error_code == 0
+            assert cluster.log(name, 0).values() == values
+            sizes[name] = cluster.log(name, 0).batches()[0].size_bytes
+    assert sizes["high"] < sizes["low"]
+
+
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(configs={"max.message.bytes": 200})})
 def test_rule_24_an_error_has_no_offset_and_tells_the_logs_start_where_it_was_looked_at(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
