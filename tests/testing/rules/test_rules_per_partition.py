@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets answer for each partition and serve the others (requirements 002-08, -24)."""
+"""Produce, Fetch and ListOffsets answer for each partition and serve the others (002-08, 002-24)."""
 
 from __future__ import annotations
 
