@@ -557,16 +557,33 @@ class Broker:
         response: Response | None
         try:
             response = api.handle(self, context, context.request, now)
-        except BrokerError as error:
-            response = self.refused(context, error.code or UnknownServerError.code)
-        except KafkaError as error:
-            logger.warning("broker %d refused %s: %s", self.id, api.name, error)
-            response = self.refused(context, UnknownServerError.code)
-        except Exception:
-            logger.exception("broker %d failed at %r", self.id, context.request)
-            response = self.refused(context, UnknownServerError.code)
+        except Exception as error:
+            response = self._failed(context, error)
         if response is not None and not context.is_answered:
             context.reply(response)
+
+    def go_on_with(self, context: RequestContext, work: Callable[[], Response | None]) -> None:
+        """Do the rest of a request that waited for another broker; what goes wrong costs it alone."""
+        response: Response | None
+        try:
+            response = work()
+        except Exception as error:
+            response = self._failed(context, error)
+        if response is not None and not context.is_answered:
+            context.reply(response)
+
+    def _failed(self, context: RequestContext, error: Exception) -> Response | None:
+        """What a request hears whose handling raised this; all but a broker's errors are mistakes of ours."""
+        code = UnknownServerError.code
+        if isinstance(error, BrokerError):
+            code = error.code or code
+        elif isinstance(error, KafkaError):
+            logger.warning("broker %d refused %s: %s", self.id, APIS[context.api_key].name, error)
+        else:
+            logger.error("broker %d failed at %r", self.id, context.request, exc_info=error)
+        if context.is_answered:
+            return None  # its connection is gone
+        return self.refused(context, code)
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
         """The answer with an error everywhere; where there can be none the connection is closed."""

@@ -45,22 +45,12 @@ def handle(
     if not _is_transactional(request):
         return _append_and_answer(broker, context, request, {}, now)
 
-    def go_on(verdicts: Verdicts, at: float) -> None:
-        if context.is_answered:  # its connection is gone; what it sent is appended all the same
-            _append(broker, context, request, verdicts, at)
-            return
-        response = _append_and_answer(broker, context, request, verdicts, at)
-        if response is not None and not context.is_answered:
-            context.reply(response)
-
     from pykafka2.testing.handlers.produce_transactional import verify
 
-    try:
-        verify(broker, context, request, go_on, now)
-    except BrokerError:
-        if request.acks != NO_ACKS:
-            raise
-        context.close()
+    def go_on(verdicts: Verdicts, at: float) -> None:
+        broker.go_on_with(context, lambda: _append_and_answer(broker, context, request, verdicts, at))
+
+    verify(broker, context, request, go_on, now)
     return None
 
 
@@ -78,6 +68,8 @@ def _append_and_answer(
     broker: Broker, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
 ) -> ProduceResponse | None:
     results = _append(broker, context, request, verdicts, now)
+    if context.is_answered:
+        return None  # its connection is gone; what it sent is appended all the same
     if request.acks == NO_ACKS:
         if any(result.error is not None for result in results.values()):
             context.close()

@@ -68,7 +68,7 @@ def commit(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequ
         if code:
             refuse(for_offsets(code))
         else:
-            go_on(found[key], at)
+            broker.go_on_with(context, lambda: go_on(found[key], at))
 
     if guards:
         broker.verifier.ask(asked, guards, on_codes, now)

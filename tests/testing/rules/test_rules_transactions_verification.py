@@ -5,6 +5,10 @@ Where nothing else is said a rule holds for transaction.version 1 and 2 alike.
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from pykafka2 import errors
 from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
@@ -210,3 +214,19 @@ def test_rule_49_an_old_producer_commits_no_offset(world: World) -> None:
         assert second.add_offsets("g") == 0
     assert first.commit_offset("g", 5) == INVALID_EPOCH
     assert second.commit_offset("g", 7) == 0
+
+
+def test_what_goes_wrong_after_the_verification_costs_that_request_alone(
+    old: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the coordinator comes outside of the handler's turn, and is guarded like it."""
+    from pykafka2.testing.replication.replica_manager import ReplicaManager
+
+    producer = Producer(old).begin()
+    assert producer.add(A) == [0]
+    logging.disable(logging.CRITICAL)
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplicaManager, "append", lambda self, *args, **kwargs: 1 // 0)
+        assert producer.write([b"x"]).error_code == errors.UnknownServerError.code
+    logging.disable(logging.NOTSET)
+    assert producer.write([b"x"]).error_code == 0
