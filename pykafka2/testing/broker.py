@@ -68,6 +68,7 @@ class Chores(Part):
         broker = self._broker
         with broker.lock:
             if not broker.is_running:
+                self.due = FOREVER
                 return FOREVER
             broker.wheel.advance(now)
             broker.lifecycle.run(now)
@@ -460,7 +461,7 @@ class Broker:
 
     def wake_for_timers(self) -> None:
         """A timer was set or a deadline moved: have the chores look."""
-        if min(self.wheel.next_deadline(), self.lifecycle.due) < self._chores.due:
+        if min(self.wheel.next_deadline(), self.lifecycle.due, self.coordinators.due) < self._chores.due:
             self._chores.signal()
 
     def any_live_broker(self) -> int:

@@ -19,6 +19,7 @@ from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.configs import BrokerConfig, TopicConfig
 from pykafka2.testing.leaks import LeakCheck
 from pykafka2.testing.placement import Host, place
+from pykafka2.testing.simulation import Simulation
 from tests.testing.wire import Wire, batch, produce
 
 METADATA = MetadataRequest(topics=None)
@@ -189,3 +190,17 @@ def test_a_bug_in_a_loop_is_not_silent() -> None:
             cluster.create_topic("t")
     finally:
         cluster.close()
+
+
+def test_brokers_without_work_stay_alive(simulation: Simulation) -> None:
+    """Heartbeats go on where nothing else wakes a broker's timers."""
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(60.0)
+    assert [broker.is_fenced for broker in cluster.controller.image.brokers.values()] == [False] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=3, config={"broker.session.timeout.ms": 600, "broker.heartbeat.interval.ms": 100})
+def test_brokers_without_work_stay_alive_on_threads(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.runtime.wait_until(lambda: False, 1.5)
+    assert [broker.is_fenced for broker in kafka_cluster.controller.image.brokers.values()] == [False] * 3
