@@ -299,3 +299,28 @@ def test_003_36_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaClust
     assert produce(wire, "t", 0, batch([b"x" * 500])).error_code == 0
     assert alter(wire, TOPIC, "t", ("cleanup.policy", SET, "compact")) == DONE
     assert produce(wire, "t", 0, batch([b"no key"])).error_code != 0
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
+def test_003_36_compression_and_retention_too(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    """Requirement 003-36, the rest of the options that it names."""
+    wire = connect(kafka_cluster.partition("t", 0).leader)
+    for codec in ("gzip", "uncompressed"):
+        assert alter(wire, TOPIC, "t", ("compression.type", SET, codec)) == DONE
+        assert produce(wire, "t", 0, batch([b"x" * 500])).error_code == 0
+    logs = [kafka_cluster.log("t", 0, broker=broker) for broker in range(2)]
+    assert [[one.codec_id for one in log.batches()] for log in logs] == [[1, 0]] * 2
+
+    def starts() -> list[int]:
+        return [kafka_cluster.log("t", 0, broker=broker).log_start_offset for broker in range(2)]
+
+    kafka_cluster.controls.roll_segments()
+    assert alter(wire, TOPIC, "t", ("retention.ms", SET, "-1"), ("retention.bytes", SET, "-1")) == DONE
+    kafka_cluster.controls.apply_retention()
+    assert starts() == [0, 0]
+    assert alter(wire, TOPIC, "t", ("retention.bytes", SET, "0")) == DONE
+    kafka_cluster.controls.apply_retention()
+    wait_for(lambda: starts() == [2, 2])
