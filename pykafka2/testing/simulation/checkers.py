@@ -210,6 +210,27 @@ class OneLeaderPerEpoch(Checker):
                 self.fail(f"{where}: brokers {known} and {state.leader} lead in epoch {epoch}")
 
 
+class OneControllerPerEpoch(Checker):
+    """A controller epoch belongs to one broker, and no broker becomes the controller in one that is over."""
+
+    def __init__(self) -> None:
+        self._holders: dict[int, int] = {}
+        self._known: dict[int, int] = {}
+        """The epoch that each broker was last seen to be the controller in."""
+
+    def turned(self, world: World, broker: Broker) -> None:
+        active = broker.controller_node.active
+        if active is None or self._known.get(broker.id) == active.epoch:
+            return
+        self._known[broker.id] = active.epoch
+        latest = max(self._holders, default=-1)
+        holder = self._holders.setdefault(active.epoch, broker.id)
+        if holder != broker.id:
+            self.fail(f"brokers {holder} and {broker.id} are the controller in epoch {active.epoch}")
+        if active.epoch < latest:
+            self.fail(f"broker {broker.id} became the controller in epoch {active.epoch} after {latest}")
+
+
 class ReadInOrderWithoutGaps(Checker):
     """Each consumer is handed every committed record once, in the order of offsets (no seek is made here)."""
 
@@ -241,5 +262,6 @@ def all_checkers() -> list[Checker]:
         CommittedStaysCommitted(),
         HighWatermarkOnlyRises(),
         OneLeaderPerEpoch(),
+        OneControllerPerEpoch(),
         ReadInOrderWithoutGaps(),
     ]

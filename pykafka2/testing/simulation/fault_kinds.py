@@ -240,11 +240,15 @@ class Pause:
 
 
 class Crash:
-    """A broker dies, with or without its unreplicated tail, and comes back."""
+    """A broker dies, with or without its unreplicated tail, and comes back.
 
-    def __init__(self, broker: int, clean: bool) -> None:
+    Unnoticed, it is missed only when its session has ended.
+    """
+
+    def __init__(self, broker: int, clean: bool, unnoticed: bool = False) -> None:
         self._broker = broker
         self._clean = clean
+        self._unnoticed = unnoticed
         self._became = ""
 
     def start(self, world: World) -> None:
@@ -255,7 +259,9 @@ class Crash:
         if self._clean:
             world.cluster.controls.stop_broker(self._broker)
         else:
-            world.cluster.controls.crash_broker(self._broker, lose_unreplicated=True)
+            world.cluster.controls.crash_broker(
+                self._broker, lose_unreplicated=True, unnoticed=self._unnoticed
+            )
         self._became = "a leader fell" if led else "a follower fell"
 
     def stop(self, world: World) -> None:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from pykafka2.testing.simulation.controller_faults import (
+    Isolate,
+    LateMetadata,
+    MoveController,
+    StandStill,
+)
 from pykafka2.testing.simulation.fault_kinds import (
     BreakConnection,
     BrokerLink,
@@ -103,6 +109,21 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("crash", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": False}),
     Kind("stop", 8.0, Crash, lambda random, world: {"broker": any_broker(random, world), "clean": True}),
+    Kind(
+        "crash unnoticed",
+        20.0,
+        Crash,
+        lambda random, world: {"broker": any_broker(random, world), "clean": False, "unnoticed": True},
+    ),
+    Kind("isolate broker", 15.0, Isolate, lambda random, world: {"broker": any_broker(random, world)}),
+    Kind("pause broker", 15.0, StandStill, lambda random, world: {"broker": any_broker(random, world)}),
+    Kind("move controller", 0.0, MoveController, lambda random, world: {"broker": any_broker(random, world)}),
+    Kind(
+        "late metadata",
+        10.0,
+        LateMetadata,
+        lambda random, world: {"broker": any_broker(random, world), "seconds": random.uniform(0.1, 8.0)},
+    ),
     Kind("move leader", 0.0, MoveLeader, any_partition),
     Kind("move coordinator", 0.0, MoveCoordinator, lambda random, world: {"to": any_broker(random, world)}),
     Kind("clock jump", 3.0, ClockJump, lambda random, world: {"seconds": random.uniform(-3600.0, 3600.0)}),

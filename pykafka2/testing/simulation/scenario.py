@@ -114,6 +114,8 @@ def _drawn_config(seed: int) -> dict[str, object]:
     return {
         "replica.lag.time.max.ms": draw.choice([1500, 5000, 30_000]),
         "min.insync.replicas": draw.choice([1, 1, 2]),
+        "broker.session.timeout.ms": draw.choice([3000, 9000]),
+        "broker.heartbeat.interval.ms": 1000,
     }
 
 

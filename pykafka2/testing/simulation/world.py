@@ -79,6 +79,7 @@ class World:
         """No fault any more: links joined, brokers up."""
         self.simulation.network.heal()
         self.cluster.controls.heal()
+        self.cluster.controls.release_metadata()
         for broker in self.broker_ids:
             if broker not in self.live_brokers:
                 self.cluster.controls.restart_broker(broker)
