@@ -64,6 +64,18 @@ class World:
     def partitions_led_by(self, broker: int) -> list[tuple[str, int]]:
         return [one for one in self.partitions() if self.partition(*one).leader == broker]
 
+    def may_lose_a_tail(self, broker: int) -> bool:
+        """Whether a broker may crash without its unflushed tail and no committed record go with it: all others
+        are up and known to be, and it is nowhere the only one in sync.
+        """
+        image = self.cluster.controller.image
+        are_up = self.live_brokers == self.broker_ids and all(
+            image.is_alive(other) and not self.cluster.broker(other).is_paused for other in self.broker_ids
+        )
+        return are_up and not any(
+            partition.isr == (broker,) for topic in image.topics.values() for partition in topic.partitions
+        )
+
     def move_leader(self, topic: str, number: int, to: int) -> None:
         self.cluster.controls.move_leader((topic, number), to)
 
