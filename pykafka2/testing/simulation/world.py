@@ -65,7 +65,7 @@ class World:
         return [one for one in self.partitions() if self.partition(*one).leader == broker]
 
     def may_lose_a_tail(self, broker: int) -> bool:
-        """Whether a broker may crash without its unflushed tail and no committed record go with it: all others
+        """Whether a broker may crash without its unflushed tail and no committed record be lost: all others
         are up and known to be, and it is nowhere the only one in sync.
         """
         image = self.cluster.controller.image
