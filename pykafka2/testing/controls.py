@@ -87,12 +87,17 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
 
     # ------------------------------------------------------------------ partitions
 
-    def move_leader(self, partition: TopicPartition | tuple[str, int], to: int) -> None:
-        """Make another replica lead, with a new leader epoch; one that is not in sync loses what it lacks."""
+    def move_leader(
+        self, partition: TopicPartition | tuple[str, int], to: int, *, unclean: bool = True
+    ) -> None:
+        """Make another replica lead, with a new leader epoch; what it lacks is lost if it is not in sync.
+
+        With unclean=False such a one is refused, `IneligibleReplica`.
+        """
         self._cluster.check()
         self._cluster.controller.run(
             f"move the leader of {partition[0]}-{partition[1]} to broker {to}",
-            lambda active: active.move_leader(partition[0], partition[1], to),
+            lambda active: active.move_leader(partition[0], partition[1], to, unclean=unclean),
         )
 
     def roll_segments(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
@@ -136,7 +141,7 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
 
     # ------------------------------------------------------------------ coordinators
 
-    def move_coordinator(self, key: str, to: int, kind: str = "group") -> None:
+    def move_coordinator(self, key: str, to: int, kind: str = "group", *, unclean: bool = True) -> None:
         """Have another broker coordinate a group (with kind="transaction" a transactional id), and all others
         of its partition of the internal topic.  Who waits there is told NOT_COORDINATOR.
         """
@@ -145,7 +150,7 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
         self._cluster.check()
         with self._cluster.lock:
             partition = coordinator_partition(self._cluster, key, kind)
-        self.move_leader(partition, to)
+        self.move_leader(partition, to, unclean=unclean)
 
     def hold_loading(self, broker: int | None = None) -> None:
         """Let coordinators that are elected (on one broker or all) say COORDINATOR_LOAD_IN_PROGRESS until

@@ -231,8 +231,8 @@ class Controller:
         broker = self.state.brokers.get(replica)
         return broker is not None and self.image.is_eligible(replica) and epoch in (-1, broker.epoch)
 
-    def move_leader(self, topic: str, partition: int, to: int) -> PartitionImage:
-        """Let another replica lead; one that is not in sync becomes the whole ISR (an unclean election)."""
+    def move_leader(self, topic: str, partition: int, to: int, *, unclean: bool = True) -> PartitionImage:
+        """Let another replica lead; one that is not in sync becomes the whole ISR, or is refused."""
         image = self.partition(topic, partition)
         if to not in image.replicas:
             raise InvalidReplicaAssignment(
@@ -240,6 +240,8 @@ class Controller:
             )
         if not self.image.is_eligible(to):
             raise IneligibleReplica(f"broker {to} is not running")
+        if to not in image.isr and not unclean:
+            raise IneligibleReplica(f"broker {to} is not in the ISR {list(image.isr)} of {topic}-{partition}")
         changed = moved(image, to, image.isr if to in image.isr else (to,))
         self.write([PartitionSet(topic, partition, changed)])
         return changed

@@ -314,7 +314,7 @@ class MoveCoordinator:
         partition = coordinator_partition(world.cluster, GROUP_ID, "group")
         state = world.partition(*partition)
         if state.leader != self._to and self._to in state.isr:
-            world.cluster.controls.move_coordinator(GROUP_ID, self._to)
+            world.move_leader(*partition, self._to)
             self._became = "moved"
 
     def stop(self, world: World) -> None:

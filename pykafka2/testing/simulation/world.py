@@ -77,7 +77,8 @@ class World:
         )
 
     def move_leader(self, topic: str, number: int, to: int) -> None:
-        self.cluster.controls.move_leader((topic, number), to)
+        # Looked at when the controller comes to it: there may be none now, and the ISR another one then.
+        self.cluster.controls.move_leader((topic, number), to, unclean=False)
 
     def cut_link(self, source: int, target: int) -> None:
         """Cut one direction between two brokers."""
