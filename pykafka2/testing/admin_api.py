@@ -149,7 +149,9 @@ def _value(key: str, value: Any) -> Any:
     """Data for what Python has types for: errors by name, topics' partitions as pairs, whole replies."""
     if key == "error" and isinstance(value, str):
         return error_class(value)
-    if key == "partition" and isinstance(value, list):
+    if key == "partition" and not isinstance(value, int | None):
+        if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], int)):
+            raise ConfigurationError(f'partition={value!r}: say ["topic", number], or the number alone')
         return tuple(value)
     if key == "reply" and isinstance(value, Mapping):
         return _reply(value)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pykafka2.errors import IllegalState
 from pykafka2.testing import KafkaCluster
@@ -143,3 +145,21 @@ def test_it_opens_once_and_closes_with_its_cluster() -> None:
         assert left.recv(1) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(number)), 1)
+
+
+NO_NUMBERS = st.one_of(
+    st.none(), st.text(max_size=5), st.just([]), st.just({}), st.just(["t", None]), st.just([["t"]])
+)
+# Those that need no argument, and would wait or change the cluster for good.
+LASTING = ("hold_elections", "hold_loading", "pause_followers")
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_call_with_odd_arguments_does_more_than_fail(data: st.DataObject, port: AdminPort) -> None:
+    name = data.draw(st.sampled_from([one for one in port._api.names() if not one.endswith(LASTING)]))
+    keys = ("partition", "broker_id", "rule", "topic", "to", "brokers", "name", "api", "then", "seconds")
+    arguments = data.draw(st.dictionaries(st.sampled_from(keys), NO_NUMBERS, max_size=4))
+    body = json.dumps(arguments).encode()
+    status, answer = port.answer("POST", f"/{name}", "secret", body)
+    assert status in (200, 400), (name, arguments, answer)
