@@ -91,7 +91,7 @@ def test_the_connection_ends_when_asked_to(caller: socket.socket) -> None:
         (request("/topics", method="DELETE"), 400, "BadRequest"),
         (request("/partition", '{"topic": "t"}'), 400, "ConfigurationError"),
         (request("/partition", '{"topic": "t", "partition": 5}'), 400, "UnknownTopicOrPartition"),
-        (request("/partition", '{"topic": [], "partition": {}}'), 400, "TypeError"),
+        (request("/partition", '{"topic": [], "partition": 0}'), 400, "TypeError"),
         (request("/controls/rule", '{"then": "hold", "api": "Prodduce"}'), 400, "ConfigurationError"),
         (
             request("/controls/shrink_isr", '{"partition": ["t", 0], "brokers": [7]}'),

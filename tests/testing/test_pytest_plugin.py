@@ -10,72 +10,19 @@ import pytest
 pytest_plugins = ["pytester"]
 
 
+# Each run starts a Python of its own: what it does not need stays out.
+QUICK = tuple(
+    word for name in ("randomly", "cacheprovider", "hypothesispytest") for word in ("-p", f"no:{name}")
+)
+
+
 def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
     pytester.makepyfile(source)
-    return pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider", *options)
+    return pytester.runpytest_subprocess(*QUICK, *options)
 
 
 @pytest.mark.slow
-def test_the_fixture_is_there_without_an_import(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-        import pytest
-
-        def test_default(kafka_cluster):
-            assert len(kafka_cluster.brokers) == 3
-
-        @pytest.mark.kafka(brokers=1, topics={"orders": 2}, config={"num.partitions": 4})
-        def test_marked(kafka_cluster):
-            assert len(kafka_cluster.brokers) == 1
-            assert kafka_cluster.topics() == ["orders"]
-
-        @pytest.mark.kafka(brokers=2)
-        class TestClass:
-            def test_of_the_class(self, kafka_cluster):
-                assert len(kafka_cluster.brokers) == 2
-
-            @pytest.mark.kafka(brokers=1)
-            def test_nearer(self, kafka_cluster):
-                assert len(kafka_cluster.brokers) == 1
-        """,
-        "--strict-markers",
-    )
-    result.assert_outcomes(passed=4)
-
-
-@pytest.mark.slow
-def test_a_client_left_open_fails_its_test_and_only_it(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-        import socket, threading
-
-        kept = []
-
-        def test_socket(kafka_cluster):
-            kept.append(socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)))
-
-        def test_thread(kafka_cluster):
-            stop = threading.Event()
-            kept.append(stop)
-            threading.Thread(target=stop.wait, name="stray", daemon=True).start()
-
-        def test_clean(kafka_cluster):
-            with socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)):
-                pass
-
-        def test_without_the_fixture():
-            threading.Thread(target=threading.Event().wait, daemon=True).start()
-        """,
-    )
-    result.assert_outcomes(passed=4, errors=2)
-    result.stdout.fnmatch_lines(["*the test left behind: *socket*close every client*"])
-    result.stdout.fnmatch_lines(["*the test left behind: *thread 'stray'*"])
-
-
-@pytest.mark.slow
-def test_a_cluster_is_kept_and_emptied_between_tests(pytester: pytest.Pytester) -> None:
+def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -112,9 +59,22 @@ def test_a_cluster_is_kept_and_emptied_between_tests(pytester: pytest.Pytester) 
         @pytest.mark.kafka(brokers=1)
         def test_fresh(fresh_kafka_cluster, kafka_cluster):
             assert fresh_kafka_cluster is not kafka_cluster
+
+        def test_default(kafka_cluster):
+            assert len(kafka_cluster.brokers) == 3
+
+        @pytest.mark.kafka(brokers=2)
+        class TestClass:
+            def test_of_the_class(self, kafka_cluster):
+                assert len(kafka_cluster.brokers) == 2
+
+            @pytest.mark.kafka(brokers=1)
+            def test_nearer(self, kafka_cluster):
+                assert len(kafka_cluster.brokers) == 1
         """,
+        "--strict-markers",
     )
-    result.assert_outcomes(passed=5)
+    result.assert_outcomes(passed=8)
 
 
 @pytest.mark.slow
@@ -124,6 +84,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
+        import socket, threading
         import pytest
         from pykafka2 import KafkaProducer
 
@@ -143,9 +104,28 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         def test_allowed(kafka_cluster):
             kept.append(producer_for(kafka_cluster))
 
+        @one
+        def test_socket(kafka_cluster):
+            kept.append(socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)))
+
+        @one
+        def test_thread(kafka_cluster):
+            threading.Thread(target=threading.Event().wait, name="stray", daemon=True).start()
+
+        @one
+        def test_clean(kafka_cluster):
+            with socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)):
+                pass
+
+        def test_without_a_cluster():
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+
         def test_end():
-            for producer in kept:
-                producer.close(timeout=0)
+            for one in kept:
+                if isinstance(one, KafkaProducer):
+                    one.close(timeout=0)
+                else:
+                    one.close()
 
         @pytest.mark.kafka(allow=("client",))
         def test_misspelt_leak(kafka_cluster): pass
@@ -171,9 +151,11 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         "-W",
         "ignore::ResourceWarning",
     )
-    result.assert_outcomes(passed=3, failed=1, errors=6)
+    result.assert_outcomes(passed=7, failed=1, errors=8)
     for line in (
         "*the test left behind: unclosed *left-open*",
+        "*the test left behind: *socket*close every client*",
+        "*the test left behind: *thread 'stray'*",
         "*has no 'client'; did you mean 'clients'*",
         "*has no argument 'broker'; did you mean 'brokers'*",
         "*named arguments*",
