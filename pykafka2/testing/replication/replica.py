@@ -7,7 +7,7 @@ replica manager's. All calls come under the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -91,10 +91,9 @@ class Replica:
         return len(self.image.isr) >= self.min_isr
 
     @property
-    def maximal_isr(self) -> frozenset[int]:
+    def maximal_isr(self) -> Collection[int]:
         """Who must have a record before it is committed: the ISR as it is and as it may be by now."""
-        isr = frozenset(self.image.isr)
-        return isr if self.pending_isr is None else isr | self.pending_isr
+        return self.image.isr if self.pending_isr is None else {*self.image.isr, *self.pending_isr}
 
     # ------------------------------------------------------------------ roles
 
