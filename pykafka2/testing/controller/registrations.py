@@ -37,14 +37,12 @@ def register(controller: Controller, new: Registration) -> int:
     """Register a broker, fenced until its first heartbeat; its broker epoch.
 
     The same incarnation registers again with what it had.  Another one while the old registration still
-    lives removes that first: its leaderships move, its epoch ends, and it comes back as a follower (Kafka
+    lives takes its place: its leaderships move, its epoch ends, and it comes back as a follower (Kafka
     answers DUPLICATE_BROKER_REGISTRATION until the old session has ended, see docs/fidelity.md).
     """
     old = controller.state.brokers.get(new.broker_id)
     if old is not None and old.incarnation_id == new.incarnation_id:
         return old.epoch
-    if old is not None and not old.is_fenced:
-        controller.set_broker(attrs.evolve(old, is_fenced=True))
     epoch = controller.log.end_offset
     controller.set_broker(
         BrokerImage(

@@ -283,6 +283,18 @@ def test_rule_74_a_paused_broker_is_fenced_and_comes_back_as_a_follower(simulati
     assert ends(cluster, KEY) == [2, 2, 2]
 
 
+def test_rule_74_brokers_with_nothing_to_do_are_heard_all_the_same(simulation: Simulation) -> None:
+    """No topics, no clients; a broker that was restarted among them."""
+    cluster = simulation.cluster(brokers=3)
+    cluster.controls.crash_broker(2)
+    cluster.controls.restart_broker(2)
+    version = cluster.controller.image.version
+    simulation.run_for(60)
+    assert not any(broker.is_fenced for broker in cluster.controller.image.brokers.values())
+    assert (cluster.controller.id, cluster.controller.epoch) == (0, 1)
+    assert cluster.controller.image.version <= version + 1, "heartbeats change nothing"
+
+
 def test_rule_74_heartbeats_of_an_older_registration_are_refused(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
