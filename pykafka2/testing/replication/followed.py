@@ -11,9 +11,9 @@ from pykafka2.testing.replication.fetch_sessions import INITIAL_EPOCH, NO_SESSIO
 from pykafka2.testing.replication.replica import Key, Replica
 
 
-@attrs.define(frozen=True)
+@attrs.define
 class Position:
-    """What a fetch says of a partition, and what the leader's session therefore knows."""
+    """What a fetch says of a partition, and what the leader's session therefore knows.  Nobody changes it."""
 
     offset: int
     leader_epoch: int

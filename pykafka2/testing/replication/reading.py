@@ -19,9 +19,12 @@ CONSUMER = -1
 NO_TOPIC_ID = bytes(16)
 
 
-@attrs.define(frozen=True)
+@attrs.define
 class FetchItem:
-    """One partition of a fetch.  `topic` is the id in hexadecimal digits where nobody knows that."""
+    """One partition of a fetch.  `topic` is the id in hexadecimal digits where nobody knows that.
+
+    Nobody changes it; it is not frozen, because that would double what making one costs.
+    """
 
     topic: str
     topic_id: bytes

@@ -26,7 +26,8 @@ from pykafka2.testing.log.retention import RetentionPolicy, apply_retention
 from pykafka2.testing.log.segments import RollLimits
 from pykafka2.testing.simulation import Simulation
 from tests.testing.leading import append, ends
-from tests.testing.wire import Wire, batch, fetch, fetch_request, produce, view
+from tests.testing.sim_wire import SimWire
+from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce, view
 
 KEY = ("t", 0)
 Leader = Callable[[str, int], Wire]
@@ -283,6 +284,29 @@ def test_requirement_003_25_a_follower_s_log_starts_where_its_leader_s_does(simu
     assert next(iter(follower.log.segments)).base_offset == 2
     cluster.controls.move_leader(KEY, 1 - leading)
     assert cluster.log(*KEY).values() == [b"c"]
+    wire = SimWire(simulation, cluster.broker(1 - leading).address)
+    answers = [data_of(wire.call(fetch_request(*KEY, offset), 12)).error_code for offset in (0, 1, 2)]
+    assert answers == [1, 1, 0], "OFFSET_OUT_OF_RANGE below its start"
+    wire.close()
+
+
+def test_rule_64_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    append(cluster, KEY, b"a")
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    wire = SimWire(simulation, cluster.broker(leading).address)
+    asked = DeleteRecordsPartition(partition_index=0, offset=1)
+    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
+    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=60_000), 2)
+    simulation.run_for(5)
+    assert not wire.has_reply()
+    cluster.controls.move_leader(KEY, 1 - leading)
+    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
+    assert (answer.low_watermark, for_code(answer.error_code).__name__) == (-1, "NotLeaderOrFollower")
+    wire.close()
 
 
 # ---------------------------------------------------------------------- log directories
