@@ -111,6 +111,24 @@ def test_rule_50_a_crashed_coordinator_is_followed_by_another(simulation: Simula
     assert bench.group.epoch == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [("", 0), ("my-group", 12), ("\u8ba2\u5355", 9), ("\U0001f600", 49), ("polygenelubricants", 0)],
+)
+@pytest.mark.parametrize(("kind", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
+def test_003_65_keys_are_hashed_as_kafka_hashes_them(
+    simulation: Simulation, key: str, partition: int, kind: int, topic: str
+) -> None:
+    """003-65: goldens of kafka-clients 4.3.1 for 50 partitions; of groups and transactional ids alike."""
+    bench = GroupBench(simulation, brokers=3)
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    (found,) = bench.wire(0).call(request, 6).coordinators
+    assert (found.error_code, found.node_id) == (0, bench.cluster.partition(topic, partition).leader)
+    bench.cluster.controls.move_leader((topic, partition), (found.node_id + 1) % 3)
+    (moved,) = bench.wire(0).call(request, 6).coordinators
+    assert moved.node_id == (found.node_id + 1) % 3
+
+
 # -- joining ------------------------------------------------------------------------------------------
 
 
@@ -319,6 +337,36 @@ def test_004_28_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
     bench.advance(10.5)
     assert bench.group.members == {}
     assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER
+
+
+def test_004_28_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: GroupBench) -> None:
+    """004-28: commits of KIP-848 members do not re-arm their sessions."""
+    bench.beat("one", 0)
+    for number in range(8):
+        bench.advance(5.0)
+        assert bench.commit(number, member="one", generation=2) == 0
+    bench.advance(5.5)
+    assert bench.commit(9, member="one", generation=2) == UNKNOWN_MEMBER
+    assert bench.group.members == {}
+
+
+def test_what_waits_for_a_closed_connection_is_dropped(bench: GroupBench) -> None:
+    """The join goes on without its asker, who is out at its session's end; nobody else is harmed."""
+    leader, other = bench.stable(2, session=10.0)
+    waiting = bench.join(leader)
+    waiting.wire.close()
+    bench.waiting.clear()
+    bench.advance(0.1)
+    assert bench.group.state == "PreparingRebalance"
+    joined = bench.join(other)
+    bench.advance(0.5)
+    assert (code(joined), bench.group.epoch, len(bench.group.members)) == (0, 2, 2)
+    assert bench.heartbeat(other, 2) == 0
+    bench.advance(9.0)
+    assert bench.heartbeat(other, 2) == 0
+    bench.advance(1.5)
+    assert list(bench.group.members) == [other]
+    bench.cluster.check()
 
 
 # -- offsets ------------------------------------------------------------------------------------------
