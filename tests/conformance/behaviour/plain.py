@@ -25,6 +25,8 @@ NAMES = (
 """What an element of a list is called by; lists of such elements are sorted."""
 
 COUNTED = {"producer_id": "producer", "session_id": "session", "ongoing_txn_producer_id": "producer"}
+FIRST = {"producer": 0, "session": 1}
+FIRST_PRODUCER = ("producer_id", 0)  # an id like others, although it is a zero
 MASKED = {
     "cluster_id": "the cluster's",
     "controller_id": "a broker",
@@ -109,7 +111,7 @@ class Plainer:
             return errors.name_of(value)
         if name == "port":
             return f"of broker {self._ports[value]}" if value in self._ports else value
-        if name in COUNTED and value > 0:
+        if name in COUNTED and value >= FIRST[COUNTED[name]]:
             return self.number(COUNTED[name], value)
         if abs(value - time.time() * 1000) < DAY_MS:
             return "now"
@@ -134,7 +136,7 @@ def _raw_struct(message: Struct) -> dict[str, Any]:
         value = getattr(message, one.name)
         if one.kind == "records" and value is not None:
             raw[one.name] = [_batch(batch) for batch in batches(value)]
-        elif one.name == "error_code" or value != one.absent_value():
+        elif one.name == "error_code" or value != one.absent_value() or (one.name, value) == FIRST_PRODUCER:
             raw[one.name] = bytes(value) if isinstance(value, memoryview) else _sorted_raw(value)
     return raw
 
