@@ -40,6 +40,8 @@ def conformance(session: nox.Session) -> None:
         *session.posargs,
         env={"PYKAFKA2_CONFORMANCE": "1"},
     )
+    # kafka-python's own integration tests; too long for the gate.
+    session.run("python", "-m", "tests.conformance.kafka_python_suite")
 
 
 @nox.session
