@@ -48,33 +48,36 @@ class ConfluentTransactions:
         from confluent_kafka import Producer
 
         self._servers = bootstrap_servers
+        self._errors: list[Any] = []
         self._producer: Any = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
                 "transactional.id": transactional_id,
                 "log_level": 0,
+                "error_cb": self._errors.append,
             }
         )
-        self._errors: list[Any] = []
-        with _confluent_fencing():
+        with self._fencing():
             self._producer.init_transactions(TIMEOUT)
 
     def begin(self) -> None:
-        with _confluent_fencing():
+        with self._fencing():
             self._producer.begin_transaction()
 
     def send(self, topic: str, partition: int, value: bytes) -> None:
         from confluent_kafka import KafkaException
 
+        failures: list[Any] = []
+
         def on_delivery(error: Any, _message: Any) -> None:
             if error is not None:
-                self._errors.append(error)
+                failures.append(error)
 
-        with _confluent_fencing():
+        with self._fencing():
             self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
             self._producer.flush(TIMEOUT)
-            if self._errors:
-                raise KafkaException(self._errors.pop())
+            if failures:
+                raise KafkaException(failures.pop())
 
     def offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -83,7 +86,7 @@ class ConfluentTransactions:
             {"bootstrap.servers": self._servers, "group.id": group, "enable.auto.commit": False}
         )
         try:
-            with _confluent_fencing():
+            with self._fencing():
                 self._producer.send_offsets_to_transaction(
                     [TopicPartition(topic, partition, offset)], consumer.consumer_group_metadata(), TIMEOUT
                 )
@@ -91,33 +94,39 @@ class ConfluentTransactions:
             consumer.close()
 
     def commit(self) -> None:
-        with _confluent_fencing():
+        with self._fencing():
             self._producer.commit_transaction(TIMEOUT)
 
     def abort(self) -> None:
-        with _confluent_fencing():
+        with self._fencing():
             self._producer.abort_transaction(TIMEOUT)
 
     def close(self) -> None:
         self._producer.purge()
         self._producer.flush(1)
 
+    @contextlib.contextmanager
+    def _fencing(self) -> Iterator[None]:
+        from confluent_kafka import KafkaException
 
-@contextlib.contextmanager
-def _confluent_fencing() -> Iterator[None]:
-    from confluent_kafka import KafkaError, KafkaException
+        try:
+            yield
+        except KafkaException as error:
+            if _is_fencing(error.args[0]):
+                raise Fenced from error
+            raise
+        except SystemError as error:
+            # A fatal error breaks flush() in ways of its own; the callback has seen which it was.
+            if any(map(_is_fencing, self._errors)):
+                raise Fenced from error
+            raise
+
+
+def _is_fencing(error: Any) -> bool:
+    from confluent_kafka import KafkaError
 
     fencing = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-    try:
-        yield
-    except (KafkaException, SystemError) as raised:
-        # A fatal error inside flush() comes out as the cause of a SystemError.
-        error = raised if isinstance(raised, KafkaException) else raised.__cause__
-        if not isinstance(error, KafkaException):
-            raise
-        if error.args[0].code() in fencing or "fenced" in str(error.args[0]).lower():
-            raise Fenced from error
-        raise
+    return error.code() in fencing or "fenced" in str(error).lower()
 
 
 class AiokafkaTransactions:
