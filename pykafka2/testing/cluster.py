@@ -23,6 +23,7 @@ from pykafka2.clock import SeededEntropy
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.protocol.registry import name_of
+from pykafka2.testing.cluster_views import ClusterViews
 from pykafka2.testing.configs import BrokerConfig, nearest
 from pykafka2.testing.controller import NewTopic
 from pykafka2.testing.controller.controllers import Controllers
@@ -42,13 +43,8 @@ if TYPE_CHECKING:
     from pykafka2.network.tls import TlsContext
     from pykafka2.testing.admin_port import AdminPort
     from pykafka2.testing.broker import Broker
-    from pykafka2.testing.cluster_metrics import ClusterMetrics
     from pykafka2.testing.controls import Controls
-    from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.server.request_channel import RequestContext
-    from pykafka2.testing.timeline import Timeline
-    from pykafka2.testing.transaction_views import TransactionView
-    from pykafka2.testing.views import LogView, PartitionView
 
 MAX_BROKERS = 1000
 TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
@@ -65,7 +61,7 @@ class Topic:
     configs: Mapping[str, object] = attrs.field(factory=dict)
 
 
-class KafkaCluster:
+class KafkaCluster(ClusterViews):
     """A cluster of `brokers` brokers (ids from 0) with these topics, running between `start` and `close`.
 
     Args:
@@ -294,43 +290,6 @@ class KafkaCluster:
     def topics(self) -> list[str]:
         return sorted(self.controller.image.topics)
 
-    def partition(self, topic: str, partition: int) -> PartitionView:
-        """Leader, epoch, ISR and each replica's offsets, as of now.  Raises `UnknownTopicOrPartition`."""
-        from pykafka2.testing.views import partition_view
-
-        self.check()
-        with self.lock:
-            return partition_view(self, topic, partition)
-
-    def log(self, topic: str, partition: int, broker: int | None = None) -> LogView:
-        """What a replica holds, the leader's by default: `values()`, `records()`, `batches()`, offsets."""
-        from pykafka2.testing.views import log_view
-
-        self.check()
-        with self.lock:
-            return log_view(self, topic, partition, broker)
-
-    def coordinator(self, key: str, kind: str = "group") -> int:
-        """The id of the broker that coordinates a group, or with kind="transaction" a transactional id; -1
-        while there is none.  Raises `CoordinatorNotAvailable` if no client ever asked for one of this kind.
-        """
-        from pykafka2.testing.group_views import coordinator_partition
-
-        self.check()
-        with self.lock:
-            return self.controller.partition(*coordinator_partition(self, key, kind)).leader
-
-    def group(self, group_id: str) -> GroupView:
-        """A group as its coordinator knows it now: state, epoch, members with assignments, offsets.
-
-        Raises `GroupIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
-        """
-        from pykafka2.testing.group_views import group_view
-
-        self.check()
-        with self.lock:
-            return group_view(self, group_id)
-
     def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPort:
         """Offer controls, rules and views over HTTP and JSON on loopback, until `close`; for tests in other
         languages.  Port 0 takes a free one; callers show the token (default: a random one).
@@ -344,46 +303,10 @@ class KafkaCluster:
 
     # ------------------------------------------------------------------ what happened
 
-    def metrics(self) -> ClusterMetrics:
-        """Request times and bytes as of now, by API, of each broker and all together."""
-        from pykafka2.testing.cluster_metrics import ClusterMetrics
-
-        with self.lock:
-            return ClusterMetrics({broker.id: broker.metrics.copy() for broker in self._brokers})
-
-    def timeline(self, last: int | None = None) -> Timeline:
-        """Requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`, `as_list()`.
-
-        With `last` only so many of the newest.
-        """
-        from pykafka2.testing.timeline import timeline_of
-
-        with self.lock:
-            return timeline_of(self, last)
-
     def _on_fault(self, rule: FaultRule, broker: Broker, context: RequestContext) -> None:
         text = f"rule {rule.id} fired on {name_of(context.api_key)} of {context.client_id}: {rule.then}"
         now = self.runtime.clock.monotonic()
         self.events.note(now, "fault", text, rule=rule.id, broker=broker.id, then=rule.then)
-
-    def transaction(self, transactional_id: str) -> TransactionView:
-        """A transactional id as its coordinator knows it now: state, producer, partitions, timeout.
-
-        Raises `TransactionalIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
-        """
-        from pykafka2.testing.transaction_views import transaction_view
-
-        self.check()
-        with self.lock:
-            return transaction_view(self, transactional_id)
-
-    def transactions(self) -> list[TransactionView]:
-        """All transactional ids that their coordinators know now; `is_open` tells those not ended."""
-        from pykafka2.testing.transaction_views import transaction_views
-
-        self.check()
-        with self.lock:
-            return transaction_views(self)
 
 
 def _with_mode(config: Mapping[str, object] | None, pipelined: bool | None) -> Mapping[str, object] | None:

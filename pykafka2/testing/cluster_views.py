@@ -1,0 +1,98 @@
+"""What a test may look at of its cluster: partitions, logs, groups, transactions, metrics, the timeline.
+
+The part of `KafkaCluster` (cluster.py) that only reads.  Each call takes the cluster's lock and gives plain
+values as of now; any thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.cluster_metrics import ClusterMetrics
+    from pykafka2.testing.group_views import GroupView
+    from pykafka2.testing.timeline import Timeline
+    from pykafka2.testing.transaction_views import TransactionView
+    from pykafka2.testing.views import LogView, PartitionView
+
+
+class ClusterViews:
+    """`cluster.partition("orders", 0)`, `cluster.log(...)`, `cluster.group(...)`, `cluster.timeline()`."""
+
+    @property
+    def _cluster(self) -> KafkaCluster:
+        return cast("KafkaCluster", self)
+
+    def partition(self, topic: str, partition: int) -> PartitionView:
+        """Leader, epoch, ISR and each replica's offsets, as of now.  Raises `UnknownTopicOrPartition`."""
+        from pykafka2.testing.views import partition_view
+
+        self._cluster.check()
+        with self._cluster.lock:
+            return partition_view(self._cluster, topic, partition)
+
+    def log(self, topic: str, partition: int, broker: int | None = None) -> LogView:
+        """What a replica holds, the leader's by default: `values()`, `records()`, `batches()`, offsets."""
+        from pykafka2.testing.views import log_view
+
+        self._cluster.check()
+        with self._cluster.lock:
+            return log_view(self._cluster, topic, partition, broker)
+
+    def coordinator(self, key: str, kind: str = "group") -> int:
+        """The id of the broker that coordinates a group, or with kind="transaction" a transactional id; -1
+        while there is none.  Raises `CoordinatorNotAvailable` if no client ever asked for one of this kind.
+        """
+        from pykafka2.testing.group_views import coordinator_partition
+
+        self._cluster.check()
+        with self._cluster.lock:
+            return self._cluster.controller.partition(*coordinator_partition(self._cluster, key, kind)).leader
+
+    def group(self, group_id: str) -> GroupView:
+        """A group as its coordinator knows it now: state, epoch, members with assignments, offsets.
+
+        Raises `GroupIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
+        """
+        from pykafka2.testing.group_views import group_view
+
+        self._cluster.check()
+        with self._cluster.lock:
+            return group_view(self._cluster, group_id)
+
+    def transaction(self, transactional_id: str) -> TransactionView:
+        """A transactional id as its coordinator knows it now: state, producer, partitions, timeout.
+
+        Raises `TransactionalIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
+        """
+        from pykafka2.testing.transaction_views import transaction_view
+
+        self._cluster.check()
+        with self._cluster.lock:
+            return transaction_view(self._cluster, transactional_id)
+
+    def transactions(self) -> list[TransactionView]:
+        """All transactional ids that their coordinators know now; `is_open` tells those not ended."""
+        from pykafka2.testing.transaction_views import transaction_views
+
+        self._cluster.check()
+        with self._cluster.lock:
+            return transaction_views(self._cluster)
+
+    def metrics(self) -> ClusterMetrics:
+        """Request times and bytes as of now, by API, of each broker and all together."""
+        from pykafka2.testing.cluster_metrics import ClusterMetrics
+
+        with self._cluster.lock:
+            return ClusterMetrics({broker.id: broker.metrics.copy() for broker in self._cluster.brokers})
+
+    def timeline(self, last: int | None = None) -> Timeline:
+        """Requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`, `as_list()`.
+
+        With `last` only so many of the newest.
+        """
+        from pykafka2.testing.timeline import timeline_of
+
+        with self._cluster.lock:
+            return timeline_of(self._cluster, last)
