@@ -84,7 +84,8 @@ class RealKafka:
     ) -> None:
         self._jars = jars
         self._brokers = brokers
-        self._extra = extra  # more lines of properties; the last one of a name counts
+        # More lines of properties, "{node}" in them is the broker's id; the last one of a name counts.
+        self._extra = extra
         self._flags = flags
         self._folder = Path(tempfile.mkdtemp(prefix="pykafka2-real-kafka-"))
         self._log_file = self._folder / "server.log"
@@ -184,7 +185,7 @@ def _settings_of(node: int, port: int, controller_port: int, folder: Path, broke
     )
     # Beside the data: the JVM removes its settings' folder when its parent is gone.
     settings = folder.with_suffix(f".{node}.properties")
-    settings.write_text(text + extra)
+    settings.write_text(text + extra.replace("{node}", str(node)))
     return str(settings)
 
 
