@@ -72,7 +72,7 @@ class Partition:
             producer_epoch=0,
             base_sequence=0,
         )
-        assert partition_of(self.wire.call(transactional_produce("tid", records), 12)).error_code == 0
+        assert partition_of(self.wire.call(transactional_produce("tid", records), 11)).error_code == 0
 
     def end(self) -> None:
         """Commit it: the coordinator's marker."""
