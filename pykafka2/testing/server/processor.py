@@ -69,6 +69,7 @@ class Processor(Part):
         # Connections with replies to write or requests to take, each looked at once after all commands: many
         # produces complete with one fetch of a follower, and their replies leave in one gathered write.
         self._touched: dict[Connection, None] = {}
+        self._wanting_room: dict[Connection, None] = {}
         self._arriving: deque[Transport] = deque()
         self._scratch: memoryview | None = None
 
@@ -103,8 +104,9 @@ class Processor(Part):
             touched, self._touched = self._touched, {}
             for connection in touched:
                 self._go_on(connection, now)
-        if not self._requests.is_full:
-            for connection in [known for known in self.connections if known.wants_room]:
+        if self._wanting_room and not self._requests.is_full:
+            wanting, self._wanting_room = self._wanting_room, {}
+            for connection in wanting:
                 connection.wants_room = False
                 self.take_frames(connection, now)
         if now >= self._idle_check_at:
@@ -119,6 +121,7 @@ class Processor(Part):
             while connection.channel.is_readable and not connection.is_closed:
                 if self._requests.is_full:
                     connection.wants_room = True
+                    self._wanting_room[connection] = None
                     self._requests.wait_for_room(self)
                     break
                 frame = connection.frames.next_frame()
@@ -249,6 +252,7 @@ class Processor(Part):
         """Close one connection; its requests that still wait are given up (§4.1 g)."""
         pending = self.connections.pop(connection, None)
         self._throttled.pop(connection, None)
+        self._wanting_room.pop(connection, None)
         connection.close(reset=reset)
         for context in (pending or {}).values():
             self._on_gone(context, self.loop.runtime.clock.monotonic())
@@ -260,6 +264,7 @@ class Processor(Part):
             connection.close(reset=reset)
         self._commands.clear()
         self._touched.clear()
+        self._wanting_room.clear()
         self._throttled.clear()
         # Accepted, but not taken over yet: nobody else would close them.
         while self._arriving:
