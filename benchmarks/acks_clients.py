@@ -1,7 +1,7 @@
 """Who drives `benchmarks.broker_acks`: our producer and confluent-kafka's, as fast as the brokers take it.
 
-Each function produces for a while and tells what was acknowledged within the measured part: the first
-`warm_up` seconds do not count, and what is still under way at the end neither.
+Each function produces for a while and tells what was acknowledged within the measured part: the warm-up
+does not count, and what is still under way at the end neither.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Meter:
     """Counts deliveries within the measured time and keeps each one's latency."""
 
     def __init__(self, load: Load) -> None:
-        self.begins_at = time.perf_counter() + WARM_UP
+        # Two thousand requests have to get under way first.
+        self.begins_at = time.perf_counter() + WARM_UP + load.in_flight / 2000
         self.ends_at = self.begins_at + load.seconds
         self.load = load
         self.latencies: list[float] = []
@@ -93,7 +94,7 @@ def drive_pykafka2(load: Load) -> Measured:
             enable_idempotence=load.idempotent,
             batch_size=BATCH_BYTES,
             linger_ms=0,
-            buffer_memory=max(BUFFER_BYTES, 2 * load.in_flight * BATCH_BYTES),
+            buffer_memory=max(BUFFER_BYTES, load.in_flight * BATCH_BYTES * 5 // 4),
         )
         for _ in range(load.producers)
     ]
