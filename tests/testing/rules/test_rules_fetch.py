@@ -309,3 +309,66 @@ def test_rule_63_where_an_epoch_ends(kafka_cluster: KafkaCluster, leader: Leader
         (1, 3),
         (-1, -1),
     ]
+
+
+ODD_FETCHES: list[tuple[dict[str, int], int, list[int], bool]] = [
+    # options, error code, base offsets, whether it waits for its time
+    ({"max_bytes": 0}, 0, [0], False),
+    ({"max_bytes": -1}, -1, [], False),
+    ({"partition_max_bytes": 0}, 0, [0], False),
+    ({"partition_max_bytes": -1}, -1, [], False),
+    ({"min_bytes": 5000, "max_bytes": 100, "max_wait_ms": 60_000}, 0, [0], False),
+    ({"min_bytes": 2**31 - 1, "max_wait_ms": 60}, 0, [0, 1, 2, 3, 4], True),
+    ({"min_bytes": 0, "offset": 5, "max_wait_ms": 60_000}, 0, [], False),
+    ({"min_bytes": -1, "offset": 5, "max_wait_ms": 60_000}, 0, [], False),
+    ({"max_wait_ms": -1, "offset": 5}, 0, [], False),
+]
+
+
+@one_broker
+@pytest.mark.parametrize(
+    ("options", "code", "base_offsets", "waits"), ODD_FETCHES, ids=lambda one: str(one)[:60]
+)
+def test_requirement_002_26_odd_limits_get_kafkas_answer(
+    kafka_cluster: KafkaCluster,
+    leader: Leader,
+    options: dict[str, int],
+    code: int,
+    base_offsets: list[int],
+    waits: bool,
+) -> None:
+    """As Apache Kafka 4.3.1 answers in tests/conformance/test_reading.py; nothing is left that waits."""
+    wire = leader("t", 0)
+    fill(wire, 5)
+    data = fetch(wire, "t", 0, **({"offset": 0} | options))
+    assert (data.error_code, offsets(data)) == (code, base_offsets)
+    (entry,) = kafka_cluster.history.entries("Fetch")
+    assert ((entry.latency or 0) >= 0.06) is waits
+    assert kafka_cluster.broker(0).replicas.fetches.waiting() == 0
+
+
+@one_broker
+@pytest.mark.parametrize(
+    ("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, None)], ids=str
+)
+def test_rule_62_special_times_have_their_versions(
+    leader: Leader, timestamp: int, first_version: int | None
+) -> None:
+    wire = leader("t", 0)
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+    codes = {
+        version: wire.call(request, version).topics[0].partitions[0].error_code for version in range(1, 12)
+    }
+    unsupported = {version: 0 if first_version and version >= first_version else 35 for version in codes}
+    assert codes == unsupported
+
+
+@one_broker
+def test_rule_62_a_partition_asked_for_twice_is_an_invalid_request(leader: Leader) -> None:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked, asked])]
+    )
+    answers = leader("t", 0).call(request, 8).topics[0].partitions
+    assert [(one.error_code, one.offset) for one in answers] == [(42, -1)]
