@@ -1,7 +1,7 @@
 """Other people's transactional producers and read_committed consumers, on the bundled broker and on Apache's.
 
-librdkafka and aiokafka speak transaction.version 1 (partitions are added before they are written to), Java's
-producer speaks version 2 (KIP-890).
+librdkafka, aiokafka and kafka-python speak transaction.version 1 (partitions are added before they are
+written to), Java's producer speaks version 2 (KIP-890).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .transactional_peers import (
     ConfluentTransactions,
     Fenced,
     JavaTransactions,
+    KafkaPythonTransactions,
     TransactionalPeer,
     aiokafka_reads,
     confluent_reads,
@@ -23,7 +24,7 @@ from .transactional_peers import (
 )
 
 JAVA = pytest.param("java", marks=pytest.mark.real_kafka)
-WRITERS = ["confluent", "aiokafka", JAVA]
+WRITERS = ["confluent", "aiokafka", "kafka-python", JAVA]
 NewProducer = Callable[[str], TransactionalPeer]
 
 
@@ -36,6 +37,8 @@ def new_producer(request: pytest.FixtureRequest, cluster: Cluster, writer: str) 
         servers = cluster.bootstrap_servers
         if writer == "java":
             made.append(JavaTransactions(request.getfixturevalue("java"), servers, transactional_id))
+        elif writer == "kafka-python":
+            made.append(KafkaPythonTransactions(servers, transactional_id))
         elif writer == "aiokafka":
             made.append(AiokafkaTransactions(servers, transactional_id))
         else:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from .bridge import Bridge, b64, unb64
-from .peers import TIMEOUT
+from .peers import TIMEOUT, _kafka_python
 
 NAMES = count(1)
 
@@ -180,6 +180,44 @@ class AiokafkaTransactions:
             if "fenced" in str(error).lower():
                 raise Fenced from error
             raise
+
+
+class KafkaPythonTransactions:
+    """kafka-python: transaction.version 1."""
+
+    def __init__(self, bootstrap_servers: str, transactional_id: str) -> None:
+        self._kafka = _kafka_python()
+        self._producer = self._kafka.KafkaProducer(
+            bootstrap_servers=bootstrap_servers, transactional_id=transactional_id
+        )
+        self._run(self._producer.init_transactions)
+
+    def begin(self) -> None:
+        self._run(self._producer.begin_transaction)
+
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        self._run(lambda: self._producer.send(topic, value, partition=partition).get(TIMEOUT))
+
+    def offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        place = self._kafka.TopicPartition(topic, partition)
+        found = self._kafka.structs.OffsetAndMetadata(offset, "", -1)
+        self._run(lambda: self._producer.send_offsets_to_transaction({place: found}, group))
+
+    def commit(self) -> None:
+        self._run(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._run(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        self._producer.close(timeout=1)
+
+    def _run(self, step: Callable[[], Any]) -> None:
+        errors = self._kafka.errors
+        try:
+            step()
+        except (errors.ProducerFencedError, errors.InvalidProducerEpochError) as error:
+            raise Fenced from error
 
 
 class JavaTransactions:
