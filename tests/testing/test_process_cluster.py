@@ -72,6 +72,15 @@ def test_rules_as_data_and_short_words(cluster: ProcessCluster, wire: Wire) -> N
     assert wire.call(METADATA, 12).topics
 
 
+def test_throttles_begin_and_end(cluster: ProcessCluster, wire: Wire) -> None:
+    cluster.controls.throttle("wire", MetadataRequest, 0.01)
+    assert wire.call(METADATA, 12).throttle_time_ms == 10
+    with pytest.raises(ConfigurationError, match="ends them all"):
+        cluster.controls.unthrottle({})  # type: ignore[arg-type]
+    cluster.controls.unthrottle()
+    assert wire.call(METADATA, 12).throttle_time_ms == 0
+
+
 def test_replies_may_be_replaced_by_data(cluster: ProcessCluster, wire: Wire) -> None:
     whole = MetadataResponse(brokers=[], topics=[], cluster_id="elsewhere")
     cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply=whole)
