@@ -17,6 +17,10 @@ HEARTBEAT_MS = 300
 """So that members hear of a rebalance soon; in KIP-848 the broker says how often."""
 
 
+METADATA_AGE_MS = 1000
+"""So that a leader that did not see the topic yet, when it assigned, looks again soon."""
+
+
 class GroupMember(Protocol):
     """A consumer that has subscribed to one topic in a group."""
 
@@ -78,6 +82,7 @@ class KafkaPythonMember:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=METADATA_AGE_MS,
         )
 
     def poll(self, seconds: float) -> list[bytes]:
@@ -111,7 +116,7 @@ class AiokafkaMember:
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 heartbeat_interval_ms=HEARTBEAT_MS,
-                metadata_max_age_ms=1000,
+                metadata_max_age_ms=METADATA_AGE_MS,
             )
             # Its start waits for the first rebalance, which may wait for members that are polled here, too.
             self._started = asyncio.ensure_future(self._consumer.start())
