@@ -234,16 +234,10 @@ class Broker:
     def finish_start(self) -> None:
         """Wait until the controller lets the broker serve, then let clients in."""
         cluster = self._cluster
-        if self._reaches_controller():
+        if self._reaches_controller() and not cluster.controller.publisher.is_held(self.id):
+            not_yet = (BrokerState.STARTING, BrokerState.RECOVERY)
             cluster.runtime.wait_until(
-                lambda: (
-                    (
-                        self.lifecycle.state is not BrokerState.STARTING
-                        and self.lifecycle.state is not BrokerState.RECOVERY
-                    )
-                    or cluster.loops.has_failed
-                ),
-                START_TIMEOUT,
+                lambda: self.lifecycle.state not in not_yet or cluster.loops.has_failed, START_TIMEOUT
             )
         acceptor = self._acceptor
         if acceptor is not None:

@@ -58,6 +58,9 @@ class MetadataPublisher:
         """Let no image reach this broker until `release`."""
         self._held.add(broker_id)
 
+    def is_held(self, broker_id: int) -> bool:
+        return broker_id in self._held
+
     def release(self, broker_id: int | None, now: float) -> None:
         """End holding and delays, of one broker or all; who lags catches up at once."""
         for broker in self._brokers():
