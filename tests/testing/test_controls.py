@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -197,3 +198,25 @@ def test_the_history_is_bounded(kafka_cluster: KafkaCluster, leader: Leader) -> 
     history.is_on = False
     wire.call(METADATA, 12)
     assert history.entries()[-1].api == "Produce"
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_a_paused_broker_keeps_its_connections_and_answers_later(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+) -> None:
+    wire, other = connect(1), connect(0)
+    kafka_cluster.controls.pause_broker(1)
+    kafka_cluster.controls.pause_broker(1)
+    sent = wire.send(MetadataRequest(topics=[]), 12)
+    late = connect(1)  # the machine still takes connections in, as for a stopped process
+    late.send(MetadataRequest(topics=[]), 12)
+    assert other.call(MetadataRequest(topics=[]), 12).brokers
+    assert not select.select([wire.socket, late.socket], [], [], 0.05)[0]
+    kafka_cluster.controls.resume_broker(1)
+    assert wire.receive(MetadataRequest, 12)[0] == sent
+    assert late.receive(MetadataRequest, 12)[1].brokers
+    kafka_cluster.controls.pause_broker(1)
+    kafka_cluster.controls.crash_broker(1)
+    kafka_cluster.controls.restart_broker(1)
+    assert connect(1).call(MetadataRequest(topics=[]), 12).brokers
+    kafka_cluster.controls.pause_broker(1)  # and a cluster with a paused broker closes

@@ -256,7 +256,8 @@ class Crash:
         if len(world.live_brokers) <= 1 or self._broker not in world.live_brokers:
             return
         led = world.partitions_led_by(self._broker)
-        loses = world.may_lose_a_tail(self._broker)
+        # Unnoticed it stays in sync, and may be the last one there when others die meanwhile.
+        loses = world.may_lose_a_tail(self._broker) and not self._unnoticed
         world.live_brokers.remove(self._broker)
         if self._clean:
             world.cluster.controls.stop_broker(self._broker)
