@@ -49,6 +49,7 @@ def long(session: nox.Session) -> None:
     """10,000 simulation seeds, the suite three times over, every benchmark."""
     session.install(".[test,bench]")
     session.run("python", "-m", "pykafka2.testing.simulation.run", "--corpus", "0-9999")
+    session.run("python", "-m", "pykafka2.testing.simulation.transaction_run", "--seeds", "0-499")
     for _ in range(3):
         session.run("pytest", "-q")
     for benchmark in ("imports", "micro", "io_under_load", "cluster"):

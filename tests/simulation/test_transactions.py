@@ -9,6 +9,7 @@ import pytest
 
 from pykafka2.errors import KafkaError
 from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.transaction_run import main
 from pykafka2.testing.simulation.transactions import play
 from tests.simulation import transaction_mutants as mutants
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
@@ -38,6 +39,12 @@ def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -
 @pytest.mark.slow
 def test_the_same_seed_plays_the_same_transactions_whatever_the_hash_seed() -> None:
     assert hash_in_a_fresh_interpreter("tests.simulation.transactions_story", 4, "77") == tell(4)
+
+
+@pytest.mark.slow
+def test_many_seeds_are_played_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "2", "--versions", "2", "--virtual-seconds", "4"]) == 0
+    assert "1 seeds" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def _line(report: Report) -> str:
     )
 
 
-def _range(text: str) -> list[int]:
+def seed_range(text: str) -> list[int]:
     """`0-99` or `5` or `1,2,7-9`."""
     seeds: list[int] = []
     for part in text.split(","):
@@ -145,7 +145,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Play the whole-system simulation for many seeds.",
     )
     parser.add_argument(
-        "--corpus", "--seeds", type=_range, default=_range("0-19"), help="seeds that are always played: 0-99"
+        "--corpus",
+        "--seeds",
+        type=seed_range,
+        default=seed_range("0-19"),
+        help="seeds that are always played: 0-99",
     )
     parser.add_argument(
         "--fresh", action="store_true", help="then seeds that were never played, until time is up"

@@ -1,0 +1,59 @@
+"""`python -m pykafka2.testing.simulation.transaction_run --seeds 0-99`: transactions under faults.
+
+Each seed is played in both versions of transactions; a failure prints its seed and version, which play it
+again.  Exit status 1 if one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Sequence
+
+from pykafka2.testing.simulation.faults import Tallies, add_tallies, table
+from pykafka2.testing.simulation.run import seed_range
+from pykafka2.testing.simulation.transactions import play
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play what the arguments ask for; the exit status."""
+    options = _parser().parse_args(arguments)
+    # Clients and brokers log what faults do to them.
+    logging.disable(logging.CRITICAL)
+    tallies: Tallies = {}
+    failed = 0
+    began = time.monotonic()
+    for seed in options.seeds:
+        for version in options.versions:
+            try:
+                story = play(seed, seconds=options.virtual_seconds, transaction_version=version)
+            except Exception as error:
+                failed += 1
+                print(f"FAILED: seed {seed}, version {version}: {type(error).__name__}: {error}")
+                continue
+            add_tallies(tallies, story.tallies)
+            outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(story.outcomes.items()))
+            print(
+                f"seed {seed}, version {version}: {outcomes}; {story.fenced} fenced, {story.values} values "
+                f"read, {story.effective_faults} faults, trace {story.trace_hash}"
+            )
+    print(table(tallies))
+    print(f"{len(options.seeds)} seeds in {time.monotonic() - began:.0f} s, {failed} plays failed")
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pykafka2.testing.simulation.transaction_run",
+        description="Play transactions under faults for many seeds.",
+    )
+    parser.add_argument("--seeds", type=seed_range, default=seed_range("0-9"), help="seeds to play: 0-99")
+    parser.add_argument("--versions", type=int, nargs="+", default=[2, 1], choices=[1, 2])
+    parser.add_argument("--virtual-seconds", type=float, default=40.0, help="how long faults go on")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
