@@ -103,7 +103,61 @@ def _whole_batch(view: memoryview, position: int) -> tuple[memoryview | None, in
     return (view[position:end], end) if end <= len(view) else (None, position)
 
 
-def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, strict: bool) -> RecordBatch:
+@attrs.define(frozen=True)
+class BatchRules:
+    """What a topic's configuration demands of a batch, looked up once for each configuration."""
+
+    max_bytes: int
+    segment_bytes: int
+    needs_keys: bool
+    codec: str | None
+    """None keeps what the producer chose."""
+    level: int | None
+    is_create_time: bool
+    before_ms: int
+    after_ms: int
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> BatchRules:
+        codec = config.get("compression.type")
+        return cls(
+            config.get("max.message.bytes"),
+            config.get("segment.bytes"),
+            config.is_compacted,
+            None if codec == "producer" else codec,
+            config.get(f"compression.{codec}.level") if codec in CODECS_WITH_LEVELS else None,
+            config.get("message.timestamp.type") == "CreateTime",
+            config.get("message.timestamp.before.max.ms"),
+            config.get("message.timestamp.after.max.ms"),
+        )
+
+    def need_walk(self, batch: RecordBatch, now_ms: int) -> bool:
+        """Whether a rule is about the records: their keys, or times that the header leaves open.
+
+        The header names the newest of them, not the oldest.
+        """
+        if self.needs_keys:
+            return True
+        if not self.is_create_time:
+            return batch.timestamp_type == LOG_APPEND_TIME
+        return batch.max_timestamp > now_ms + self.after_ms or now_ms > self.before_ms
+
+    def wrong_time(self, batch: RecordBatch, timestamp: int, now_ms: int) -> str | None:
+        """Why a record's timestamp is refused, if it is (rule 20).
+
+        A batch that is marked LogAppendTime is taken by a CreateTime topic, which clears the mark (4.3).
+        """
+        if self.is_create_time and timestamp != NO_TIMESTAMP:
+            oldest, newest = now_ms - self.before_ms, now_ms + self.after_ms
+            if oldest <= timestamp <= newest:
+                return None
+            return f"timestamp {timestamp} is outside [{oldest}, {newest}]"
+        if batch.timestamp_type == LOG_APPEND_TIME:
+            return "a producer may not mark its batch as LogAppendTime"
+        return None
+
+
+def validate(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> RecordBatch:
     """The batch as it may be appended: checked, and stamped or compressed anew where the topic says so.
 
     Raises the typed error that the client gets: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`,
@@ -111,36 +165,33 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, strict: bo
     """
     if batch.base_offset != 0:
         raise InvalidRecord(f"the batch's base offset is {batch.base_offset}, a producer must say 0")
-    _check_size(batch, config)
+    _check_size(batch, rules)
     batch.verify_crc("the batch")
     _check_header(batch)
-    bounds = Bounds.of(config, now_ms)
-    if strict or config.is_compacted or bounds.need_walk(batch):
-        max_timestamp = walk_records(batch, needs_keys=config.is_compacted, bounds=bounds)
-    else:
-        max_timestamp = batch.max_timestamp
-    wanted = config.get("compression.type")
-    is_new_codec = wanted != "producer" and CODEC_IDS[wanted] != batch.codec_id
+    max_timestamp = batch.max_timestamp
+    if strict or rules.need_walk(batch, now_ms):
+        max_timestamp = walk_records(batch, rules, now_ms)
+    is_new_codec = rules.codec is not None and CODEC_IDS[rules.codec] != batch.codec_id
     if is_new_codec:
-        batch = recompress(batch, wanted, config)
-    if not bounds.is_create_time:
+        batch = recompress(batch, rules)
+    if not rules.is_create_time:
         batch = with_log_append_time(batch, now_ms)
     elif batch.timestamp_type == LOG_APPEND_TIME or max_timestamp != batch.max_timestamp:
         attributes = batch.attributes & ~LOG_APPEND_TIME_FLAG
         batch = rewritten(batch, attributes, max_timestamp, batch.buffer[HEADER_BYTES:])
     if is_new_codec:
-        _check_size(batch, config)
-    limit = config.get("segment.bytes")
-    if batch.size_bytes > limit:
-        raise RecordListTooLarge(f"the batch has {batch.size_bytes} bytes, segment.bytes is {limit}")
+        _check_size(batch, rules)
+    if batch.size_bytes > rules.segment_bytes:
+        raise RecordListTooLarge(
+            f"the batch has {batch.size_bytes} bytes, segment.bytes is {rules.segment_bytes}"
+        )
     return batch
 
 
-def _check_size(batch: RecordBatch, config: TopicConfig) -> None:
-    limit = config.get("max.message.bytes")
-    if batch.size_bytes > limit:
+def _check_size(batch: RecordBatch, rules: BatchRules) -> None:
+    if batch.size_bytes > rules.max_bytes:
         raise MessageTooLarge(
-            f"the batch has {batch.size_bytes} bytes, the topic's max.message.bytes is {limit}"
+            f"the batch has {batch.size_bytes} bytes, the topic's max.message.bytes is {rules.max_bytes}"
         )
 
 
@@ -157,43 +208,7 @@ def _check_header(batch: RecordBatch) -> None:
         raise UnknownServerError(f"there is no codec {batch.codec_id}")
 
 
-@attrs.define(frozen=True)
-class Bounds:
-    """Which create times a topic takes: message.timestamp.{before,after}.max.ms around now (rule 20)."""
-
-    is_create_time: bool
-    oldest: int
-    newest: int
-
-    @classmethod
-    def of(cls, config: TopicConfig, now_ms: int) -> Bounds:
-        return cls(
-            config.get("message.timestamp.type") == "CreateTime",
-            now_ms - config.get("message.timestamp.before.max.ms"),
-            now_ms + config.get("message.timestamp.after.max.ms"),
-        )
-
-    def need_walk(self, batch: RecordBatch) -> bool:
-        """Whether the header leaves open if all records are within: it names the newest, not the oldest."""
-        if not self.is_create_time:
-            return batch.timestamp_type == LOG_APPEND_TIME
-        return batch.max_timestamp > self.newest or self.oldest > 0
-
-    def wrong(self, batch: RecordBatch, timestamp: int) -> str | None:
-        """Why a record's timestamp is refused, if it is.
-
-        A batch that is marked LogAppendTime is taken by a CreateTime topic, which clears the mark (4.3).
-        """
-        if self.is_create_time and timestamp != NO_TIMESTAMP:
-            if self.oldest <= timestamp <= self.newest:
-                return None
-            return f"timestamp {timestamp} is outside [{self.oldest}, {self.newest}]"
-        if batch.timestamp_type == LOG_APPEND_TIME:
-            return "a producer may not mark its batch as LogAppendTime"
-        return None
-
-
-def walk_records(batch: RecordBatch, *, needs_keys: bool, bounds: Bounds) -> int:
+def walk_records(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int:
     """Look at every record: are they as many as the header says, in order, with keys, and of this time?
 
     The largest timestamp, whatever the header says.
@@ -208,9 +223,9 @@ def walk_records(batch: RecordBatch, *, needs_keys: bool, bounds: Bounds) -> int
             largest = max(largest, at)
             if offset != batch.base_offset + index:
                 wrong.append(RecordError(index, f"it has offset delta {offset - batch.base_offset}"))
-            elif needs_keys and key is None:
+            elif rules.needs_keys and key is None:
                 wrong.append(RecordError(index, "a compacted topic cannot accept a record without key"))
-            elif (why := bounds.wrong(batch, at)) is not None:
+            elif (why := rules.wrong_time(batch, at, now_ms)) is not None:
                 wrong.append(RecordError(index, why))
                 error = InvalidTimestamps
     except CorruptData as cause:
@@ -233,12 +248,11 @@ def records_of(batch: RecordBatch) -> bytes:
         raise UnknownServerError(f"the batch cannot be decompressed: {error}") from error
 
 
-def recompress(batch: RecordBatch, name: str, config: TopicConfig) -> RecordBatch:
-    """The same records in another codec, at the level of the topic's configuration (rule 22)."""
+def recompress(batch: RecordBatch, rules: BatchRules) -> RecordBatch:
+    """The same records in the topic's codec, at its level (rule 22)."""
     from pykafka2.compression import codec
 
-    codec_id = CODEC_IDS[name]
-    level = config.get(f"compression.{name}.level") if name in CODECS_WITH_LEVELS else None
+    codec_id = CODEC_IDS[rules.codec or ""]
     attributes = (batch.attributes & ~CODEC_MASK) | codec_id
-    body = codec(codec_id).compress(records_of(batch), level)
+    body = codec(codec_id).compress(records_of(batch), rules.level)
     return rewritten(batch, attributes, batch.max_timestamp, body)

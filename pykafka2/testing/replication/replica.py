@@ -17,6 +17,7 @@ from pykafka2.testing.image import PartitionImage
 from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.log.segments import RollLimits
+from pykafka2.testing.log.validation import BatchRules
 from pykafka2.testing.replication.high_watermark import effective_min_isr, high_watermark
 from pykafka2.testing.replication.in_sync import NEVER, FollowerState
 
@@ -37,6 +38,7 @@ class Replica:
     """A broker's copy of a partition."""
 
     __slots__ = (
+        "batch_rules",
         "broker_id",
         "config",
         "followers",
@@ -68,6 +70,7 @@ class Replica:
     def configure(self, config: TopicConfig) -> None:
         """Take over the topic's configuration; it acts from the next append on."""
         self.config = config
+        self.batch_rules = BatchRules.of(config)
         self.log.limit_segments(RollLimits(config.get("segment.bytes"), config.get("segment.ms")))
 
     @property

@@ -179,7 +179,7 @@ class ReplicaManager:
             replica = self.leader_of(key)
             if acks == ALL_REPLICAS:
                 _check_in_sync(replica)
-            batch = validate(batch, replica.config, now_ms, strict=self._strict)
+            batch = validate(batch, replica.batch_rules, now_ms, strict=self._strict)
             appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
         except BrokerError as error:
             # Kafka says the log's start once it has looked into the batch, but not for these (rule 24).
