@@ -37,6 +37,14 @@ def hostile_frames(side: Side) -> None:
     side.frame("an array of -2 names", header(3, 1) + struct.pack(">i", -2))
     side.frame("bytes after the body", header(18, 0) + b"more")
     side.frame("a raft request", header(52, 0, tags=b"\0") + b"\0" * 8)
+    for key, version in {
+        "AlterPartition": (56, 3),
+        "Envelope": (58, 0),
+        "BrokerRegistration": (62, 4),
+        "BrokerHeartbeat": (63, 1),
+        "AllocateProducerIds": (67, 0),
+    }.items():
+        side.frame(f"{key}, which is for controllers", header(*version, tags=b"\0") + b"\0" * 40)
     side.frame("ApiVersions v0", header(18, 0)[:12] + b"")
     side.ask("others are served", "Metadata", 12, topics=[])
 

@@ -191,3 +191,62 @@ def fetch_sessions_by_id(side: Side) -> None:
     unknown = [{"topic_id": bytes(range(16)), "partitions": [one]}]
     session = side.ask("an unknown id", "Fetch", 13, session_epoch=0, topics=unknown, **common).session_id
     side.ask("told again", "Fetch", 13, session_id=session, session_epoch=1, **common)
+
+
+@scenario
+def fetch_waits(side: Side) -> None:
+    """A fetch with too little to read waits for what is written meanwhile, or for its time."""
+    topic = side.topic("fetch-waits", partitions=2)
+
+    def waiting(label: str, min_bytes: int, **options: Any) -> tuple[Any, ...]:
+        asked = [{"partition": index, "partition_max_bytes": 1 << 20} for index in (0, 1)]
+        return side.send(
+            "Fetch",
+            12,
+            client="waiter",
+            max_wait_ms=5000,
+            min_bytes=min_bytes,
+            max_bytes=1 << 20,
+            topics=[{"topic": topic, "partitions": asked}],
+            **options,
+        )
+
+    sent = waiting("one byte is enough", 1)
+    fill(side, topic, 10)
+    side.receive("woken by partition 0", sent)
+    sent = waiting("more than there is", 200)
+    fill(side, topic, 200, partition=1)
+    side.receive("woken by enough", sent)
+    asked = {"partition": 0, "partition_max_bytes": 1 << 20, "fetch_offset": 1}
+    sent = side.send(
+        "Fetch",
+        12,
+        client="waiter",
+        max_wait_ms=5000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[{"topic": topic, "partitions": [asked]}],
+    )
+    side.quietly("DeleteTopics", 6, topics=[{"name": topic, "topic_id": bytes(16)}], timeout_ms=5000)
+    side.receive("woken by the end of the topic", sent)
+
+
+@scenario
+def fetch_as_replica(side: Side) -> None:
+    """Who says to be a follower and is none; and the debugging consumer, which reads to the log's end."""
+    topic = side.topic("fetch-as-replica", replicas=[0, 1])
+    fill(side, topic, 10, 10)
+    fetch(side, "broker 2 has no replica", topic, replica_id=2)
+    fetch(side, "broker 77 does not exist", topic, replica_id=77)
+    fetch(side, "broker 77, by its state", topic, 0, 15, replica_state={"replica_id": 77, "replica_epoch": 0})
+    fetch(
+        side,
+        "a wrong epoch of broker 1",
+        topic,
+        0,
+        15,
+        replica_state={"replica_id": 1, "replica_epoch": 10**12},
+    )
+    fetch(side, "the debugging consumer", topic, replica_id=-2)
+    fetch(side, "the debugging consumer at a follower", topic, replica_id=-2, broker=1)
+    fetch(side, "replica -3", topic, replica_id=-3)

@@ -359,3 +359,79 @@ def coordinators_found(side: Side) -> None:
     found("of unknown kind", 4, coordinator_keys=["coordinators-found"], key_type=7)
     found("none", 4, coordinator_keys=[])
     found("an empty key", 4, coordinator_keys=[""])
+
+
+@scenario
+def group_classic_of_two(side: Side) -> None:
+    """A second member comes: the first learns it by heartbeat, both join anew, the leader assigns."""
+    group = "group-of-two"
+    node = side.coordinator(group)
+    first, generation = member_of(side, group, node, "the first")
+    given = join(side, "the second: an id first", group, broker=node, client="second")
+    common = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "protocol_type": "consumer"}
+    protocols = [{"name": "sticky", "metadata": b"s"}, *RANGE]
+    second = side.send(
+        "JoinGroup",
+        9,
+        node,
+        "second",
+        group_id=group,
+        member_id=given.member_id,
+        protocols=protocols,
+        **common,
+    )
+    beat = partial(side.ask, api="Heartbeat", version=4, broker=node, group_id=group)
+    side.eventually(
+        "the first learns of it",
+        lambda one: one.error_code,
+        "Heartbeat",
+        4,
+        node,
+        group_id=group,
+        generation_id=generation,
+        member_id=first,
+    )
+    join(side, "the first joins anew", group, first, broker=node)
+    joined = side.receive("the second has joined", second)
+    waiting = side.send(
+        "SyncGroup",
+        5,
+        node,
+        "second",
+        group_id=group,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+    )
+    beat("while it waits for the leader", generation_id=joined.generation_id, member_id=first)
+    commit(
+        side,
+        "a commit meanwhile",
+        group,
+        3,
+        node,
+        topic="group-offsets",
+        member_id=first,
+        generation_id_or_member_epoch=joined.generation_id,
+    )
+    assignments = [
+        {"member_id": first, "assignment": b"a"},
+        {"member_id": joined.member_id, "assignment": b"b"},
+    ]
+    side.ask(
+        "the leader assigns",
+        "SyncGroup",
+        5,
+        node,
+        group_id=group,
+        generation_id=joined.generation_id,
+        member_id=first,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=assignments,
+    )
+    side.receive("the second has its part", waiting)
+    side.ask("described", "DescribeGroups", 6, node, groups=[group])
+    side.ask("the leader leaves", "LeaveGroup", 5, node, group_id=group, members=[{"member_id": first}])
+    beat("the other learns it", generation_id=joined.generation_id, member_id=joined.member_id)

@@ -208,3 +208,14 @@ def configs_described(side: Side) -> None:
     ask("all brokers", 4, "", None)
     ask("type 3", 3, "x", None)
     ask("type 99", 99, "x", None)
+
+
+@scenario
+def configs_of_a_broker(side: Side) -> None:
+    """Every option of a broker: its type, whether it may be changed, whether it is a secret."""
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    answer = side.quietly("DescribeConfigs", 4, 1, resources=[resource])
+    for one in answer.results[0].configs:
+        traits = [f"type {one.config_type}"]
+        traits += ["read only"] * one.read_only + ["sensitive"] * one.is_sensitive
+        side.note_fixed(one.name, ", ".join(traits))
