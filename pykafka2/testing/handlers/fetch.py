@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
-FIRST_VERSION_WITH_LEADERS = 12
+FIRST_VERSION_WITH_LEADERS = 16  # the field is there from 12 on, but for the quorum (KIP-951)
 FIRST_VERSION_WITH_ENDPOINTS = 16
 FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
 
@@ -144,7 +144,7 @@ def _in_session(
     sessions = broker.replicas.sessions
     session = plan.session
     if session is None:
-        response = _answer(broker, version, results)
+        response = _answer(broker, version, results, plan)
         if version >= FIRST_VERSION_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
             opened = sessions.create(
                 results,
@@ -160,7 +160,7 @@ def _in_session(
         return refuse(request, FetchSessionIdNotFound.code or 0)
     if session.epoch != next_epoch(request.session_epoch):
         return refuse(request, InvalidFetchSessionEpoch.code or 0)
-    response = _answer(broker, version, session.settle(results))
+    response = _answer(broker, version, session.settle(results), plan)
     response.session_id = session.id
     return response
 
@@ -173,6 +173,10 @@ def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[F
             name, error = topic.topic_id.hex(), UnknownTopicId()
         else:
             name = known.name
+    known_partitions = range(0)
+    if error is None:
+        image = broker.image.topics.get(name)
+        known_partitions = range(0 if image is None else len(image.partitions))
     return [
         FetchItem(
             name,
@@ -183,13 +187,13 @@ def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[F
             partition.current_leader_epoch,
             partition.last_fetched_epoch,
             partition.log_start_offset,
-            error,
+            error or (None if partition.partition in known_partitions else UnknownTopicOrPartition()),
         )
         for partition in topic.partitions
     ]
 
 
-def _answer(broker: Broker, version: int, results: list[FetchResult]) -> FetchResponse:
+def _answer(broker: Broker, version: int, results: list[FetchResult], plan: FetchPlan) -> FetchResponse:
     leaders: list[int] = []
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     for result in results:
@@ -200,7 +204,7 @@ def _answer(broker: Broker, version: int, results: list[FetchResult]) -> FetchRe
                 topic=item.topic, topic_id=item.topic_id, partitions=[]
             )
         topic.partitions.append(_partition(broker, version, result, leaders))
-    if version < FIRST_VERSION_WITH_ENDPOINTS:
+    if version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
         return FetchResponse(responses=list(topics.values()))
     nodes = [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
@@ -225,7 +229,7 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     if result.error is not None:
         data.error_code = result.error.code or 0
-        if isinstance(result.error, UnknownTopicOrPartition | UnknownTopicId):
+        if item.error is not None:
             data.aborted_transactions = []  # nobody read: Kafka's default, not its null
         leader = hint(broker, item.key, result.error)
         if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:

@@ -27,6 +27,13 @@ NO_STREAMS = "Streams groups (KIP-1071)"
 KNOWN: tuple[Known, ...] = (
     Known("produce_.*|transaction_.*", "Produce v", r"partition_responses\[\d+\]\.error_message$", WORDS),
     Known("produce_refuses", "no records: Produce v12", "^$", "Produce with null records"),
+    Known(
+        "configs_of_a_broker",
+        r"^(channel\.mode|log\.validate|max\.pipelined\.\w+|threads|producer\.id\.expiration\.check\..*)$",
+        "^$",
+        "Options of its own",
+    ),
+    Known("configs_of_a_broker", r"log\.initial\.task\.delay\.ms", "^$", "First look at retention"),
     Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
     Known("api_versions_advertised", r"^API (29|30|31|38|39|40|41|48|49|50|51)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (76|77|78|79|83|84|85|86|87|90|91|92)$", "^$", UNSERVED),

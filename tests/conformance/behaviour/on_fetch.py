@@ -39,6 +39,23 @@ def fetch(side: Side, label: str, topic: str, offset: int = 0, version: int = 12
     return side.ask(label, "Fetch", version, topics=[{**named, "partitions": [one]}], **fields)
 
 
+def fetch_from_follower(side: Side, label: str, topic: str, end: int, version: int) -> None:
+    """All of partition 0 from broker 1, once it has learned of the high watermark."""
+    named = {"topic_id": side.id_of(topic)} if version >= 13 else {"topic": topic}
+    asked = [{"partition": 0, "partition_max_bytes": 1 << 20}]
+    side.eventually(
+        label,
+        lambda answer: answer.responses[0].partitions[0].high_watermark == end,
+        "Fetch",
+        version,
+        1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        topics=[{**named, "partitions": asked}],
+    )
+
+
 @scenario
 def fetch_bounds(side: Side) -> None:
     topic = side.topic("fetch-bounds")
@@ -62,8 +79,9 @@ def fetch_bounds(side: Side) -> None:
         max_bytes=1 << 20,
         topics=[{"topic_id": bytes(range(16)), "partitions": [{"partition_max_bytes": 1 << 20}]}],
     )
-    fetch(side, "from a follower", topic, broker=1)
-    fetch(side, "from a follower, version 16", topic, 0, 16, broker=1)
+    fetch_from_follower(side, "from a follower", topic, 4, 12)
+    fetch_from_follower(side, "from a follower", topic, 4, 16)
+    fetch(side, "from a follower, before that was allowed", topic, 0, 10, broker=1)
     fetch(side, "read committed", topic, isolation_level=1)
     fetch(side, "isolation level 7", topic, isolation_level=7)
     fetch(side, "no partitions of a topic", topic)
@@ -239,6 +257,7 @@ def fetch_as_replica(side: Side) -> None:
     fetch(side, "broker 2 has no replica", topic, replica_id=2)
     fetch(side, "broker 77 does not exist", topic, replica_id=77)
     fetch(side, "broker 77, by its state", topic, 0, 15, replica_state={"replica_id": 77, "replica_epoch": 0})
+    fetch(side, "broker 77, told of the leader", topic, 0, 16, replica_state={"replica_id": 77})
     fetch(
         side,
         "a wrong epoch of broker 1",
@@ -248,5 +267,4 @@ def fetch_as_replica(side: Side) -> None:
         replica_state={"replica_id": 1, "replica_epoch": 10**12},
     )
     fetch(side, "the debugging consumer", topic, replica_id=-2)
-    fetch(side, "the debugging consumer at a follower", topic, replica_id=-2, broker=1)
     fetch(side, "replica -3", topic, replica_id=-3)

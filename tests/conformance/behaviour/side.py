@@ -16,6 +16,7 @@ from .plain import Plainer, request_of
 
 TIMEOUT = 15.0
 ELSEWHERE = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+TAKEN_IN = 0.05
 SHORT_REPLY = 40
 """Bytes; of a longer reply to a bare frame only the beginning is written down: it names ports and more."""
 
@@ -120,9 +121,11 @@ class Side:
     def send(
         self, api: str, version: int, broker: int = 0, client: str = "wire", **fields: Any
     ) -> tuple[Any, ...]:
-        """Send only; `receive` takes what this returns."""
+        """Send only, and leave the broker a moment to take it in; `receive` takes what this returns."""
         request = request_of(api, fields)
-        return request, version, self._send(request, version, broker, client), api
+        ticket = self._send(request, version, broker, client)
+        time.sleep(TAKEN_IN)
+        return request, version, ticket, api
 
     def receive(self, label: str, sent: tuple[Any, ...]) -> Any:
         request, version, ticket, api = sent
