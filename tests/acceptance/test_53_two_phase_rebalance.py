@@ -1,8 +1,9 @@
 """Row 53: the two phases of a rebalance, JoinGroup and SyncGroup, as the article tells them.
 
 Three members on three partitions: the id is refused, then given; the first is leader and alone learns of the
-others; generation 1 after the initial wait; each partition has one owner.  A fourth member idles.  (Other
-people's clients do the same in tests/conformance/test_other_clients.py.)
+others; generation 1 after the initial wait; each partition has one owner.  A fourth member idles.  (Beside
+Apache Kafka: `group_of_three_and_a_fourth` in tests/conformance/behaviour/on_groups_by_call.py, and other
+people's clients in tests/conformance/test_other_clients.py.)
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from pykafka2.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignmentTopicPartition as TopicAssignment,
+)
 
 from .side import Side, scenario
 
@@ -327,6 +330,69 @@ def group_of_two(side: Side) -> None:
     side.ask("is left", "JoinGroup", 9, at, "b-second", **joining(group, member_id=second))
     side.ask("is left", "DescribeGroups", 6, at, groups=[group])
     leave(side, at, group, second)
+
+
+def share_of(topic: str, *partitions: int) -> bytes:
+    """What a leader gives to a member: these partitions."""
+    owned = [TopicAssignment(topic=topic, partitions=[*partitions])] if partitions else []
+    return b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=owned).encode(0)
+
+
+@scenario
+def group_of_three_and_a_fourth(side: Side) -> None:
+    """Row 53: three members share three partitions, each has one owner; a fourth idles."""
+    topic, group = side.topic("group-of-three", partitions=3), "three"
+    at = side.coordinator(group)
+    options = {"protocols": subscribed_to(topic)}
+
+    def rebalance(label: str, generation: int, ids: dict[str, str], new: list[str]) -> None:
+        """The new ones join and wait, the old ones are told and follow; then all sync, the leader last."""
+        waiting = {
+            client: side.send("JoinGroup", 9, at, client, **joining(group, member_id=ids[client], **options))
+            for client in new
+        }
+        leader, *others = ids
+        if generation > 1:
+            side.eventually(
+                f"{label}: told to rejoin",
+                lambda answer: answer.error_code,
+                "Heartbeat",
+                4,
+                at,
+                leader,
+                group_id=group,
+                member_id=ids[leader],
+                generation_id=generation - 1,
+            )
+            for client in ids:
+                if client not in new:
+                    again = joining(group, member_id=ids[client], **options)
+                    waiting[client] = side.send("JoinGroup", 9, at, client, **again)
+        for client in ids:
+            side.receive(f"{label}: {client}", waiting[client])
+        shares = {
+            client: share_of(topic, *([place] if place < 3 else [])) for place, client in enumerate(ids)
+        }
+        given = [{"member_id": ids[client], "assignment": shares[client]} for client in ids]
+        syncs = {
+            client: side.send("SyncGroup", 5, at, client, **syncing(group, ids[client], generation))
+            for client in others
+        }
+        last = {**syncing(group, ids[leader], generation), "assignments": given}
+        side.ask(f"{label}: leader", "SyncGroup", 5, at, leader, **last)
+        for client in others:
+            side.receive(f"{label}: {client}", syncs[client])
+        side.ask(label, "DescribeGroups", 6, at, groups=[group])
+
+    ids: dict[str, str] = {}
+    for count, new in enumerate((["a"], ["b", "c"], ["d"]), start=1):
+        for client in new:
+            ids[client] = member_of(side, at, group, client, **options)
+        rebalance(f"generation {count}", count, ids, new)
+    for client, member in ids.items():
+        beat = {"group_id": group, "member_id": member, "generation_id": 3}
+        side.ask(f"{client} goes on", "Heartbeat", 4, at, client, **beat)
+    leave(side, at, group, *ids.values())
 
 
 @scenario
