@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,7 @@ class ProcessCluster(KafkaCluster):
         process: bool = True,
         **options: Any,
     ) -> None:
+        signature(KafkaCluster.__init__).bind(self, brokers, topics, **options)  # raises as a call would
         if options.pop("runtime", None) is not None:
             raise ConfigurationError("runtime= cannot be given to a cluster in another process")
         if not isinstance(options.get("tls"), Mapping | None):

@@ -158,6 +158,8 @@ def test_brokers_crash_and_come_back_and_isrs_move(cluster: ProcessCluster) -> N
 def test_what_cannot_be_given_is_refused_at_once() -> None:
     with pytest.raises(UnknownOption, match=r"did you mean 'num\.partitions'"):
         KafkaCluster(process=True, config={"num.partition": 1})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'broker'"):
+        KafkaCluster(process=True, broker=1)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="runtime= cannot be given"):
         KafkaCluster(process=True, runtime=object())  # type: ignore[arg-type]
 
