@@ -1,20 +1,21 @@
-"""One broker: its listening socket, processors, handlers, replicas and chores, between start and stop.
+"""One broker: its parts, its image of the cluster, and what it does with a request.
 
-The path of a request: acceptor -> processor (decodes) -> request channel -> handler (`_handle`, under the
+The path of a request: acceptor -> processor (decodes) -> request channel -> handler (`handle`, under the
 cluster's lock) -> the API's function -> reply -> the same processor.  The broker object outlives crashes
-and restarts; its parts are made anew with each start, its logs are not.
+and restarts (broker_process.py); its parts are made anew with each start, its logs are not.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pykafka2.clock import FOREVER, Clock, SeededEntropy
-from pykafka2.errors import BrokerError, IllegalState, KafkaError, KafkaTimeoutError, UnknownServerError
+from pykafka2.clock import Clock, SeededEntropy
+from pykafka2.errors import BrokerError, KafkaError, KafkaTimeoutError, UnknownServerError
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.testing.broker_process import BrokerProcess
+from pykafka2.testing.chores import Chores, Completions
 from pykafka2.testing.controller import Controller, NewTopic
 from pykafka2.testing.controller.node import ControllerNode
 from pykafka2.testing.controller_channel import ControllerChannel
@@ -22,7 +23,7 @@ from pykafka2.testing.coordinators.hosting import Coordinators
 from pykafka2.testing.forwarding import to_controller
 from pykafka2.testing.handlers.registry import APIS, Api
 from pykafka2.testing.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
-from pykafka2.testing.lifecycle import BrokerLifecycle, BrokerState
+from pykafka2.testing.lifecycle import BrokerLifecycle
 from pykafka2.testing.log.log_dir import LogDir
 from pykafka2.testing.producer_ids import ProducerIds
 from pykafka2.testing.replication.follower_fetcher import FollowerFetchers
@@ -34,7 +35,7 @@ from pykafka2.testing.server.handler_pool import Handler
 from pykafka2.testing.server.processor import Processor
 from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
 from pykafka2.testing.server.request_metrics import RequestMetrics
-from pykafka2.testing.server.threads import Part, pause, resume
+from pykafka2.testing.server.threads import Part
 from pykafka2.testing.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -45,76 +46,8 @@ R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger(__name__)
 
-# How long a start waits to be let in, and a stop to lose its leaderships, in seconds.
-START_TIMEOUT = 10.0
-SHUTDOWN_TIMEOUT = 5.0
 
-
-class Chores(Part):
-    """A broker's timers: requests that time out, followers that lag, groups and transactions."""
-
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(f"chores-{broker.id}")
-        self._broker = broker
-        self._isr_check_every = broker.config.seconds("replica.lag.time.max.ms") / 2
-        self._isr_check_at = 0.0
-        self._expiry_every = broker.config.seconds("producer.id.expiration.check.interval.ms")
-        self._expiry_at = 0.0
-        self._retention_check_every = broker.config.seconds("log.retention.check.interval.ms")
-        self._retention_check_at = broker.clock.monotonic() + self._retention_check_every
-        self.due = 0.0  # when it runs next; unlike `wake_at` it changes under the lock only
-
-    def run(self, now: float) -> float:
-        broker = self._broker
-        with broker.lock:
-            if not broker.is_running:
-                self.due = FOREVER
-                return FOREVER
-            broker.wheel.advance(now)
-            broker.lifecycle.run(now)
-            if now >= self._isr_check_at:
-                self._isr_check_at = now + self._isr_check_every
-                broker.replicas.isrs.shrink(list(broker.replicas.replicas.values()), now)
-                broker.replicas.isrs.expand(broker.replicas.replicas.values(), now)
-            if now >= self._expiry_at:
-                self._expiry_at = now + self._expiry_every
-                broker.expire_producers()
-            if now >= self._retention_check_at:
-                self._retention_check_at = now + self._retention_check_every
-                broker.apply_retention()
-            broker.coordinators.run(now)
-            broker.replicas.complete_delayed(now)
-            broker.coordinators.send_markers(now)
-            self.due = min(
-                broker.wheel.next_deadline(),
-                self._isr_check_at,
-                self._expiry_at,
-                self._retention_check_at,
-                broker.coordinators.due,
-                broker.lifecycle.due,
-            )
-            return self.due
-
-
-class Completions(Part):
-    """Completes what the requests handled so far have made possible, once no more of them are at hand.
-
-    A follower's fetch that waits then takes along all that one read from a producer's socket has brought, and
-    not just the first batch of it; and a hundred appends are looked at once.
-    """
-
-    runs_last = True
-
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(f"completions-{broker.id}")
-        self._complete = broker.complete
-
-    def run(self, now: float) -> float:
-        self._complete(now)
-        return FOREVER
-
-
-class Broker:
+class Broker(BrokerProcess):
     """A broker of a `KafkaCluster`.  The controls start and stop it, from the test's thread."""
 
     def __init__(self, cluster: KafkaCluster, broker_id: int, port: int) -> None:
@@ -200,142 +133,6 @@ class Broker:
     def _helpers(self) -> tuple[Part, ...]:
         helpers = (self.fetchers, self._chores)
         return helpers if self._completions is None else (*helpers, self._completions)
-
-    # ------------------------------------------------------------------ start and stop
-
-    def start(self, *, waits: bool = True) -> None:
-        """Listen, register with the controller, take up the roles it gives.
-
-        Without a controller in reach it starts all the same, and registers as soon as there is one.
-        """
-        self.begin_start()
-        if waits:
-            self.finish_start()
-
-    def begin_start(self) -> None:
-        """Everything up to the first word to the controller."""
-        if self.is_running:
-            raise IllegalState(f"broker {self.id} is running")
-        cluster = self._cluster
-        self._prepare(self.clock.monotonic())
-        listener = cluster.runtime.network.listen(self.host, self.port, tls=cluster.tls)
-        self.port = listener.port
-        self.config.set_made({"listeners": self._listeners, "advertised.listeners": self._listeners})
-        self._acceptor = Acceptor(f"acceptor-{self.id}", listener, self.processors, self.quotas)
-        cluster.loops.add_all([*self.processors, *self._own_parts(), self._acceptor])
-        with self.lock:
-            now = self.clock.monotonic()
-            self.is_running, self.is_paused = True, False
-            self.events.note(now, "broker", f"broker {self.id} started", broker=self.id, state="started")
-            cluster.links.connect(self.id, self._requests)
-            cluster.controller.is_back(self, now)
-            self.lifecycle.begin(now)
-
-    def finish_start(self) -> None:
-        """Wait until the controller lets the broker serve, then let clients in."""
-        cluster = self._cluster
-        if self._reaches_controller() and not cluster.controller.publisher.is_held(self.id):
-            not_yet = (BrokerState.STARTING, BrokerState.RECOVERY)
-            cluster.runtime.wait_until(
-                lambda: self.lifecycle.state not in not_yet or cluster.loops.has_failed, START_TIMEOUT
-            )
-        acceptor = self._acceptor
-        if acceptor is not None:
-            cluster.loops.call(acceptor, acceptor.open)
-
-    def stop(
-        self,
-        *,
-        crash: bool,
-        lose_unreplicated: bool = False,
-        is_last_act: bool = False,
-        is_unnoticed: bool = False,
-    ) -> None:
-        """Go away: in good order (leaders move first), or as by a crash (connections are reset).
-        Repeatable.
-
-        `is_unnoticed`: the controller learns of it only when the broker's session ends.
-        """
-        if not self.is_running:
-            return
-        if not crash and not is_last_act:
-            self._shut_down()
-        with self.lock:
-            self.is_running = self.is_paused = False
-            word = "crashed" if crash else "stopped"
-            now = self.clock.monotonic()
-            self.events.note(now, "broker", f"broker {self.id} {word}", broker=self.id, state=word)
-            self.channel.close()
-            self.controller_node.resign()
-            self.controller_node.events.drop()
-            self._cluster.controller.publisher.forget(self.id)
-            self._cluster.links.disconnect(self.id, self.clock.monotonic())
-            self._cluster.faults.forget(self)
-            self.fetchers.stop()
-            self.replicas.produces.discard_all()
-            self.replicas.fetches.discard_all()
-            self.replicas.deletes.discard_all()
-            self._requests.clear()
-            if lose_unreplicated:
-                self.logs.lose_unreplicated()
-        ends: dict[Part, Callable[[], object] | None] = {}
-        if self._acceptor is not None:
-            ends[self._acceptor] = self._acceptor.close
-        for processor in self.processors:
-            ends[processor] = partial(processor.close_all, reset=crash)
-        self._cluster.loops.remove_all({**ends, **dict.fromkeys(self._own_parts())})
-        if not is_last_act and not is_unnoticed:
-            with self.lock:
-                self._cluster.controller.is_gone(self.id, self.clock.monotonic())
-
-    def _shut_down(self) -> None:
-        """Have the controller move our leaderships first, if there is one that answers."""
-        orderly = self.config.get("controlled.shutdown.enable")
-        if not orderly or self.is_paused or not self._reaches_controller():
-            return
-        with self.lock:
-            now = self.clock.monotonic()
-            self.lifecycle.begin_shutdown(now)
-        self._cluster.runtime.wait_until(
-            lambda: (
-                self.lifecycle.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN
-                or self._cluster.loops.has_failed
-            ),
-            SHUTDOWN_TIMEOUT,
-        )
-        with self.lock:
-            self.replicas.complete_delayed(self.clock.monotonic())
-
-    def _reaches_controller(self) -> bool:
-        with self.lock:
-            return self._cluster.controller.reaches(self.id)
-
-    def _own_parts(self) -> list[Part]:
-        """What stands still while the broker is paused."""
-        return [*self._handlers, *self._helpers(), self.controller_node]
-
-    def pause(self) -> None:
-        """Stand still as a stopped process does: connections stay open, nothing is answered, nothing
-        fetched.  Under the lock.
-        """
-        if self.is_running and not self.is_paused:
-            self.is_paused = True
-            self._cluster.links.pause(self.id)
-            pause(self._own_parts())
-
-    def resume(self) -> None:
-        """Go on where the pause began.  Under the lock."""
-        if self.is_running and self.is_paused:
-            self.is_paused = False
-            self._cluster.links.resume(self.id)
-            now = self.clock.monotonic()
-            self.controller_node.has_slept(now)
-            self.lifecycle.hurry(now)
-            resume(self._own_parts())
-
-    def shut(self) -> None:
-        """The cluster ends: as a stop, but nobody needs new leaders any more."""
-        self.stop(crash=False, is_last_act=True)
 
     # ------------------------------------------------------------------ the controller
 

@@ -161,9 +161,9 @@ class Controllers:
             if node is not None:
                 node.end_session(broker_id, now)
 
-    def is_back(self, broker: Broker, now: float) -> None:
+    def is_back(self, broker_id: int, now: float) -> None:
         """A broker's process runs again."""
-        self._noticed.pop(broker.id, None)
+        self._noticed.pop(broker_id, None)
         if self.election.holder == NO_CONTROLLER:
             self.elect_at_once(now)
 
