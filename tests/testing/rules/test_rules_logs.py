@@ -126,16 +126,20 @@ class TestRetention:
 
 
 def test_rule_88_the_brokers_look_every_log_retention_check_interval(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=2, topics={"t": Topic(configs={"retention.ms": 60_000})})
+    cluster = simulation.cluster(
+        brokers=2,
+        topics={"t": Topic(configs={"retention.ms": 6000})},
+        config={"log.retention.check.interval.ms": 30_000},
+    )
     append(cluster, KEY, b"old")
-    simulation.run_for(299)
+    simulation.run_for(29)
     assert cluster.log(*KEY).values() == [b"old"]
     append(cluster, KEY, b"young")
-    simulation.run_for(10)
+    simulation.run_for(2)
     # Both are in one segment, whose largest timestamp counts.
     assert cluster.log(*KEY).values() == [b"old", b"young"]
     cluster.controls.roll_segments(KEY)
-    simulation.run_for(300)
+    simulation.run_for(30)
     for broker in range(2):
         log = cluster.log(*KEY, broker=broker)
         assert (log.log_start_offset, log.log_end_offset, log.values()) == (2, 2, [])
@@ -238,6 +242,7 @@ def test_rule_64_what_cannot_be_deleted(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_rule_64_the_answer_waits_for_the_live_replicas(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
@@ -254,7 +259,7 @@ def test_rule_64_the_answer_waits_for_the_live_replicas(
     assert delete(wire, 4) == (-1, "OffsetOutOfRange"), "what is not safe cannot be deleted"
     asked = DeleteRecordsPartition(partition_index=0, offset=2)
     topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
-    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=600), 2)
+    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=200), 2)
     answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
     assert (answer.low_watermark, for_code(answer.error_code).__name__) == (-1, "RequestTimedOut")
     assert kafka_cluster.partition(*KEY).replicas[leading].log_start_offset == 2, "it has begun all the same"
