@@ -229,8 +229,6 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     if result.error is not None:
         data.error_code = result.error.code or 0
-        if item.error is not None:
-            data.aborted_transactions = []  # nobody read: Kafka's default, not its null
         leader = hint(broker, item.key, result.error)
         if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
@@ -239,9 +237,11 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
 
 
 def _aborted(result: FetchResult) -> list[AbortedTransaction] | None:
-    """None where nobody asked: read_uncommitted.  A list, as in Kafka, where there is no such partition."""
+    """None where nobody asked for it (read_uncommitted); empty, as in Kafka, where nothing could be read."""
+    if result.item.error is not None:
+        return []
     if result.aborted is None:
-        return [] if isinstance(result.error, UnknownTopicOrPartition | UnknownTopicId) else None
+        return None
     return [
         AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
         for one in result.aborted

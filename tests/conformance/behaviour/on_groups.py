@@ -364,7 +364,8 @@ def coordinators_found(side: Side) -> None:
 @scenario
 def group_classic_of_two(side: Side) -> None:
     """A second member comes: the first learns it by heartbeat, both join anew, the leader assigns."""
-    group = "group-of-two"
+    topic = side.topic("group-classic-of-two")
+    group = "group-classic-of-two"
     node = side.coordinator(group)
     first, generation = member_of(side, group, node, "the first")
     given = join(side, "the second: an id first", group, broker=node, client="second")
@@ -411,7 +412,7 @@ def group_classic_of_two(side: Side) -> None:
         group,
         3,
         node,
-        topic="group-offsets",
+        topic=topic,
         member_id=first,
         generation_id_or_member_epoch=joined.generation_id,
     )
