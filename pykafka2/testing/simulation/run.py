@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 import time
 import traceback
@@ -65,6 +66,9 @@ def _run_many(corpus: Sequence[int], seconds: float | None, fresh_from: int | No
     began = time.monotonic()
     reports: list[Report] = []
     tallies: Tallies = {}
+    # Whoever stops a long run wants to see how far it came; within a seed a signal would lose the baton.
+    stopped: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     with tqdm(unit="seed", disable=None, total=len(corpus) if fresh_from is None else None) as bar:
         for seed in _seeds(corpus, seconds, fresh_from, began):
             report = run_seed(seed, shape)
@@ -75,6 +79,10 @@ def _run_many(corpus: Sequence[int], seconds: float | None, fresh_from: int | No
                 tqdm.write(_failure(report), file=sys.stdout)
             elif not report.counts:
                 tqdm.write(f"does not count: {_line(report)}", file=sys.stdout)
+            if stopped:
+                print(f"stopped after seed {seed}")
+                break
+    signal.signal(signal.SIGTERM, before)
     return _conclude(reports, tallies, time.monotonic() - began)
 
 
