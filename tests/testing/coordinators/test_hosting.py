@@ -15,7 +15,9 @@ from pykafka2.protocol.messages.committed_offsets import (
     OffsetFetchRequestGroup,
 )
 from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.testing.group_bench import GroupBench
@@ -129,3 +131,24 @@ def test_where_a_group_is_and_what_it_is(kafka_cluster: KafkaCluster, connect: C
     assert kafka_cluster.coordinator("g") == (leader + 1) % 3
     with pytest.raises(ConfigurationError, match="'group' or a 'transaction'"):
         kafka_cluster.coordinator("g", kind="share")
+
+
+def test_a_transaction_log_with_too_few_replicas_in_sync_refuses_at_once(simulation: Simulation) -> None:
+    """transaction.state.log.min.isr is 2: nothing is appended that could not be committed."""
+    bench = GroupBench(simulation, brokers=3)
+    wire = bench.wire(0)
+    asked = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["x"])
+    coordinator = wire.call(asked, 6).coordinators[0].node_id
+    request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
+    simulation.run_for(0.5)
+    wire = bench.wire(coordinator)
+    assert wire.call(request, 5).error_code == 0
+    for broker in range(3):
+        if broker != coordinator:
+            bench.cluster.controls.crash_broker(broker)
+    simulation.run_for(12.0)  # their sessions end
+    partition = ("__transaction_state", partition_for("x", 50))
+    assert bench.cluster.partition(*partition).isr == (coordinator,)
+    end = bench.cluster.log(*partition).log_end_offset
+    assert wire.call(request, 5, timeout=1.0).error_code == NOT_AVAILABLE
+    assert bench.cluster.log(*partition).log_end_offset == end

@@ -33,7 +33,7 @@ from pykafka2.types import TopicPartition
 from tests.testing.coordinators.bench import given, subscription
 from tests.testing.group_bench import PARTITION, GroupBench
 
-LOADING, NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL = 14, 16, 22, 23
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL = 14, 15, 16, 22, 23
 UNSUPPORTED_VERSION = 35
 UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27
 METADATA_TOO_LARGE, NON_EMPTY_GROUP, GROUP_NOT_FOUND, MEMBER_ID_REQUIRED = 12, 68, 69, 79
@@ -127,6 +127,34 @@ def test_003_65_keys_are_hashed_as_kafka_hashes_them(
     bench.cluster.controls.move_leader((topic, partition), (found.node_id + 1) % 3)
     (moved,) = bench.wire(0).call(request, 6).coordinators
     assert moved.node_id == (found.node_id + 1) % 3
+
+
+def test_rule_50_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulation) -> None:
+    """A write that the replicas do not take within offsets.commit.timeout.ms: the client looks elsewhere."""
+    bench = GroupBench(simulation, brokers=3, config={"min.insync.replicas": 2})
+    (member,) = bench.stable(1, session=60.0)
+    assert bench.commit(1, member=member, generation=1) == 0
+    bench.cluster.controls.pause_followers()
+    asked = bench.ask(commit_of(2, member, 1), 9)
+    assert not asked.is_done
+    bench.advance(5.1)
+    assert asked.response is not None
+    assert asked.response.topics[0].partitions[0].error_code == NOT_AVAILABLE
+    bench.cluster.controls.resume_followers()
+    bench.advance(0.2)
+    assert bench.committed() == 2, "it was appended, and is committed after all"
+
+
+def commit_of(offset: int, member: str, generation: int) -> offsets.OffsetCommitRequest:
+    asked = offsets.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    return offsets.OffsetCommitRequest(
+        group_id="billing",
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        topics=[offsets.OffsetCommitRequestTopic(name="orders", partitions=[asked])],
+    )
 
 
 # -- joining ------------------------------------------------------------------------------------------
