@@ -1,5 +1,5 @@
-"""Row 39 (003-52): a broker stops, returns, or registers again while its old registration lives; leaders and
-coordinators move and come back, and the group resumes.
+"""Row 39 (003-52): a broker stops, returns, or registers again while its old registration lives: leaders
+move, and it comes back as a follower.  Coordinators and groups: test_39_groups.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pykafka2.protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.testing.group_bench import GroupBench
 from tests.testing.leading import append, ends
 from tests.testing.rules.test_rules_controller import ask
 
@@ -109,20 +108,3 @@ def test_39_the_old_registration_is_refused(simulation: Simulation) -> None:
     simulation.run_for(1)
     (partition,) = answers[0].responses[0].partitions
     assert partition.error_code == errors.NotLeaderOrFollower.code
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_39_the_coordinator_moves_and_the_group_resumes(
-    simulation: Simulation, way: Callable[[KafkaCluster, int, Simulation], None]
-) -> None:
-    bench = GroupBench(simulation, brokers=3)
-    members = bench.stable(2, session=30.0)
-    assert bench.commit(7, member=members[0], generation=1) == 0
-    coordinator = bench.coordinator
-    bench.idle.clear()
-    way(bench.cluster, coordinator, simulation)
-    bench.advance(1.0)
-    assert bench.find((coordinator + 1) % 3) != coordinator
-    assert [bench.heartbeat(one, 1) for one in members] == [0, 0]
-    assert (bench.committed(), bench.group.epoch, bench.group.state) == (7, 1, "Stable")

@@ -68,7 +68,7 @@ class ControllerNode(Part):
         def publish(image: ClusterImage, changed: Changes) -> None:
             at = broker.clock.monotonic()
             controllers.events.image_changed(image, changed, at)
-            controllers.publisher.publish(broker.id, image, at)
+            controllers.publisher.publish(broker.id, image, changed, at)
 
         controller = Controller(broker.id, controllers.log, controllers.config, controllers.entropy, publish)
         self.active = controller

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pykafka2.testing.controller.state import Changes
 from pykafka2.testing.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class MetadataPublisher:
     def __init__(self, image: ClusterImage, links: Links, brokers: Callable[[], list[Broker]]) -> None:
         self.latest = image
         """What the newest controller has published."""
+        self._before = image
+        self._changed: Changes = {}
         self._links = links
         self._brokers = brokers
         self._source = -1
@@ -31,8 +34,9 @@ class MetadataPublisher:
         self._held: set[int] = set()
         self._under_way: dict[int, int] = {}  # the newest version on its way to a broker
 
-    def publish(self, source: int, image: ClusterImage, now: float) -> None:
-        """The controller on broker `source` has a new image."""
+    def publish(self, source: int, image: ClusterImage, changed: Changes, now: float) -> None:
+        """The controller on broker `source` has a new image; these topics changed since the one before."""
+        self._before, self._changed = self.latest, changed
         self.latest = image
         self._source = source
         for broker in self._brokers():
@@ -75,7 +79,7 @@ class MetadataPublisher:
     def _send(self, broker: Broker, now: float) -> None:
         if broker.id in self._held or self._source < 0:
             return
-        image = self.latest
+        image, before, changed = self.latest, self._before, self._changed
         replicas = broker.replicas  # made anew with each start
 
         def arrive(at: float) -> None:
@@ -83,7 +87,9 @@ class MetadataPublisher:
             if not broker.is_running or broker.replicas is not replicas or broker.id in self._held:
                 return
             if image.version > broker.image.version:
-                broker.apply(image, image.changed_since(broker.image))
+                # Comparing all topics is for those that missed something.
+                knows = broker.image is before
+                broker.apply(image, changed if knows else image.changed_since(broker.image))
 
         self._under_way[broker.id] = image.version
         self._links.post(

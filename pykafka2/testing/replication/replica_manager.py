@@ -110,10 +110,12 @@ class ReplicaManager:
                     if self.broker_id in partition.replicas:
                         self._host((name, number), topic, partition, config, now)
         # Who may be in sync depends on the brokers, and a change that was refused may be right by now.
-        touched: Iterable[Replica] = self.replicas.values()
-        if not brokers_changed:
-            touched = [replica for key, replica in self.replicas.items() if key[0] in changed]
-        self.isrs.expand(touched, now)
+        if brokers_changed:
+            self.isrs.expand(self.replicas.values(), now)
+            return
+        for name, topic in changed.items():
+            keys = [(name, number) for number in range(len(topic.partitions))] if topic is not None else []
+            self.isrs.expand([self.replicas[key] for key in keys if key in self.replicas], now)
 
     def _host(
         self, key: Key, topic: TopicImage, image: PartitionImage, config: TopicConfig, now: float
