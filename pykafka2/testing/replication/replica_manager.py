@@ -7,7 +7,7 @@ partitions wakes a follower's fetch once.  All calls come under the cluster's lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pykafka2.clock import Entropy
