@@ -16,7 +16,7 @@ from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster
-    from pykafka2.testing.coordinators.service import TransactionCoordinator
+    from pykafka2.testing.coordinators.transaction_service import TransactionCoordinator
     from pykafka2.testing.coordinators.transaction_state import Transaction
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from pykafka2.testing.coordinators.group_service import GroupCoordinator
 from pykafka2.testing.coordinators.offsets import OffsetStore
 from pykafka2.testing.coordinators.replay import Result
-from pykafka2.testing.coordinators.service import GroupCoordinator, TransactionCoordinator
+from pykafka2.testing.coordinators.transaction_service import TransactionCoordinator
 from pykafka2.testing.coordinators.transaction_state import Transaction
 from pykafka2.testing.coordinators.transactions import TransactionShard
 from pykafka2.testing.log.partition_log import PartitionLog

@@ -20,7 +20,7 @@ from pykafka2.testing.coordinators.replay import WriteMarkers
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
-    from pykafka2.testing.coordinators.service import TransactionCoordinator
+    from pykafka2.testing.coordinators.transaction_service import TransactionCoordinator
     from pykafka2.testing.replication.replica import Key
 
 WRITE_TXN_MARKERS_VERSION: Final = 2

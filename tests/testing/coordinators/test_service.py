@@ -14,11 +14,12 @@ from pykafka2.protocol.messages import (
 )
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.struct import Request
+from pykafka2.testing.coordinators.group_service import GroupCoordinator
 from pykafka2.testing.coordinators.replay import Caller, Producer
 from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.coordinators.runtime import MemoryLog
-from pykafka2.testing.coordinators.service import GroupCoordinator, TransactionCoordinator
 from pykafka2.testing.coordinators.settings import GroupSettings, TopicTable, TransactionSettings
+from pykafka2.testing.coordinators.transaction_service import TransactionCoordinator
 from tests.testing.coordinators.bench import ORDERS, TOPICS
 
 PARTITIONS = 5
