@@ -54,11 +54,15 @@ TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
 class Topic:
     """A topic to create: None takes the cluster's default; configs by Kafka's names, such as
     "retention.ms".
+
+    `assignment` says where replicas live, a list of brokers for each partition, the first of which leads; it
+    replaces both numbers.
     """
 
     partitions: int = 1
     replication_factor: int | None = None
     configs: Mapping[str, object] = attrs.field(factory=dict)
+    assignment: Sequence[Sequence[int]] = ()
 
 
 class KafkaCluster(ClusterViews):
@@ -176,7 +180,9 @@ class KafkaCluster(ClusterViews):
             self._brokers = [Broker(self, number, port) for number, port in enumerate(self._ports)]
             self._start_brokers()
             for name, topic in self._topics.items():
-                self.create_topic(name, topic.partitions, topic.replication_factor, topic.configs)
+                self.create_topic(
+                    name, topic.partitions, topic.replication_factor, topic.configs, topic.assignment
+                )
         except BaseException:
             self.close()
             raise
@@ -276,11 +282,18 @@ class KafkaCluster(ClusterViews):
         partitions: int = 1,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
+        assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Create a topic; its leaders are elected when this returns.  Raises what a client would be told."""
-        factor = -1 if replication_factor is None else replication_factor
+        """Create a topic; its leaders are elected when this returns.  Raises what a client would be told.
+
+        `assignment` (see `Topic`) goes before both numbers.
+        """
         self.check()
-        new = NewTopic(name, partitions, factor, configs or {})
+        factor = -1 if replication_factor is None else replication_factor
+        if assignment:
+            partitions = factor = -1
+        replicas = {number: tuple(brokers) for number, brokers in enumerate(assignment)}
+        new = NewTopic(name, partitions, factor, configs or {}, replicas)
         self.controller.run(f"create topic {name}", lambda active: active.create_topic(new))
 
     def delete_topic(self, name: str) -> None:

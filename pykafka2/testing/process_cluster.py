@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -203,6 +203,7 @@ class ProcessCluster(KafkaCluster):
         partitions: int = 1,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
+        assignment: Sequence[Sequence[int]] = (),
     ) -> None:
         self.call(
             "create_topic",
@@ -210,6 +211,7 @@ class ProcessCluster(KafkaCluster):
             partitions=partitions,
             replication_factor=replication_factor,
             configs=to_data(configs or {}),
+            assignment=to_data(list(map(list, assignment))),
         )
 
     def delete_topic(self, name: str) -> None:

@@ -68,7 +68,9 @@ class Shelf:
         try:
             for name, given in topics.items():
                 topic = topic_of(name, given)
-                cluster.create_topic(name, topic.partitions, topic.replication_factor, topic.configs)
+                cluster.create_topic(
+                    name, topic.partitions, topic.replication_factor, topic.configs, topic.assignment
+                )
             yield cluster
             found = _open_transactions(cluster, allowed)
             is_clean = not found and _cleaned(cluster, epoch)

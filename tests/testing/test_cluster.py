@@ -204,3 +204,15 @@ def test_brokers_without_work_stay_alive(simulation: Simulation) -> None:
 def test_brokers_without_work_stay_alive_on_threads(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.runtime.wait_until(lambda: False, 1.5)
     assert [broker.is_fenced for broker in kafka_cluster.controller.image.brokers.values()] == [False] * 3
+
+
+@pytest.mark.parametrize("process", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_leaders_and_the_controller_are_chosen_at_the_start(process: bool) -> None:
+    """003-34: the first replica of an assignment leads."""
+    topic = Topic(assignment=[[2, 0], [1, 2], [2, 1]])
+    with KafkaCluster(brokers=3, topics={"t": topic}, controller=1, process=process) as cluster:
+        assert cluster.controller.id == 1
+        assert [cluster.partition("t", number).leader for number in range(3)] == [2, 1, 2]
+        assert sorted(cluster.partition("t", 1).replicas) == [1, 2]
+        cluster.create_topic("u", assignment=[[0]])
+        assert cluster.partition("u", 0).leader == 0
