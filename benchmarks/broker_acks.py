@@ -12,6 +12,7 @@ right after the other, because the machine may be busy: read the ratios, not the
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -233,6 +234,7 @@ def plot(runner: Runner, drivers: list[str], path: Path) -> None:
         panel.plot([5, 200], [16, 21], "v", color="grey", label="article, acks=-1 before")
         panel.plot([5, 200], [48, 140], "^", color="grey", label="article, acks=-1 after")
         panel.set_xscale("log")
+        panel.set_yscale("log")
         panel.set_xlabel("requests in flight")
         panel.set_title(f"{driver}, round trip 1 ms")
         panel.grid(alpha=0.3)
@@ -244,9 +246,12 @@ def plot(runner: Runner, drivers: list[str], path: Path) -> None:
     print(f"\nplot: {path}")
 
 
-def commit() -> str:
+def machine() -> str:
+    """Commit, Python, processors, and how busy they are with other things."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    commit = done.stdout.strip() or "unknown"
+    return f"commit {commit}, CPython {sys.version.split()[0]}, {os.cpu_count()} cores, load average {load}"
 
 
 def main() -> int:
@@ -267,7 +272,7 @@ def main() -> int:
     rtts = [ms / 1000 for ms in arguments.rtt_ms or ([1.0] if arguments.quick else [0.0, 1.0, 5.0])]
     depths = arguments.in_flight or ([5, 200] if arguments.quick else [5, 200, 2000])
     runner = Runner(arguments.seconds, arguments.rounds)
-    print(f"commit {commit()}, CPython {sys.version.split()[0]}, records of 10 KB, one a request")
+    print(f"{machine()}; records of 10 KB, one a request")
     article_tables(runner, drivers, rtts, depths)
     missed = 0
     if 0.001 in rtts and {5, 200} <= set(depths):
@@ -278,6 +283,7 @@ def main() -> int:
     if not arguments.quick:
         more_runs(runner, drivers)
         latencies(runner, drivers)
+    print(f"\nload average at the end {os.getloadavg()[0]:.1f}")
     if arguments.plot is not None:
         plot(runner, drivers, arguments.plot)
     return 1 if missed else 0

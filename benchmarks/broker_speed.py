@@ -313,9 +313,9 @@ def main() -> int:
     arguments = parser.parse_args()
     only = arguments.only or ["throughput", "latency", "own"]
     targets = Targets()
-    from benchmarks.broker_acks import commit
+    from benchmarks.broker_acks import machine
 
-    print(f"commit {commit()}, CPython {sys.version.split()[0]}, three brokers each, {PARTITIONS} partitions")
+    print(f"{machine()}; three brokers each, {PARTITIONS} partitions")
     if only != ["own"]:
         with contextlib.ExitStack() as stack:
             subjects = [stack.enter_context(bundled())]
@@ -327,6 +327,7 @@ def main() -> int:
                 latencies(subjects, arguments.rounds, targets)
     if "own" in only:
         own_costs(arguments.rounds, targets)
+    print(f"load average at the end {os.getloadavg()[0]:.1f}")
     return 1 if targets.missed else 0
 
 
