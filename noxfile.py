@@ -52,5 +52,5 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "pykafka2.testing.simulation.transaction_run", "--seeds", "0-499")
     for _ in range(3):
         session.run("pytest", "-q")
-    for benchmark in ("imports", "micro", "io_under_load", "cluster"):
+    for benchmark in ("imports", "micro", "io_under_load", "cluster", "broker_acks", "broker_speed"):
         session.run("python", "-m", f"benchmarks.{benchmark}")
