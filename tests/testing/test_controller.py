@@ -20,7 +20,8 @@ from pykafka2.errors import (
 )
 from pykafka2.testing.configs import BrokerConfig
 from pykafka2.testing.controller import Controller, IsrChange, NewTopic
-from pykafka2.testing.controller.metadata_log import MetadataLog
+from pykafka2.testing.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
+from pykafka2.testing.controller.records import ProducerIdsAllocated
 from pykafka2.testing.controller.state import State
 from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
 
@@ -168,3 +169,31 @@ def test_leaders_stay_balanced_over_many_topics(published: Published) -> None:
         published.controller.create_topic(NewTopic(f"topic-{number}", 1, 2))
     leaders = [topic.partitions[0].leader for topic in published.controller.image.topics.values()][1:]
     assert {leaders.count(broker) for broker in range(3)} == {10}
+
+
+def test_a_new_controller_replays_the_log_and_ends_the_epoch_before(published: Published) -> None:
+    old = published.controller
+    old.move_leader("t", 0, 2)
+    old.allocate_producer_ids()
+    new = Controller(1, old.log, BrokerConfig(), SeededEntropy(2), lambda image, changed: None)
+    assert new.epoch == old.epoch + 1
+    for name in ("brokers", "topics", "topic_names", "features"):
+        assert getattr(new.image, name) == getattr(old.image, name), name
+    assert new.image.version > old.image.version
+    before = old.log.end_offset
+    for change in (lambda: old.delete_topic("t"), lambda: old.broker_is_gone(0), old.allocate_producer_ids):
+        with pytest.raises(NotController, match="controller epoch 1 has ended"):
+            change()
+    assert old.log.end_offset == before
+    assert new.allocate_producer_ids() == range(1000, 2000)
+
+
+def test_a_long_log_begins_with_a_snapshot(published: Published) -> None:
+    controller = published.controller
+    for block in range(3):
+        controller.write([ProducerIdsAllocated(number) for number in range(block * 6000, (block + 1) * 6000)])
+    assert controller.log.length < SNAPSHOT_AFTER
+    assert controller.log.end_offset > 18_000
+    state = controller.log.replay()
+    assert state.image == controller.image
+    assert state.next_producer_id == 17_999

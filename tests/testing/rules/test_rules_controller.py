@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import errors
-from pykafka2.errors import CoordinatorLoadInProgress, KafkaTimeoutError
+from pykafka2.errors import CoordinatorLoadInProgress, IllegalTransition, KafkaTimeoutError
 from pykafka2.protocol.messages.broker_lifecycle import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -23,6 +23,8 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.lifecycle import LEGAL_MOVES
+from pykafka2.testing.lifecycle import BrokerState as BrokerLifeState
 from pykafka2.testing.simulation import Simulation
 from tests.testing.leading import append, ends, try_append
 from tests.testing.sim_wire import SimWire
@@ -406,6 +408,41 @@ def test_a_slow_change_delays_the_changes_behind_it_and_nothing_else(simulation:
         f"create topic {name}" for name in ("t", "first", "second", "third")
     ]
     assert waited == pytest.approx([5.0] * 3, abs=0.1)
+
+
+def test_a_change_that_waits_too_long_is_not_made(simulation: Simulation) -> None:
+    """Behind a slow one, at the controller itself and forwarded by another broker."""
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(1)
+    cluster.controls.slow_controller(10.0)
+    first = simulation.spawn(lambda: cluster.create_topic("slow"))
+    simulation.run_for(0.1)
+    for broker in cluster.brokers:
+        wire = SimWire(simulation, broker.address)
+        began = simulation.now
+        (result,) = wire.call(CreateTopicsRequest(topics=[ANYBODY], timeout_ms=1000), 7).topics
+        assert result.error_code == errors.RequestTimedOut.code
+        assert simulation.now - began == pytest.approx(1.0, abs=0.05)
+        wire.close()
+    first.result()
+    simulation.run_for(5)
+    assert cluster.topics() == ["slow"]
+
+
+def test_every_state_of_a_broker_moves_as_its_table_says_or_raises(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1)
+    lifecycle = cluster.brokers[0].lifecycle
+    for before in BrokerLifeState:
+        for after in BrokerLifeState:
+            lifecycle.state = before
+            if after in LEGAL_MOVES[before]:
+                lifecycle._move_to(after)
+                assert lifecycle.state is after
+            else:
+                with pytest.raises(IllegalTransition):
+                    lifecycle._move_to(after)
+                assert lifecycle.state is before
+    lifecycle.state = BrokerLifeState.RUNNING
 
 
 def test_a_change_by_hand_says_that_there_is_no_controller(simulation: Simulation) -> None:
