@@ -147,7 +147,6 @@ class History:
     def clear(self) -> None:
         """Forget all that was seen; requests under way still count as in flight."""
         self._entries.clear()
-        self._open.clear()
         self._bytes = 0
         self._in_flight_max.clear()
 

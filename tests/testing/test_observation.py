@@ -27,6 +27,7 @@ from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.testing.event_log import EventLog
 from pykafka2.testing.server.request_metrics import SPANS
 from pykafka2.testing.simulation import Simulation
+from tests.testing.sim_wire import SimWire
 from tests.testing.transaction_wire import Producer, World
 from tests.testing.wire import Wire, batch, fetch, produce, produce_request
 
@@ -75,6 +76,42 @@ def test_in_flight_of_one_client(kafka_cluster: KafkaCluster, wait_for: WaitFor)
     assert history.in_flight_max("Produce", client_id="one") == 1
     assert history.in_flight_max("Produce", client_id="nobody") == 0
     assert history.in_flight_max("Produce") == 1  # of one connection
+
+
+@one_broker
+def test_what_was_under_way_when_the_history_was_cleared_ends_all_the_same(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+) -> None:
+    history = kafka_cluster.history
+    wire = leader("t", 0)
+    kafka_cluster.controls.hold("Produce")
+    wire.send(produce_request("t", 0, batch()), 12)
+    wait_for(lambda: history.count("Produce") == 1)
+    history.clear()
+    kafka_cluster.controls.release()
+    wire.receive(ProduceRequest, 12)
+    produce(wire, "t", 0, batch())
+    assert history.count("Produce") == 1
+    assert history.in_flight_max("Produce") == 1
+
+
+@pytest.mark.parametrize("crash", [True, False])
+def test_what_a_broker_was_asked_when_it_stopped_has_ended(simulation: Simulation, crash: bool) -> None:
+    """Else the history would keep it, records and all, whatever its bounds."""
+    cluster = simulation.cluster(brokers=1, topics={"t": 1})
+    cluster.controls.hold("Produce")
+    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire.send(produce_request("t", 0, batch()), 12)
+    simulation.run_for(1)
+    (entry,) = cluster.history.entries("Produce")
+    assert entry.answered_at is None
+    if crash:
+        cluster.controls.crash_broker(0)
+    else:
+        cluster.controls.stop_broker(0)
+    assert entry.answered_at is not None
+    assert entry.response is None
+    wire.close()
 
 
 @one_broker

@@ -139,7 +139,7 @@ class ClassicRebalance:
         """Rule 81: who did not ask for its assignment in time is out."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
             return
-        for member_id in list(group.pending_sync):
+        for member_id in sorted(group.pending_sync):
             group.remove(member_id)
             self.timers.cancel(("member", group.id, member_id))
         self.prepare_rebalance(group, out, now)

@@ -34,7 +34,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
 
     def on_done(done: dict[Key, DeleteResult]) -> None:
         if not context.is_answered:
-            context.reply(_answer(request, done))
+            broker.go_on_with(context, lambda: _answer(request, done))
 
     deadline = now + request.timeout_ms / 1000.0
     operation = broker.replicas.keeper.delete_records(offsets, deadline, on_done, now)

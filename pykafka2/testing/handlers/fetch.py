@@ -73,7 +73,9 @@ def handle(
     def on_done(results: list[FetchResult]) -> None:
         if not context.is_answered:
             done_at = broker.clock.monotonic()
-            context.reply(_in_session(broker, context.version, request, plan, results, done_at))
+            broker.go_on_with(
+                context, lambda: _in_session(broker, context.version, request, plan, results, done_at)
+            )
 
     operation = broker.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
     if operation is not None:

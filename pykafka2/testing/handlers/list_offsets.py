@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from pykafka2.errors import (
     BrokerError,
+    CorruptData,
     InvalidRequest,
     LeaderNotAvailable,
     OffsetNotAvailable,
+    UnknownServerError,
     UnsupportedVersion,
 )
 from pykafka2.protocol.messages.offsets import (
@@ -63,6 +65,10 @@ def handle(
             except BrokerError as error:
                 partitions.append(_failed(asked, error.code or 0))
                 continue
+            except CorruptData:
+                # Appended by its header alone (without log.validate=strict), and no records behind it.
+                partitions.append(_failed(asked, UnknownServerError.code or 0))
+                continue
             partitions.append(
                 ListOffsetsPartitionResponse(
                     partition_index=asked.partition_index,
@@ -84,8 +90,7 @@ def _find(
 ) -> OffsetAtTime:
     if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
         raise UnsupportedVersion(f"timestamp {asked.timestamp} means nothing in version {context.version}")
-    replica = broker.replicas.leader_of((topic, asked.partition_index))
-    replica.check_epoch(asked.current_leader_epoch)
+    replica = broker.replicas.leader_of((topic, asked.partition_index), asked.current_leader_epoch)
     log = replica.log
     upper = _upper(replica, request)
     if asked.timestamp == LATEST:

@@ -27,8 +27,9 @@ def handle(
         partitions = []
         for asked in topic.partitions:
             try:
-                replica = broker.replicas.leader_of((topic.topic, asked.partition))
-                replica.check_epoch(asked.current_leader_epoch)
+                replica = broker.replicas.leader_of(
+                    (topic.topic, asked.partition), asked.current_leader_epoch
+                )
             except BrokerError as error:
                 partitions.append(EpochEndOffset(error_code=error.code or 0, partition=asked.partition))
                 continue

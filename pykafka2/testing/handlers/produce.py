@@ -14,6 +14,7 @@ from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -81,7 +82,7 @@ def _append_and_answer(
 
     def on_done(done: dict[Key, ProduceResult]) -> None:
         if not context.is_answered:
-            context.reply(_answer(broker, context, request, done))
+            broker.go_on_with(context, lambda: _answer(broker, context, request, done))
 
     operation = broker.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
     if operation is not None:
@@ -97,9 +98,9 @@ def _append(
     results: dict[Key, ProduceResult] = {}
     now_ms = broker.clock.wall_ms()
     for topic in request.topic_data:
-        name, error = _name_of(broker, context, topic)
+        error = _identify(broker, context, topic)
         for data in topic.partition_data:
-            key = (name, data.index)
+            key = _key(context, topic, data)
             verdict = verdicts.get(key) if verdicts else None
             if error is not None:
                 results[key] = ProduceResult(error)
@@ -120,17 +121,21 @@ def _append(
     return results
 
 
-def _name_of(
-    broker: Broker, context: RequestContext, topic: TopicProduceData
-) -> tuple[str, BrokerError | None]:
-    """The topic's name; from version 13 on it is asked for by id."""
-    if context.version < FIRST_VERSION_WITH_IDS:
-        return topic.name, None
-    known = broker.image.topic_by_id(topic.topic_id)
-    if known is None:
-        return topic.topic_id.hex(), UnknownTopicId()
-    topic.name = known.name
-    return known.name, None
+def _identify(broker: Broker, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
+    """Give a topic that is asked for by id (from version 13 on) its name; why there is none."""
+    if context.version >= FIRST_VERSION_WITH_IDS:
+        known = broker.image.topic_by_id(topic.topic_id)
+        if known is None:
+            return UnknownTopicId()
+        topic.name = known.name
+    return None
+
+
+def _key(context: RequestContext, topic: TopicProduceData, data: PartitionProduceData) -> Key:
+    """What the results know a partition by: the id stands in for the name of a topic that nobody knows."""
+    if context.version >= FIRST_VERSION_WITH_IDS and not topic.name:
+        return topic.topic_id.hex(), data.index
+    return topic.name, data.index
 
 
 def _answer(
@@ -142,14 +147,8 @@ def _answer(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                _partition(
-                    broker,
-                    context.version,
-                    (topic.name or topic.topic_id.hex(), data.index),
-                    results[topic.name or topic.topic_id.hex(), data.index],
-                    leaders,
-                )
-                for data in topic.partition_data
+                _partition(broker, context.version, key, results[key], leaders)
+                for key in (_key(context, topic, data) for data in topic.partition_data)
             ],
         )
         for topic in request.topic_data

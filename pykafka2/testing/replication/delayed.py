@@ -49,7 +49,7 @@ class DelayedProduce(DelayedOperation):
         self.results = results
         self._manager = manager
         self._on_done = on_done
-        self._pending = {key for key, result in results.items() if result.error is None}
+        self._pending = {key: None for key, result in results.items() if result.error is None}
 
     @property
     def keys(self) -> list[Key]:
@@ -72,7 +72,7 @@ class DelayedProduce(DelayedOperation):
             return
         elif not replica.has_enough_in_sync:
             result.error = NotEnoughReplicasAfterAppend()
-        self._pending.discard(key)
+        del self._pending[key]
 
     def on_expiration(self, now: float) -> None:
         for key in self._pending:

@@ -25,6 +25,7 @@ from pykafka2.errors import (
 from pykafka2.records.batch import Buffer, RecordBatch
 from pykafka2.testing.configs import BrokerConfig, TopicConfig
 from pykafka2.testing.image import ClusterImage, PartitionImage, TopicImage
+from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.testing.log.partition_log import Appended, EndMarker, PartitionLog
 from pykafka2.testing.log.validation import single_batch, validate
 from pykafka2.testing.log.verifications import VerificationGuard
@@ -255,8 +256,10 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------ finding replicas
 
-    def leader_of(self, key: Key) -> Replica:
+    def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
+        """Our replica, if it leads in the epoch that the asker believes in; the epoch is looked at first."""
         replica = self.replica_of(key)
+        replica.check_epoch(current_leader_epoch)
         replica.check_leader()
         return replica
 

@@ -167,7 +167,7 @@ class Processor(Part):
             version = 0 if context.is_unsupported else context.version
             try:
                 payload = encode_response(response, version, context.correlation_id)
-            except KafkaError:
+            except Exception:
                 # A bug of a handler; it costs this one connection, whoever completed the request.
                 logger.exception("%s: %r has no version %d", connection.peer, response, version)
                 self.drop_soon(connection, reset=False)
@@ -260,8 +260,10 @@ class Processor(Part):
     def close_all(self, *, reset: bool) -> None:
         """Close every connection; the broker stops or has crashed."""
         for connection in list(self.connections):
-            self.connections.pop(connection)
+            pending = self.connections.pop(connection)
             connection.close(reset=reset)
+            for context in pending.values():
+                self._on_gone(context, self.loop.runtime.clock.monotonic())
         self._commands.clear()
         self._touched.clear()
         self._wanting_room.clear()

@@ -158,7 +158,7 @@ class RequestChannel:
         self._max_bytes = max_bytes
         self._requests: deque[RequestContext] = deque()
         self._handlers: tuple[Part, ...] = ()
-        self._blocked: set[Part] = set()
+        self._blocked: dict[Part, None] = {}  # in order, so that the same seed wakes them in it
         self._next = 0
 
     def connect(self, handlers: tuple[Part, ...]) -> None:
@@ -193,14 +193,14 @@ class RequestChannel:
         except IndexError:
             return None
         if self._blocked and not self.is_full:
-            blocked, self._blocked = self._blocked, set()
+            blocked, self._blocked = self._blocked, {}
             for part in blocked:
                 part.signal()
         return context
 
     def wait_for_room(self, processor: Part) -> None:
         """Signal `processor` once there is room again."""
-        self._blocked.add(processor)
+        self._blocked[processor] = None
         if not self.is_full:  # a handler may have been faster
             processor.signal()
 

@@ -7,12 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykafka2.protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import Wire, batch
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from tests.testing.wire import Wire, batch, produce
 
-GOOD, UNKNOWN, ELSEWHERE = 0, 3, 6
+GOOD, UNKNOWN, ELSEWHERE, BROKEN, FENCED, UNKNOWN_EPOCH = 0, 3, 6, -1, 74, 75
 Answers = dict[tuple[str, int], int]
 
 
@@ -73,3 +80,52 @@ def test_requirements_002_08_and_24_each_partition_has_its_own_answer(
     expected = {("t", 0): GOOD, ("t", 1): ELSEWHERE, ("t", 9): UNKNOWN, ("nosuch", 0): UNKNOWN}
     for order in (list(expected), list(reversed(expected))):
         assert ask(connect(leader), order) == expected
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
+@pytest.mark.parametrize("version", [3, 12])
+def test_a_topic_without_a_name_is_unknown_and_the_others_wait_for_their_replicas(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], version: int
+) -> None:
+    """The answer is made when the follower has fetched: what goes wrong then must cost nobody else."""
+    topics = [
+        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch())])
+        for name in ("", "t")
+    ]
+    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
+    answers = leader("t", 0).call(request, version).responses
+    assert [one.name for one in answers] == ["", "t"]
+    assert [one.partition_responses[0].error_code for one in answers] == [UNKNOWN, GOOD]
+    kafka_cluster.check()
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_an_older_epoch_is_told_before_the_leader_has_changed(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+) -> None:
+    """Rules 58, 62 and 63: Kafka's Partition looks at the asker's epoch first, then who leads."""
+    old = kafka_cluster.partition("t", 0).leader
+    kafka_cluster.controls.move_leader(("t", 0), 1 - old)
+    wire = connect(old)
+    expected = {0: FENCED, 1: ELSEWHERE, 2: UNKNOWN_EPOCH}
+    for epoch, code in expected.items():
+        timed = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=epoch)
+        listing = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[timed])])
+        assert wire.call(listing, 8).topics[0].partitions[0].error_code == code
+        asked = OffsetForLeaderPartition(partition=0, leader_epoch=0, current_leader_epoch=epoch)
+        ending = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])])
+        assert wire.call(ending, 4).topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1, "u": 1}, config={"log.validate": "headers"})
+def test_a_batch_that_cannot_be_read_fails_the_search_by_time_of_its_own_partition(
+    leader: Callable[[str, int], Wire],
+) -> None:
+    wire = leader("t", 0)
+    assert produce(wire, "t", 0, batch(codec=1, damage=True)).error_code == GOOD
+    topics = [
+        ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)])
+        for name in ("t", "u")
+    ]
+    answers = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics
+    assert [one.partitions[0].error_code for one in answers] == [BROKEN, GOOD]
