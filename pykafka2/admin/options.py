@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from pykafka2.options import ClientOptions, OptionTable, Refused, duration
+from pykafka2.options import ClientOptions, OptionTable, Refused, duration, flag
 
 
 @attrs.define(kw_only=True)
@@ -16,6 +16,10 @@ class AdminOptions(ClientOptions):
     )
     default_api_timeout: float = duration(
         "default_api_timeout_ms", 60_000, "How long a call may take that is given no timeout of its own."
+    )
+    # As in Java: who waits for a topic that is misspelt does not want to have it created.
+    allow_auto_create_topics: bool = flag(
+        "allow_auto_create_topics", False, "Whether waiting for an unknown topic may create it on the broker."
     )
 
 

@@ -9,7 +9,7 @@ from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import NewTopic, TopicDescription
 from pykafka2.driver.pollable import ToController
-from pykafka2.errors import KafkaError, error_of
+from pykafka2.errors import KafkaError, KafkaTimeoutError, error_of
 from pykafka2.types import PartitionInfo, TopicPartition
 
 if TYPE_CHECKING:
@@ -85,9 +85,32 @@ class TopicsAdmin:
         return self._describe(list(topics), timeout).checked("describe_topics", raise_errors)
 
     def wait_for_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> None:
-        """Block until every partition of the topics has a leader; `KafkaTimeoutError` names those without."""
+        """Block until every partition of the topics has a leader; creates none of them.
+
+        `timeout` is for all together.
+
+        Raises:
+            KafkaTimeoutError: some partitions had no leader in time; it names them.
+            UnknownTopicOrPartition, NoBrokersAvailable: a topic is not there, or nobody was reached, in time.
+        """
+        cluster, clock = self._cluster, self._cluster.driver.clock
+        seconds = cluster.options.default_api_timeout if timeout is None else timeout
+        deadline = clock.monotonic() + seconds
         for topic in topics:
-            self._cluster.wait_for_topic(topic, 60.0 if timeout is None else timeout)
+            while True:
+                version = cluster.metadata.version
+                known = cluster.wait_for_topic(topic, max(deadline - clock.monotonic(), 0.0))
+                without = [
+                    f"{topic}-{number}"
+                    for number in sorted(known.partitions)
+                    if cluster.metadata.leader_of(topic, number) is None
+                ]
+                if not without:
+                    break
+                if not cluster.wait_for_metadata(version, max(deadline - clock.monotonic(), 0.0)):
+                    raise KafkaTimeoutError(
+                        f"no leader of {', '.join(without)} within {seconds:g} s; are their brokers running?"
+                    )
 
     def create_partitions(
         self, totals: Mapping[str, int], *, timeout: float | None = None, raise_errors: bool = True
