@@ -87,8 +87,10 @@ def refuse_pickling(client: object) -> NoReturn:
 
 def _dropped(description: str, release: Callable[[], object]) -> None:
     _tracked.difference_update([tracked for tracked in _tracked.copy() if tracked.client() is None])
-    warnings.warn(f"{description} was dropped without close()", ResourceWarning, stacklevel=2)
-    release()
+    try:
+        warnings.warn(f"{description} was dropped without close()", ResourceWarning, stacklevel=2)
+    finally:
+        release()  # also where warnings are errors
 
 
 def _after_fork_in_child() -> None:

@@ -55,6 +55,22 @@ def test_a_client_that_is_dropped_unclosed_is_reported_and_released() -> None:
     assert released == ["released"]
 
 
+def test_a_client_is_released_where_warnings_are_errors() -> None:
+    released: list[str] = []
+    raised: list[object] = []
+    clients = [Client()]
+    lifecycle.track(clients[0], "a client", lambda: released.append("released"))
+    before, sys.unraisablehook = sys.unraisablehook, lambda told: raised.append(told.exc_type)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ResourceWarning)
+            clients.clear()
+    finally:
+        sys.unraisablehook = before
+    assert raised == [ResourceWarning]
+    assert released == ["released"]
+
+
 def test_a_client_that_was_ended_is_not_reported() -> None:
     client = Client()
     tracked = lifecycle.track(client, "a client", lambda: pytest.fail("released"))

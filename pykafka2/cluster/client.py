@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from pykafka2.backoff import Backoff
+from pykafka2.cluster.arguments import checked_topic
 from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
@@ -180,8 +181,10 @@ class ClusterClient:
             NoBrokersAvailable: no broker could be reached; lists addresses and reasons.
             KafkaTimeoutError: no answer within the timeout.
             ClientClosed: the client is closed, or was meanwhile.
+            TypeError: a topic is named by a str.
         """
         self._raise_if_closed()
+        checked_topic(topic)
         timeout = self.options.default_api_timeout if timeout is None else timeout
         metadata = self.metadata
         metadata.want_topic(topic, self.driver.clock.monotonic())

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from pykafka2 import lifecycle
+from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
@@ -24,7 +25,14 @@ from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Of
 from pykafka2.consumer.reader import Reader, Records
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
-from pykafka2.errors import ClientClosed, ConcurrentUse, ForkedClientError, KafkaError, NotYetAvailable
+from pykafka2.errors import (
+    ClientClosed,
+    ConcurrentUse,
+    ForkedClientError,
+    IllegalState,
+    KafkaError,
+    NotYetAvailable,
+)
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
@@ -51,7 +59,7 @@ def _owned(
             )
         try:
             if self._refusal is not None:
-                raise self._refusal
+                self._refuse()
             return method(self, *args, **kwargs)
         finally:
             lock.release()
@@ -124,10 +132,7 @@ class KafkaConsumer(GroupCalls):
             raise NotYetAvailable("subscribe() takes a list of topics; patterns and listeners come later")
         if isinstance(topics, str):
             raise TypeError(f"subscribe() takes a list of topics; write [{topics!r}]")
-        names = list(topics)
-        for name in names:
-            if not isinstance(name, str):
-                raise TypeError(f"a topic is named by a str, not {name!r}")
+        names = [checked_topic(name) for name in topics]
         if not names:
             self.unsubscribe()
             return
@@ -141,7 +146,7 @@ class KafkaConsumer(GroupCalls):
         Raises:
             IllegalState: topics are subscribed to.
         """
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        wanted = checked_partitions(partitions)
         change = self._subscription.assign(wanted)
         self._undelivered.forget(change.removed)
         self._reader.tell()
@@ -189,14 +194,10 @@ class KafkaConsumer(GroupCalls):
             TopicAuthorizationFailed, InvalidTopicException, TlsError: at once, as no waiting will help.
             ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
         """
-        limit = self._options.max_poll_records if max_records is None else max_records
-        if not isinstance(limit, int) or limit < 1:
-            raise ValueError(f"max_records={max_records!r}: it must be an integer of at least 1")
-        if timeout_ms < 0:
-            raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
+        limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
         if self._undelivered:
             return self._undelivered.take(limit, keep=not update_offsets)
-        return self._reader.poll(timeout_ms / 1000, limit, keep_position=not update_offsets)
+        return self._reader.poll(timeout, limit, keep_position=not update_offsets)
 
     @_owned
     def poll_columns(
@@ -207,9 +208,9 @@ class KafkaConsumer(GroupCalls):
         No deserializer is run.  Batches are handed over whole, so the last one may exceed `max_records`.
         Raises as `poll`.
         """
-        limit = self._options.max_poll_records if max_records is None else max_records
+        limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
         self._rewind(self._subscription.assigned)
-        return self._reader.poll_columns(timeout_ms / 1000, limit)
+        return self._reader.poll_columns(timeout, limit)
 
     def __iter__(self) -> Self:
         return self
@@ -282,7 +283,9 @@ class KafkaConsumer(GroupCalls):
             KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: not all were to be had within
                 `timeout_ms` (default_api_timeout_ms by default).
         """
-        return self._queries.ends(partitions, EARLIEST_TIMESTAMP, self._seconds(timeout_ms))
+        return self._queries.ends(
+            checked_partitions(partitions), EARLIEST_TIMESTAMP, self._seconds(timeout_ms)
+        )
 
     @_owned
     def end_offsets(
@@ -290,7 +293,7 @@ class KafkaConsumer(GroupCalls):
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record that may be read: the high watermark, or with read_committed the
         last stable offset.  Raises as `beginning_offsets`."""
-        return self._queries.ends(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms))
+        return self._queries.ends(checked_partitions(partitions), LATEST_TIMESTAMP, self._seconds(timeout_ms))
 
     @_owned
     def offsets_for_times(
@@ -300,10 +303,11 @@ class KafkaConsumer(GroupCalls):
 
         Raises as `beginning_offsets`.
         """
-        for partition, timestamp in timestamps.items():
+        wanted = {checked_partition(partition): timestamp for partition, timestamp in timestamps.items()}
+        for partition, timestamp in wanted.items():
             if timestamp < 0:
                 raise ValueError(f"{partition}: the time {timestamp} is negative")
-        return self._queries.at_times(timestamps, self._seconds(timeout_ms))
+        return self._queries.at_times(wanted, self._seconds(timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The end of the partition as of its last fetch, without asking the broker; None before the first."""
@@ -337,7 +341,7 @@ class KafkaConsumer(GroupCalls):
             NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
             TopicAuthorizationFailed, InvalidTopicException: the brokers refuse.
         """
-        return self._queries.partition_numbers(topic, self._options.default_api_timeout)
+        return self._queries.partition_numbers(checked_topic(topic), self._options.default_api_timeout)
 
     @_owned
     def topics(self) -> set[str]:
@@ -437,6 +441,17 @@ class KafkaConsumer(GroupCalls):
 
     # ------------------------------------------------------------------ inside
 
+    def _refuse(self) -> NoReturn:
+        """Raise why this consumer cannot be used any more (a new error, as each gets a traceback)."""
+        refusal = self._refusal
+        raise type(refusal)(str(refusal)) if refusal is not None else IllegalState("not refused")
+
+    def _limit(self, max_records: int | None) -> int:
+        limit = self._options.max_poll_records if max_records is None else max_records
+        if not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"max_records={max_records!r}: it must be an integer of at least 1")
+        return limit
+
     def _seconds(self, timeout_ms: float | None) -> float:
         return self._options.default_api_timeout if timeout_ms is None else timeout_ms / 1000
 
@@ -461,12 +476,16 @@ class KafkaConsumer(GroupCalls):
                 self._reader.seek(partition, offset)
 
 
+def _checked_timeout(timeout_ms: float) -> float:
+    """In seconds.  Written so that nan is refused too."""
+    if not timeout_ms >= 0:
+        raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
+    return timeout_ms / 1000
+
+
 def _split(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:
     """A mapping of options may come first; the rest are topics."""
     config = None
     if topics and isinstance(topics[0], Mapping):
         config, topics = topics[0], topics[1:]
-    for topic in topics:
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is named by a str, not {topic!r}")
-    return config, list(topics)
+    return config, [checked_topic(topic) for topic in topics]

@@ -79,6 +79,8 @@ class Unwritten:
     on_sent: Callable[[float], None] | None
     on_response: OnResponse | None = None
     on_failure: OnFailure | None = None
+    deadline: float = FOREVER
+    """Of a request without an answer; any other is overdue by its answer's deadline."""
 
 
 class Connection:
@@ -144,18 +146,24 @@ class Connection:
         if self.state is ConnectionState.CLOSED:
             return FOREVER
         deadline = self._in_flight.next_deadline()
+        for one in self._unwritten:
+            deadline = min(deadline, one.deadline)
         return deadline if self.is_ready else min(deadline, self._setup_deadline)
 
     def poll(self, now: float) -> None:
-        """End the connection if an answer, or the handshake, is overdue: as in Kafka, a broker that does not
-        answer one request in time is asked no other on this connection."""
+        """End the connection if an answer or the handshake is overdue, or a request without an answer cannot
+        be written: as in Kafka, a broker that does not answer one request in time is asked no other on this
+        connection."""
         if now < self.next_deadline():
             return
         if self.is_ready:
             overdue = self._in_flight.take_overdue(now)
-            first = overdue[0]
-            waited = first.deadline - first.sent_at
-            error = RequestTimeout(f"{self.broker} did not answer {first.api} within {waited:g} s")
+            if overdue:
+                first = overdue[0]
+                waited = first.deadline - first.sent_at
+                error = RequestTimeout(f"{self.broker} did not answer {first.api} within {waited:g} s")
+            else:
+                error = RequestTimeout(f"{self.broker} did not take what was written to it in time")
             self._end(error, now)
             for waiting in overdue:
                 self._answer_failure(waiting, error, now)
@@ -198,15 +206,15 @@ class Connection:
         except KafkaError as error:
             on_failure(error, now)
             return
+        deadline = now + (self._options.request_timeout if timeout is None else timeout)
         if expects_response:
-            deadline = now + (self._options.request_timeout if timeout is None else timeout)
             self._in_flight.add(
                 InFlight(request, version, correlation_id, now, deadline, on_response, on_failure)
             )
             if on_sent is not None:
                 self._unwritten.append(Unwritten(on_sent))
         else:
-            self._unwritten.append(Unwritten(on_sent, on_response, on_failure))
+            self._unwritten.append(Unwritten(on_sent, on_response, on_failure, deadline))
 
     def close(self, now: float, error: KafkaError | None = None) -> None:
         """End the connection; what waits fails with `error`.  The owner is not told.  Safe to repeat."""

@@ -24,7 +24,8 @@ class TlsContext:
 
     Verification of the other side's certificate and of its host name are on unless switched off, TLS 1.2 is
     the oldest version that is spoken.  `context` (an `ssl.SSLContext`) replaces everything but
-    `check_hostname` and `server_side`.  Raises `ConfigurationError` naming the file where one cannot be used.
+    `server_side`: what it checks is its own matter.  Raises `ConfigurationError` naming the file where one
+    cannot be used.
     """
 
     def __init__(

@@ -128,7 +128,10 @@ class Accumulator:
         """Batches with records whose failure nobody was told, since this was called last."""
         taken = []
         for _ in range(len(self._failed)):
-            batch = self._failed.popleft()
+            try:
+                batch = self._failed.popleft()
+            except IndexError:  # another thread flushes as well, or the IO thread has taken one out
+                break
             if not batch.is_told:
                 self._failed.append(batch)
             elif batch.unreported:
@@ -191,8 +194,11 @@ class Accumulator:
         # Noted before its waiters learn of it, so that a flush they wake from sees it.
         self._failed.append(batch)
         batch.fail(error, record_errors)
-        if not batch.unreported and batch in self._failed:
-            self._failed.remove(batch)
+        if not batch.unreported:
+            try:
+                self._failed.remove(batch)
+            except ValueError:  # a flush has taken it just now
+                pass
         self._forget_told()
 
     def release(self, batch: ProducerBatch) -> None:

@@ -144,6 +144,7 @@ class KafkaProducer(TransactionalCalls):
             UnknownTopicOrPartition, TopicAuthorizationFailed, NoBrokersAvailable, KafkaTimeoutError: no
                 metadata of the topic within max_block_ms.
             ClientClosed, ForkedClientError: this producer is closed, or belongs to the parent process.
+            TypeError: the topic is not a str.
         """
         # Hot: 1.5 to 2 us a record of 100 bytes; benchmarks/produce_smoke.py shows it.
         if self._refusal is not None:
@@ -200,6 +201,8 @@ class KafkaProducer(TransactionalCalls):
             queues = route.queues
             queue = queues[self._hashes[key_bytes] % len(queues)]
         try:
+            if timestamp_ms < 0:
+                raise ValueError(f"timestamp {timestamp_ms} is negative")
             delivery = queue.try_append(timestamp_ms, key_bytes, value_bytes, headers or (), on_delivery)
             if delivery is None:
                 delivery = self._append_waiting(
@@ -375,7 +378,7 @@ class KafkaProducer(TransactionalCalls):
         self._driver.raise_failure()
         identity = self._sender.identity
         if identity is not None and identity.refusal is not None:
-            raise identity.refusal
+            raise type(identity.refusal)(str(identity.refusal))  # a new one, as each gets a traceback
         if route is not None:
             queue = self._routes.next_sticky(route)
             delivery = queue.try_append(timestamp, key, value, headers or (), on_delivery)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -664,6 +665,40 @@ def test_options_that_cannot_be(cluster: LogCluster) -> None:
         KafkaConsumer(7)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "partition", ["orders", ("orders", "0"), (b"orders", 0), (None, 0), ("orders", 0, 1), ("orders", True)]
+)
+def test_what_names_no_partition_is_refused_and_reading_goes_on(cluster: LogCluster, partition: Any) -> None:
+    # It must not reach the IO thread, whose requests name all topics wanted.
+    cluster.append("orders", 0, b"a")
+    with cluster.consumer(auto_offset_reset="earliest") as consumer:
+        calls: list[Callable[[], object]] = [
+            lambda: consumer.assign([partition]),
+            lambda: consumer.beginning_offsets([partition]),
+            lambda: consumer.end_offsets([partition]),
+            lambda: consumer.offsets_for_times({partition: 0}),
+        ]
+        for call in calls:
+            with pytest.raises(TypeError, match=r"partition|topic"):
+                call()
+        with pytest.raises(TypeError, match="topic"):
+            consumer.partitions_for_topic(b"orders")  # type: ignore[arg-type]
+        consumer.assign([ORDERS_0])
+        assert drain(consumer) == {ORDERS_0: [b"a"]}
+
+
+def test_a_closed_consumer_that_is_polled_on_does_not_grow(cluster: LogCluster) -> None:
+    consumer = cluster.consumer("orders")
+    consumer.close()
+    errors: list[ClientClosed] = []
+    for _ in range(3):
+        with pytest.raises(ClientClosed) as caught:
+            consumer.poll()
+        errors.append(caught.value)
+    assert len({len(traceback.extract_tb(error.__traceback__)) for error in errors}) == 1
+    assert len(set(map(id, errors))) == 3
+
+
 def test_a_mapping_with_dotted_names_may_come_first(cluster: LogCluster) -> None:
     config = {"bootstrap.servers": "broker-0:9092", "auto.offset.reset": "earliest", "max.poll.records": 2}
     cluster.append("orders", 0, b"a", b"b", b"c")
@@ -692,6 +727,12 @@ def test_wrong_arguments_are_refused_with_words(consumer: KafkaConsumer) -> None
         consumer.poll(max_records=0)
     with pytest.raises(ValueError, match="timeout_ms"):
         consumer.poll(-1)
+    with pytest.raises(ValueError, match="timeout_ms"):
+        consumer.poll(float("nan"))
+    with pytest.raises(ValueError, match="max_records"):
+        consumer.poll_columns(max_records=0)
+    with pytest.raises(ValueError, match="timeout_ms"):
+        consumer.poll_columns(-1)
 
 
 def test_health_and_words(cluster: LogCluster, consumer: KafkaConsumer) -> None:

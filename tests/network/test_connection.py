@@ -234,6 +234,25 @@ def test_a_request_without_an_answer_fails_if_the_connection_ends_before_it_is_w
     assert (asker.responses, len(asker.failures), asker.sent_at) == ([], 1, [])
 
 
+def test_a_request_without_an_answer_that_cannot_be_written_in_time_ends_the_connection(wire: Wire) -> None:
+    wire.shake_hands()
+    asker = ask(wire, 2.0, expects_response=False)
+    assert wire.connection.next_deadline() == 32.0
+    wire.connection.poll(31.9)
+    assert not wire.owner.closed
+    wire.connection.poll(32.0)
+    assert (asker.responses, len(asker.failures)) == ([], 1)
+    assert [type(error) for error in wire.owner.closed] == [RequestTimeout]
+    assert wire.pipe.is_closed
+
+
+def test_a_request_without_an_answer_is_waited_for_no_longer_once_it_is_written(wire: Wire) -> None:
+    wire.shake_hands()
+    ask(wire, 2.0, expects_response=False)
+    wire.connection.on_written(2.5)
+    assert wire.connection.next_deadline() == FOREVER
+
+
 def test_a_field_that_the_broker_cannot_read_is_refused_with_its_name(wire: Wire) -> None:
     wire.shake_hands({FindCoordinatorRequest.API_KEY: (0, 0)})
     asker = Asker()

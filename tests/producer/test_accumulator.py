@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.errors import BufferExhausted, ClientClosed, RecordTooLarge
+from pykafka2.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLarge
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
+from tests.driver.interleave import at_line
 
 Built = tuple[Accumulator, PartitionQueue, list[str]]
 
@@ -196,3 +197,34 @@ def test_threads_that_append_and_drain_at_once_lose_nothing() -> None:
     for batch in drained:
         accumulator.release(batch)
     assert accumulator.pool.available_bytes == 10_000_000
+
+
+@pytest.mark.parametrize("line", range(1, 12))
+def test_two_threads_may_take_the_failures_at_once(line: int) -> None:
+    accumulator, _, _ = built = build()
+    append(built)
+    [batch] = accumulator.incomplete
+    accumulator.fail(batch, KafkaError("no"))
+    taken: list[ProducerBatch] = []
+    others: list[ProducerBatch] = []
+    at_line(
+        Accumulator.take_failed.__code__,
+        line,
+        lambda: others.extend(accumulator.take_failed()),
+        lambda: taken.extend(accumulator.take_failed()),
+    )
+    assert [*taken, *others] == [batch]
+
+
+@pytest.mark.parametrize("line", range(1, 12))
+def test_a_flush_may_take_a_failure_while_it_is_noted(line: int) -> None:
+    accumulator, queue, _ = build()
+    told: list[KafkaError | None] = []
+    accumulator.append_waiting(
+        queue, 0, None, b"v", (), lambda metadata, error: told.append(error), timeout=0
+    )
+    [batch] = accumulator.incomplete
+    error = KafkaError("no")
+    at_line(Accumulator.fail.__code__, line, accumulator.take_failed, lambda: accumulator.fail(batch, error))
+    assert told == [error]
+    assert accumulator.take_failed() == []

@@ -14,6 +14,7 @@ from pykafka2.errors import (
     ClusterAuthorizationFailed,
     DeliveryTimeout,
     IllegalState,
+    InvalidTopicException,
     KafkaError,
     KafkaTimeoutError,
     MessageTooLarge,
@@ -381,6 +382,26 @@ class TestBadInput:
             producer.send("orders", b"v", headers=[("name", "text")])  # type: ignore[list-item]
         producer.flush(timeout=5)
         assert not cluster.history.requests("Produce")
+
+    @pytest.mark.parametrize("topic", [b"orders", 5, None, "a\ud800", "a" * 40_000])
+    def test_a_topic_that_is_no_name_is_refused_and_harms_nobody_else(
+        self, simulation: Simulation, cluster: KafkaCluster, topic: object
+    ) -> None:
+        # It must not get among the topics wanted: no request that names them could be written any more.
+        producer = simulation.producer(cluster)
+        with pytest.raises((TypeError, InvalidTopicException)):
+            producer.send(cast(str, topic), b"v")
+        with pytest.raises((TypeError, InvalidTopicException)):
+            producer.partitions_for(cast(str, topic))
+        assert producer.send("orders", b"v").result(10).offset == 0
+
+    def test_a_negative_timestamp_is_refused_as_in_java(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        with pytest.raises(SerializationError, match="timestamp -5 is negative"):
+            producer.send("orders", b"v", timestamp_ms=-5)
+        assert producer.send("orders", b"v", timestamp_ms=0).result(10).timestamp == 0
 
     def test_a_failing_serializer_is_named(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster, value_serializer=str.encode)

@@ -1,0 +1,46 @@
+"""What callers name topics and partitions by, checked before it gets any further.
+
+Any thread; pure.  A name that cannot be written down would spoil every request that lists the topics wanted,
+and with it the client for all who share it: so it is refused where it comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pykafka2.errors import InvalidTopicException
+from pykafka2.types import TopicPartition
+
+# What a string of the wire can hold; the brokers say what they think of names above 249.
+LONGEST_NAME_BYTES = 2**15 - 1
+
+
+def checked_topic(topic: object) -> str:
+    """The topic.  Raises `TypeError` for what is no str, `InvalidTopicException` for what no broker could
+    be asked about."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic is named by a str, not {topic!r}")
+    if not topic.isascii() or len(topic) > LONGEST_NAME_BYTES:
+        size = len(topic.encode("utf-8", "surrogatepass"))
+        has_surrogates = size != len(topic.encode("utf-8", "ignore"))
+        if has_surrogates or size > LONGEST_NAME_BYTES:
+            raise InvalidTopicException(f"topic {topic[:50]!r}: it is too long, or not Unicode text")
+    return topic
+
+
+def checked_partition(partition: object) -> TopicPartition:
+    """A `TopicPartition`, or a tuple of topic and number, as a `TopicPartition`.
+
+    Raises `TypeError` for anything else, and what `checked_topic` raises.
+    """
+    if not isinstance(partition, tuple) or len(partition) != 2:
+        raise TypeError(f"a partition is named by TopicPartition(topic, number), not {partition!r}")
+    topic, number = partition
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"the partitions of a topic have whole numbers, not {number!r}")
+    return TopicPartition(checked_topic(topic), number)
+
+
+def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
+    """Each of them.  Raises as `checked_partition`."""
+    return [checked_partition(partition) for partition in partitions]
