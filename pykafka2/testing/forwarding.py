@@ -7,6 +7,7 @@ is told REQUEST_TIMED_OUT.  Under the cluster's lock.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
     from pykafka2.testing.handlers.registry import Api
     from pykafka2.testing.server.request_channel import RequestContext
+
+logger = logging.getLogger(__name__)
 
 LENGTH_BYTES = 4
 
@@ -113,7 +116,13 @@ class EnvelopeOrigin:
         if response is None:
             self.disconnect(context)
             return
-        frame = b"".join(encode_response(response, context.version, context.correlation_id))
+        try:
+            frame = b"".join(encode_response(response, context.version, context.correlation_id))
+        except KafkaError:
+            # Such as an error's message that quotes a name of 32 KiB; the controller goes on.
+            logger.exception("%r cannot be sent in version %d", response, context.version)
+            self.disconnect(context)
+            return
         self._envelope.reply(EnvelopeResponse(response_data=frame[LENGTH_BYTES:]))
 
     def local_processed(self, context: RequestContext) -> None:

@@ -15,13 +15,15 @@ from pykafka2.protocol.messages.committed_offsets import (
     OffsetFetchRequestGroup,
 )
 from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
+from pykafka2.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.coordinators.replay import record_of
 from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.testing.group_bench import GroupBench
-from tests.testing.wire import Wire
+from tests.testing.wire import Wire, batch, produce
 
 Connect = Callable[[int], Wire]
 WaitFor = Callable[[Callable[[], bool]], None]
@@ -152,3 +154,38 @@ def test_a_transaction_log_with_too_few_replicas_in_sync_refuses_at_once(simulat
     end = bench.cluster.log(*partition).log_end_offset
     assert wire.call(request, 5, timeout=1.0).error_code == NOT_AVAILABLE
     assert bench.cluster.log(*partition).log_end_offset == end
+
+
+MEMBER = MemberMetadata(
+    member_id="m",
+    group_instance_id="i",
+    client_id="c",
+    client_host="/h",
+    session_timeout=6000,
+    rebalance_timeout=6000,
+    subscription=b"",
+    assignment=b"",
+)
+TWICE = GroupMetadataValue(
+    protocol_type="consumer", generation=1, protocol="range", leader="m", members=[MEMBER, MEMBER]
+)
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xff" * 40, record_of(GroupMetadataKey(group="g"), TWICE).value], ids=["bytes", "members"]
+)
+def test_a_log_that_makes_no_sense_costs_its_own_partition(
+    kafka_cluster: KafkaCluster, connect: Connect, value: bytes
+) -> None:
+    """Who says that it is the admin client may write there (rule 26): the cluster must outlive it."""
+    find(connect(0), "g")
+    leader = kafka_cluster.partition(*PARTITION).leader
+    key = record_of(GroupMetadataKey(group="g"), None).key
+    with Wire(kafka_cluster.brokers[leader].address, "__admin_client") as admin:
+        assert produce(admin, *PARTITION, batch([value], keys=[key])).error_code == 0
+    following = (leader + 1) % 3
+    kafka_cluster.controls.move_leader(PARTITION, following)
+    assert commit(connect(following), 1) == LOADING
+    other = next(name for name in map(str, range(100)) if partition_for(name, 50) != PARTITION[1])
+    assert commit(connect(find(connect(0), other).node_id), 1, other) == 0
+    kafka_cluster.check()
