@@ -368,7 +368,23 @@ class ClientOptions:
             _check_tls_versions(given["ssl_enabled_protocols"])
         if given.get("ssl_keyfile") and not given.get("ssl_certfile"):
             raise ConfigurationError("ssl_keyfile is given without ssl_certfile; a key needs its certificate")
-        return cls(**given)
+        options = cls(**given)
+        if options.security_protocol == "PLAINTEXT":
+            _warn_of_tls_options(sorted(name for name in given if name in TLS_FILES))
+        return options
+
+
+TLS_FILES = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
+"""Who gives one of these means to speak TLS."""
+
+
+def _warn_of_tls_options(names: list[str]) -> None:
+    if names:
+        message = (
+            f"{', '.join(names)}: ignored, as security_protocol is 'PLAINTEXT' and nothing is encrypted; "
+            "set security_protocol='SSL'"
+        )
+        warnings.warn(message, IgnoredOption, stacklevel=6)
 
 
 def _check_tls_versions(versions: tuple[str, ...]) -> None:

@@ -7,12 +7,13 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 
 import pytest
 
-from pykafka2 import KafkaProducer, lifecycle
+from pykafka2 import KafkaAdminClient, KafkaProducer, lifecycle
 from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.testing import KafkaCluster
 
@@ -181,3 +182,35 @@ class TestAProducer:
         done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True)
         assert done.returncode == 0
         assert "KafkaProducer: 2 records were not delivered when the interpreter ended" in done.stderr
+
+
+@pytest.mark.slow
+class TestAdminClient:
+    def test_it_is_refused_in_a_child_at_once_and_goes_on_in_the_parent(self) -> None:
+        with (
+            KafkaCluster(brokers=1, topics={"orders": 1}) as cluster,
+            KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        ):
+            assert admin.list_topics() == ["orders"]
+
+            def is_refused() -> bool:
+                try:
+                    admin.list_topics()
+                except ForkedClientError:
+                    admin.close()
+                    return True
+                return False
+
+            assert in_child(is_refused)
+            assert admin.list_topics() == ["orders"]
+
+    def test_it_cannot_be_pickled_and_dropping_it_ends_its_thread(self) -> None:
+        before = set(threading.enumerate())
+        admins = [KafkaAdminClient(bootstrap_servers="localhost:1")]
+        with pytest.raises(TypeError, match="KafkaAdminClient"):
+            pickle.dumps(admins[0])
+        [thread] = set(threading.enumerate()) - before
+        with pytest.warns(ResourceWarning, match="KafkaAdminClient"):
+            admins.clear()
+        thread.join(5)
+        assert not thread.is_alive()

@@ -197,8 +197,16 @@ def test_addresses_are_read_in_every_usual_form(given: Any, addresses: tuple[tup
     assert read_addresses(given) == addresses
 
 
+def test_tls_options_without_tls_are_said_to_do_nothing() -> None:
+    # Otherwise somebody who forgot security_protocol believes that the connection is encrypted.
+    with pytest.warns(IgnoredOption, match="ssl_cafile: ignored, .* nothing is encrypted") as told:
+        parse(ssl_cafile="ca.pem")
+    assert len(told) == 1
+    assert parse(security_protocol="SSL", ssl_cafile="ca.pem").ssl_cafile == "ca.pem"
+
+
 def test_secrets_are_never_shown() -> None:
-    options = parse(ssl_keyfile="k", ssl_certfile="c", ssl_password="hunter2")
+    options = parse(security_protocol="SSL", ssl_keyfile="k", ssl_certfile="c", ssl_password="hunter2")
     assert "hunter2" not in repr(options)
     assert "ssl_password='[hidden]'" in repr(options)
     with pytest.raises(ConfigurationError) as raised:

@@ -6,10 +6,12 @@ brokers forward what belongs to the controller.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from pykafka2 import lifecycle
 from pykafka2.admin.acls import AclsAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.groups import GroupsAdmin
@@ -19,6 +21,7 @@ from pykafka2.admin.transactions import TransactionsAdmin
 from pykafka2.admin.users import UsersAdmin
 from pykafka2.admin.values import ClusterDescription
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.errors import ForkedClientError
 from pykafka2.types import Node
 
 if TYPE_CHECKING:
@@ -31,7 +34,8 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
     Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);
     an unknown one raises `UnknownOption`.  Nothing is sent at construction.  Calls take `timeout` in seconds
     (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's own
-    error.  Use it as a context manager, or `close()` it.
+    error.  Use it as a context manager, or `close()` it; one that is dropped unclosed is reported by a
+    `ResourceWarning`, and in the child of a fork all calls raise `ForkedClientError`.
     """
 
     def __init__(
@@ -44,6 +48,10 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
     ) -> None:
         parsed = ADMIN_OPTIONS.parse(config, options)
         self._cluster = ClusterClient(parsed, name=f"pykafka2-admin-{parsed.client_id}", runtime=runtime)
+        description = f"a KafkaAdminClient ({parsed.client_id})"
+        release = functools.partial(self._cluster.close, 0.0)
+        self._tracked = lifecycle.track(self, description, release)
+        self._is_forked = False
 
     def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
         """The cluster's id, brokers and controller (in KRaft: some live broker, R69 of the protocol)."""
@@ -60,7 +68,10 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
 
     def close(self, timeout: float = 5.0) -> None:
         """End all connections.  Safe to repeat, from any thread."""
+        if self._is_forked:
+            return  # everything is the parent's
         self._cluster.close(timeout)
+        self._tracked.end()
 
     def __enter__(self) -> KafkaAdminClient:
         return self
@@ -69,3 +80,16 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        lifecycle.refuse_pickling(self)
+
+    # ------------------------------------------------------------------ for lifecycle.py
+
+    def _on_fork_in_child(self, error: ForkedClientError) -> None:
+        self._is_forked = True
+        self._cluster.driver.abandon(error)
+
+    def _on_exit(self, timeout: float) -> int:
+        self._cluster.close(timeout)
+        return 0
