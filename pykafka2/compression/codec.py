@@ -78,7 +78,7 @@ class Codec:
     def too_large(self, max_output_bytes: int) -> CorruptData:
         return CorruptData(
             f"{self.name} data decompresses to more than {max_output_bytes} bytes; "
-            "raise the cap on decompressed batches if that is intended"
+            "raise the cap (a consumer's max_decompressed_bytes) if that is intended"
         )
 
     def damaged(self, why: object) -> CorruptData:

@@ -12,6 +12,7 @@ from itertools import islice
 
 import attrs
 
+from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.consumer.isolation import Visibility
 from pykafka2.errors import CorruptData, KafkaError, RecordTooLarge
 from pykafka2.protocol.messages.fetch import AbortedTransaction
@@ -86,7 +87,14 @@ class FetchedData:
         self._records: Iterator[ConsumerRecord] | None = None
         self._visibility = Visibility((), "")
 
-    def take(self, position: int, limit: int, into: list[ConsumerRecord], check_crcs: bool) -> int:
+    def take(
+        self,
+        position: int,
+        limit: int,
+        into: list[ConsumerRecord],
+        check_crcs: bool,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> int:
         """Append records from `position` on, until `into` holds `limit` of them; the position after that.
 
         Raises:
@@ -102,7 +110,9 @@ class FetchedData:
                 batch = self._next_batch(position)
                 if batch is None:
                     break
-                self._records = decode_any_records(batch, topic, partition, position, check_crcs)
+                self._records = decode_any_records(
+                    batch, topic, partition, position, check_crcs, max_output_bytes
+                )
             before = len(into)
             into.extend(islice(self._records, limit - before))
             if len(into) < limit:
@@ -117,7 +127,14 @@ class FetchedData:
         self._at = position
         return position
 
-    def take_columns(self, position: int, limit: int, into: Columns, check_crcs: bool) -> int:
+    def take_columns(
+        self,
+        position: int,
+        limit: int,
+        into: Columns,
+        check_crcs: bool,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> int:
         """As `take`, column by column and in whole batches: `limit` may be exceeded by the last one."""
         self._restart()
         while len(into) < limit:
@@ -128,7 +145,7 @@ class FetchedData:
                 return max(position, self.next_offset)
             rows: list[RecordTuple] = []
             try:
-                for row in decode_any_tuples(batch, str(self.partition), check_crcs):
+                for row in decode_any_tuples(batch, str(self.partition), check_crcs, max_output_bytes):
                     rows.append(row)  # noqa: PERF402 (an error must leave the rows before it)
             finally:
                 if rows and rows[0][0] < position:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import attrs
 
+from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import ConfigurationError
 from pykafka2.options import (
     ClientConfig,
@@ -100,6 +101,12 @@ class ConsumerOptions(ClientOptions):
         minimum=1,
     )
     max_poll_records: int = integer("max_poll_records", 500, "The most records of one poll().", minimum=1)
+    max_decompressed_bytes: int = integer(
+        "max_decompressed_bytes",
+        MAX_OUTPUT_BYTES,
+        "The most that one compressed batch may become; a larger one is CorruptData.  Ours, not Kafka's.",
+        minimum=1,
+    )
     check_crcs: bool = flag("check_crcs", True, "Whether the checksum of every batch is compared.")
     consumer_timeout: float = duration(
         "consumer_timeout_ms",
@@ -180,6 +187,7 @@ class ConsumerConfig(ClientConfig, total=False):
     max_partition_fetch_bytes: int
     queued_max_bytes: int
     max_poll_records: int
+    max_decompressed_bytes: int
     check_crcs: bool
     consumer_timeout_ms: float
     group_id: str | None

@@ -229,12 +229,12 @@ class Reader:
         found: Records = {}
         count = 0
         this = self._begin_pass()
-        check_crcs = self._options.check_crcs
+        check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord]) -> int:
             before = len(into)
             try:
-                return item.take(position, wanted, into, check_crcs)
+                return item.take(position, wanted, into, check_crcs, limit_bytes)
             finally:
                 self._deserialize(into, before)
 
@@ -258,10 +258,10 @@ class Reader:
         found: dict[TopicPartition, Columns] = {}
         count = 0
         this = self._begin_pass()
-        check_crcs = self._options.check_crcs
+        check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         def take(item: FetchedData, position: int, wanted: int, into: Columns) -> int:
-            return item.take_columns(position, wanted, into, check_crcs)
+            return item.take_columns(position, wanted, into, check_crcs, limit_bytes)
 
         for partition, assigned in self._readable(this):
             columns = Columns()

@@ -40,7 +40,8 @@ class Interceptors:
         for interceptor in self._chain:
             if hasattr(interceptor, "on_send"):
                 try:
-                    record = interceptor.on_send(record)
+                    # Who only looks at it, or changes it in place, may forget to return it.
+                    record = interceptor.on_send(record) or record
                 except Exception:
                     logger.exception("on_send of %r failed; the record goes on as it was", interceptor)
         return record

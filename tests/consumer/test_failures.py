@@ -30,6 +30,7 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Answer, Drop, Hold, ScriptedBroker
 from tests.consumer.logs import LogCluster
@@ -253,6 +254,22 @@ def test_records_before_a_damaged_batch_come_first_and_the_position_stays_at_it(
         assert fine == 1
         consumer.seek(ORDERS_0, 4)
         assert offsets(consumer) == [4, 5]
+
+
+@pytest.mark.parametrize("call", ["poll", "poll_columns"])
+def test_a_batch_that_decompresses_to_more_than_allowed_is_refused(cluster: LogCluster, call: str) -> None:
+    log = cluster.log("orders")
+    builder = BatchBuilder("gzip", max_bytes=200_000)
+    builder.append(1000, None, b"x" * 100_000)
+    log.batches.append(builder.build(log.end))
+    log.end += 1
+    with cluster.consumer(max_decompressed_bytes=50_000) as careful:
+        careful.assign([ORDERS_0])
+        with pytest.raises(CorruptData, match=r"orders-0 at offset 0.* 50000 .*max_decompressed_bytes"):
+            getattr(careful, call)(5000)
+    with cluster.consumer(max_decompressed_bytes=110_000) as bold:
+        bold.assign([ORDERS_0])
+        assert len(getattr(bold, call)(5000)[ORDERS_0]) == 1
 
 
 def test_without_check_crcs_damage_in_a_value_goes_unnoticed(cluster: LogCluster) -> None:

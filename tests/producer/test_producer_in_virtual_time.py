@@ -28,6 +28,7 @@ from pykafka2.errors import (
     UnknownProducerId,
     UnknownTopicOrPartition,
 )
+from pykafka2.producer.interceptors import ProducerRecord
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
@@ -521,6 +522,17 @@ class TestTelling:
         assert len(raised) == 1
         producer.flush(timeout=10)
         assert log(cluster) == [b"v", b"later"]
+
+    def test_an_interceptor_that_returns_nothing_changes_the_record_in_place(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        class Forgetful:
+            def on_send(self, record: ProducerRecord) -> None:
+                record.value = record.value.upper()
+
+        producer = simulation.producer(cluster, interceptors=[Forgetful()])
+        producer.send("orders", b"v").result(10)
+        assert log(cluster) == [b"V"]
 
     def test_interceptors_see_records_and_outcomes(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
