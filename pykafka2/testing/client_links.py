@@ -16,9 +16,12 @@ from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
-    from pykafka2.testing.server.request_channel import RequestContext
+    from pykafka2.testing.server.request_channel import Origin, RequestContext
 
 LinkKey = tuple[str, "int | None"]
+
+Way = tuple[int, "Origin"]
+"""A broker, and a connection to it."""
 
 
 @attrs.define(eq=False)
@@ -54,34 +57,58 @@ class ClientLinks:
 
     def __init__(self) -> None:
         self.links: dict[LinkKey, ClientLink] = {}
+        self._under_way: dict[Way, float] = {}
+        """When the last request that is under way on a connection arrives."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether requests must be looked at: a link is not as it should be, or was not just now."""
+        return bool(self.links or self._under_way)
 
     def link(self, client_id: str, broker: int | None) -> ClientLink:
         """The link to change; made if need be."""
         return self.links.setdefault((client_id, broker), ClientLink(client_id, broker))
 
     def heal(self) -> None:
-        """All links are as they should be.  What a silent one lost stays lost."""
+        """All links are as they should be.  What a silent one lost stays lost, what is under way arrives when
+        it would have.
+        """
         self.links.clear()
+
+    def forget(self, broker_id: int) -> None:
+        """A broker is gone: what was under way to it never arrives."""
+        self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
 
     def meets(self, broker: Broker, context: RequestContext, now: float) -> bool:
         """Carry a request over its links; True if it is not there yet, or never will be."""
         if context.is_carried or context.is_from_broker:
             return False
         links = [link for link in self.links.values() if link.meets(broker.id, context)]
-        if not links:
+        way = (broker.id, context.origin)
+        # No request overtakes an earlier one of its connection, however much faster the link is by now.
+        before = self._under_way.get(way)
+        if not links and before is None:
             return False
         context.is_carried = True
         if any(link.is_cut for link in links):
             if not any(link.is_silent for link in links):
                 context.close(reset=True)
             return True
-        due = max(link.request_arrives(context.size_bytes, now) for link in links)
-        if due <= now:
+        due = max((link.request_arrives(context.size_bytes, now) for link in links), default=now)
+        if before is not None:
+            due = max(due, before)
+        elif due <= now:
             return False
+        self._under_way[way] = due
         # What follows on the connection sets out now too; it is handled in order, since it is due later.
         context.local_processed()
-        broker.wheel.add(due, lambda at: broker.handle(context, at))
+        broker.wheel.add(due, lambda at: self._arrive(broker, way, due, context, at))
         return True
+
+    def _arrive(self, broker: Broker, way: Way, due: float, context: RequestContext, now: float) -> None:
+        if self._under_way.get(way) == due:
+            del self._under_way[way]
+        broker.handle(context, now)
 
     def carries(self, broker: Broker, context: RequestContext, response: Response | None) -> bool:
         """Whether an answer may leave at once; otherwise it leaves later, or is lost."""

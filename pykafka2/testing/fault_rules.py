@@ -17,7 +17,7 @@ import attrs
 
 from pykafka2 import errors
 from pykafka2.errors import BrokerError, ConfigurationError
-from pykafka2.protocol.registry import API_KEYS
+from pykafka2.protocol.registry import API_KEYS, request_class
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.configs import nearest
 
@@ -170,6 +170,10 @@ class FaultRule:
             raise ConfigurationError(f"stale_metadata is for {', '.join(sorted(STALE_APIS))}; say which api")
         if (self.action is Action.REPLACE_REPLY) != (self.reply is not None):
             raise ConfigurationError("replace_reply needs reply=, and nothing else has one")
+        if isinstance(self.reply, Mapping) and self.api is not None:
+            from pykafka2.testing.struct_json import check_fields
+
+            check_fields(request_class(api_key(self.api)).RESPONSE, self.reply)
 
     def _read_then(self) -> None:
         word, colon, argument = self.then.partition(":")

@@ -48,7 +48,7 @@ class Faults:
     @property
     def is_active(self) -> bool:
         """False lets a broker skip looking at all."""
-        return bool(self.rules or self.client_links.links)
+        return bool(self.rules) or self.client_links.is_active
 
     # ------------------------------------------------------------------ planting
 
@@ -105,6 +105,7 @@ class Faults:
     def forget(self, broker: Broker) -> None:
         """A broker is gone, and what it held with it."""
         self._held = [one for one in self._held if one[0] is not broker]
+        self.client_links.forget(broker.id)
 
     def _release(self, released: list[Held]) -> None:
         self._held = [one for one in self._held if one not in released]
@@ -126,7 +127,7 @@ class Faults:
         """Do what links and rules ask of a request; True if it is not to be handled now."""
         if context.faults is not None:
             return False  # it met its rule before
-        if self.client_links.links and self.client_links.meets(broker, context, now):
+        if self.client_links.is_active and self.client_links.meets(broker, context, now):
             return True
         rule = self._take(broker, context)
         if rule is None:

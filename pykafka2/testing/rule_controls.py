@@ -39,12 +39,14 @@ class RuleControls:
 
     _cluster: KafkaCluster
 
-    def rule(self, *, then: str | type[BrokerError], **matching: Any) -> FaultRule:
+    def rule(self, *, then: str | type[BrokerError] | None = None, **matching: Any) -> FaultRule:
         """Plant a rule; the arguments are those of `FaultRule`, and `then` may be an error's class.
 
         Returns the rule: `.fired` counts.  Raises `ConfigurationError` naming the nearest word for a
-        misspelt api, key, action or error.
+        misspelt api, key, action or error, and without `then`.
         """
+        if then is None:
+            return self.add_rule(matching)
         if isinstance(then, type):
             then = f"{Action.ERROR.value}:{error_name(then)}"
         return self.add_rule({"then": then, **matching})

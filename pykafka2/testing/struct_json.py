@@ -51,6 +51,18 @@ def merged(struct: S, changes: Mapping[str, Any]) -> S:
     return type(struct)(**values)
 
 
+def check_fields(cls: type[Struct], data: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` for a field that there is not, in structs inside too; names the nearest."""
+    fields = {one.name: one for one in resolved_fields(cls)}
+    _check_names(cls, data, fields)
+    for name, value in data.items():
+        inner = fields[name].struct
+        if inner is not None:
+            for item in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(item, Mapping):
+                    check_fields(inner, item)
+
+
 def _merged_value(one: Field, old: Any, change: Any) -> Any:
     if one.struct is None or change is None or old is None:
         return _value(one, change)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 FOR_EVER = -1
+LONGEST = 2_147_483.0
+"""Seconds; throttle_time_ms has 31 bits."""
 
 
 @attrs.define(eq=False)
@@ -39,8 +41,10 @@ class Throttles:
     def add(
         self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
     ) -> ThrottleRule:
-        if seconds < 0 or (times != FOR_EVER and times < 1):
-            raise ConfigurationError(f"throttle by seconds={seconds} times={times}: neither may be negative")
+        if not 0 <= seconds <= LONGEST:
+            raise ConfigurationError(f"throttle by seconds={seconds}: say a number from 0 to {LONGEST:g}")
+        if times != FOR_EVER and times < 1:
+            raise ConfigurationError(f"throttle times={times}: say how often, from 1, or {FOR_EVER} for ever")
         rule = ThrottleRule(client_id, None if request is None else request.API_KEY, seconds, times)
         self.rules.append(rule)
         return rule

@@ -148,6 +148,13 @@ def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
         controls.fail_next(ShareFetchRequest, RequestTimedOut)
     with pytest.raises(ConfigurationError, match="times"):
         controls.fail_next(ProduceRequest, RequestTimedOut, times=0)
+    with pytest.raises(ConfigurationError, match="did you mean 'then'"):
+        controls.rule(api="Produce", thn="hold")
+    with pytest.raises(ConfigurationError, match="say what happens"):
+        controls.rule(api="Produce")
+    for seconds in (-1.0, float("nan"), float("inf"), 3e6):
+        with pytest.raises(ConfigurationError, match="say a number from 0"):
+            controls.throttle("wire", "Produce", seconds)
     with pytest.raises(ConfigurationError, match="no broker 3"):
         controls.crash_broker(3)
     with pytest.raises(ConfigurationError, match="two brokers"):

@@ -11,6 +11,7 @@ from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
+from tests.testing.sim_wire import SimWire
 from tests.testing.wire import Wire, batch, produce, produce_request
 
 Connect = Callable[[int], Wire]
@@ -94,6 +95,28 @@ def test_a_slow_link_takes_its_time_both_ways_and_still_pipelines(simulation: Si
     assert 2.0 <= took < 2.5  # one round trip, not five
     assert cluster.history.in_flight_max("Produce") == 5
     assert cluster.log("t", 0).values() == [b"warm", b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("healed", [True, False])
+def test_what_sets_out_later_on_a_faster_link_does_not_arrive_earlier(
+    simulation: Simulation, healed: bool
+) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"t": 1})
+    cluster.controls.delay_client("wire", 2.0)
+    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire.send(produce_request("t", 0, batch([b"first"])), 12)
+    simulation.run_for(0.5)
+    if healed:
+        cluster.controls.heal()
+    else:
+        cluster.controls.delay_client("wire", 0.1)
+    wire.send(produce_request("t", 0, batch([b"second"])), 12)
+    simulation.run_for(1.0)
+    assert cluster.log("t", 0).values() == []
+    simulation.run_for(3.0)
+    assert cluster.log("t", 0).values() == [b"first", b"second"]
+    assert cluster.faults.is_active is not healed
+    wire.close()
 
 
 def test_a_narrow_link_carries_so_many_bytes_a_second(simulation: Simulation) -> None:

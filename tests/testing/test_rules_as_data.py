@@ -424,6 +424,10 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
         ({"api": "Produce", "then": "hold", "where": "acks == 1"}, "say a function"),
         ({"api": "Produce", "then": "hold", "reset": 1}, "reset=1: say true or false"),
         ({"api": "Produce", "then": "replace_reply", "reply": 1}, "reply=1: say a response"),
+        (
+            {"api": "Produce", "then": "replace_reply", "reply": {"responses": [{"nane": "t"}]}},
+            "has no field 'nane'; did you mean 'name'",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
