@@ -363,6 +363,8 @@ def test_rule_10_acks_0_is_throttled_without_a_reply(
 def test_rule_10_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> None:
     with pytest.raises(ConfigurationError, match="say a number from 0"):
         kafka_cluster.controls.throttle(None, None, -1.0)
+    with pytest.raises(ConfigurationError, match="say how often"):
+        kafka_cluster.controls.throttle(None, None, 1.0, times=0)
 
 
 @pytest.mark.parametrize("version", [0, 1])
