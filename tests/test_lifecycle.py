@@ -10,10 +10,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, KafkaProducer, lifecycle
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, lifecycle
 from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.testing import KafkaCluster
 
@@ -214,3 +215,16 @@ class TestAdminClient:
             admins.clear()
         thread.join(5)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer, KafkaAdminClient])
+def test_a_client_shows_its_name_and_servers_and_no_secret(client: type[Any]) -> None:
+    with client(
+        bootstrap_servers=["one:9092", "two:9093"],
+        client_id="shop",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="ann",
+        sasl_plain_password="hidden",  # noqa: S106
+    ) as made:
+        assert repr(made) == f"<{client.__name__} shop to one:9092,two:9093>"

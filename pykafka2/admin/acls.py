@@ -26,9 +26,18 @@ class AclsAdmin:
     def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[AclBinding, None]:
+        """Add rules; one that is there already stays as it is.  One outcome for each rule.
+
+        Raises:
+            ItemsFailed: some were refused (unless `raise_errors` is False), each with the broker's error.
+        """
         not_yet("KafkaAdminClient.create_acls")
 
     def delete_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[AclBinding, None]:
+        """Take these rules away, each matched in all its parts; one that is not there is no error.
+
+        Raises as `create_acls`.
+        """
         not_yet("KafkaAdminClient.delete_acls")

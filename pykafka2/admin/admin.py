@@ -34,8 +34,9 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
     Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);
     an unknown one raises `UnknownOption`.  Nothing is sent at construction.  Calls take `timeout` in seconds
     (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's own
-    error.  Use it as a context manager, or `close()` it; one that is dropped unclosed is reported by a
-    `ResourceWarning`, and in the child of a fork all calls raise `ForkedClientError`.
+    error; what this version does not carry out yet raises `NotYetAvailable`.  Use it as a context manager, or
+    `close()` it; one that is dropped unclosed is reported by a `ResourceWarning`, and in the child of a fork
+    all calls raise `ForkedClientError`.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
         return ClusterDescription(response.cluster_id, controller, nodes)
 
     def close(self, timeout: float = 5.0) -> None:
-        """End all connections.  Safe to repeat, from any thread."""
+        """End all connections, within `timeout` seconds.  Safe to repeat, from any thread."""
         if self._is_forked:
             return  # everything is the parent's
         self._cluster.close(timeout)
@@ -83,6 +84,11 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)
+
+    def __repr__(self) -> str:
+        options = self._cluster.options
+        servers = ",".join(f"{host}:{port}" for host, port in options.bootstrap_servers)
+        return f"<KafkaAdminClient {options.client_id} to {servers}>"
 
     # ------------------------------------------------------------------ for lifecycle.py
 

@@ -16,11 +16,21 @@ class TransactionsAdmin:
     def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), timeout: float | None = None
     ) -> list[TransactionListing]:
+        """All transactional ids of all coordinators, of the states and producer ids given (none: all).
+
+        `states` are Kafka's words, such as "Ongoing", "PrepareCommit", "CompleteAbort".
+        """
         not_yet("KafkaAdminClient.list_transactions")
 
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, TransactionDescription]:
+        """State, producer, timeout in seconds, start and partitions of each transactional id.
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False), with `TransactionalIdNotFound` where no
+                coordinator knows the id.
+        """
         not_yet("KafkaAdminClient.describe_transactions")
 
     def abort_transaction(

@@ -33,6 +33,11 @@ class UsersAdmin:
     def delete_scram_user(
         self, user: str, *, mechanism: str = "SCRAM-SHA-512", timeout: float | None = None
     ) -> None:
+        """Take away a user's credential for one mechanism; those for others stay.
+
+        Raises:
+            ResourceNotFound: the user has none for this mechanism.
+        """
         not_yet("KafkaAdminClient.delete_scram_user")
 
     def describe_client_quotas(self, *, timeout: float | None = None) -> dict[QuotaEntity, dict[str, float]]:

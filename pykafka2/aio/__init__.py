@@ -3,7 +3,8 @@
 They are protocols, so that applications can already be typed against them.
 """
 
+from pykafka2.aio.admin import KafkaAdminClient
 from pykafka2.aio.consumer import KafkaConsumer
 from pykafka2.aio.producer import KafkaProducer
 
-__all__ = ["KafkaConsumer", "KafkaProducer"]
+__all__ = ["KafkaAdminClient", "KafkaConsumer", "KafkaProducer"]

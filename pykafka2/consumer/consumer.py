@@ -397,7 +397,8 @@ class KafkaConsumer(GroupCalls):
     ) -> None:
         """End the connections and the thread.  Safe to repeat, and after a Ctrl-C.
 
-        `timeout` is in seconds.  `leave_group` and `autocommit` have no meaning without a group.
+        `timeout` is in seconds, `timeout_ms` in milliseconds (kafka-python's); 5 s where neither is given.
+        `leave_group` and `autocommit` have no meaning without a group.
 
         Raises:
             ConcurrentUse: another thread is inside a call; `wakeup` it first.
@@ -426,6 +427,10 @@ class KafkaConsumer(GroupCalls):
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)
+
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self._options.bootstrap_servers)
+        return f"<KafkaConsumer {self._options.client_id} to {servers}>"
 
     # ------------------------------------------------------------------ for lifecycle.py
 

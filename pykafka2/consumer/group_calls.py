@@ -18,7 +18,9 @@ class GroupCalls:
     """Mixed into the consumer."""
 
     def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """Commit offsets to the group, and wait until they are written.
+        """Commit offsets to the group (None: the positions), and wait until they are written.
+
+        `timeout_ms` is in milliseconds (default: default_api_timeout_ms).
 
         Raises:
             NotYetAvailable: this version has no consumer groups yet.
@@ -38,7 +40,7 @@ class GroupCalls:
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
     ) -> OffsetAndMetadata | None:
-        """What the group has committed for a partition.  Raises as `commit`."""
+        """What the group has committed for a partition, or None.  Raises as `commit`."""
         self._no_groups("committed")
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -46,7 +48,7 @@ class GroupCalls:
         self._no_groups("group_metadata")
 
     def enforce_rebalance(self) -> None:
-        """Have the group share its partitions anew.  Raises as `commit`."""
+        """Have the group share its partitions anew; the next `poll` does it.  Raises as `commit`."""
         self._no_groups("enforce_rebalance")
 
     def _no_groups(self, what: str) -> NoReturn:

@@ -19,6 +19,8 @@ class TransactionalCalls:
     def init_transactions(self, timeout: float | None = None) -> None:
         """Register the transactional_id and end what an earlier producer with it left open.
 
+        `timeout` is in seconds, here and below (default: max_block_ms).
+
         Raises:
             IllegalState: this version has no transactions yet.
         """

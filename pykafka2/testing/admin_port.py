@@ -85,9 +85,11 @@ class AdminPort:
             self._selector.register(transport, READABLE, caller)
 
     def wait_for(self, caller: Caller, interest: int) -> None:
+        """What a caller's connection is watched for from now on: reading, writing, or both."""
         self._selector.modify(caller.transport, interest, caller)
 
     def forget(self, caller: Caller) -> None:
+        """A caller's connection is gone."""
         if caller in self._callers:
             del self._callers[caller]
             self._selector.unregister(caller.transport)

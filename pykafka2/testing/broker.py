@@ -77,6 +77,7 @@ class Broker(BrokerProcess):
 
     @property
     def address(self) -> str:
+        """Host and port, as clients are told."""
         return f"{self.host}:{self.port}"
 
     @property

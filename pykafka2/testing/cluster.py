@@ -229,16 +229,18 @@ class KafkaCluster(ClusterViews):
 
     @property
     def runtime(self) -> Runtime:
+        """The threads, sockets and clock it runs on.  Raises `IllegalState` while it does not run."""
         if self._runtime is None:
             raise IllegalState("the cluster is not running; use it in a with block, or call start()")
         return self._runtime
 
     @property
     def brokers(self) -> list[Broker]:
-        """By id."""
+        """All brokers, by id, those that are down included; none before `start`."""
         return list(self._brokers)
 
     def broker(self, broker_id: int) -> Broker:
+        """The broker with this id, running or not.  Raises `ConfigurationError` if there is none."""
         if not 0 <= broker_id < len(self._brokers):
             raise ConfigurationError(f"no broker {broker_id}; there are 0 to {len(self._brokers) - 1}")
         return self._brokers[broker_id]
@@ -251,6 +253,7 @@ class KafkaCluster(ClusterViews):
 
     @property
     def cluster_id(self) -> str:
+        """The id that clients are told, 22 characters of base64; the same for the same seed."""
         return self.controller.image.cluster_id
 
     @property
@@ -264,9 +267,11 @@ class KafkaCluster(ClusterViews):
         return self._controls
 
     def rack_of(self, broker_id: int) -> str | None:
+        """The broker's rack; None where no racks were given."""
         return self._racks[broker_id % len(self._racks)] if self._racks else None
 
     def host_of(self, broker_id: int) -> str:
+        """The host name or address at which this broker listens and is advertised."""
         return self._host.replace("{id}", str(broker_id))
 
     def check(self) -> None:
@@ -297,10 +302,14 @@ class KafkaCluster(ClusterViews):
         self.controller.run(f"create topic {name}", lambda active: active.create_topic(new))
 
     def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records.  Raises what a client would be told, such as
+        `UnknownTopicOrPartition`.
+        """
         self.check()
         self.controller.run(f"delete topic {name}", lambda active: active.delete_topic(name))
 
     def topics(self) -> list[str]:
+        """The names of all topics, Kafka's own included, sorted."""
         return sorted(self.controller.image.topics)
 
     def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPort:

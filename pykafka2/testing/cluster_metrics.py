@@ -28,10 +28,12 @@ class ClusterMetrics:
 
     @property
     def bytes_in(self) -> int:
+        """Bytes of requests that all brokers have received from clients."""
         return sum(broker.bytes_in for broker in self.brokers.values())
 
     @property
     def bytes_out(self) -> int:
+        """Bytes of answers that all brokers have sent to clients."""
         return sum(broker.bytes_out for broker in self.brokers.values())
 
     @property

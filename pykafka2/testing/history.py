@@ -50,6 +50,7 @@ class Entry:
 
     @property
     def latency(self) -> float | None:
+        """Seconds from receipt to the end of the request; None while it is open."""
         return None if self.answered_at is None else self.answered_at - self.received_at
 
     def __str__(self) -> str:

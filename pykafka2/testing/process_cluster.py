@@ -51,6 +51,7 @@ class BrokerView:
 
     @property
     def address(self) -> str:
+        """Host and port, as clients are told."""
         return f"{self.host}:{self.port}"
 
 

@@ -60,6 +60,7 @@ class Timeline:
         return "\n".join([*lines, *self._metrics.lines()])
 
     def json(self) -> str:
+        """Requests and events with the request times, as one JSON object: `timeline` and `metrics`."""
         return json.dumps({"timeline": self.as_list(), "metrics": self._metrics.as_dict()})
 
     def as_list(self) -> list[dict[str, Any]]:

@@ -80,6 +80,7 @@ class LogView:
     _batches: tuple[RecordBatch, ...]
 
     def batches(self) -> list[RecordBatch]:
+        """The batches as they were appended, control batches included, in the order of the log."""
         return list(self._batches)
 
     def records(self) -> Iterator[ConsumerRecord]:
@@ -91,9 +92,11 @@ class LogView:
                 yield from decode_records(batch, self.topic, self.partition, self.log_start_offset)
 
     def values(self) -> list[bytes | None]:
+        """The values of `records()`, in the order of the log."""
         return [record.value for record in self.records()]
 
     def keys(self) -> list[bytes | None]:
+        """The keys of `records()`, in the order of the log."""
         return [record.key for record in self.records()]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import pykafka2
 from pykafka2.errors import SaslAuthenticationFailed, UnsupportedSaslMechanism, UnsupportedVersion
 from pykafka2.network.api_versions import ApiVersions
-from pykafka2.network.handshake import authenticate, handshake
+from pykafka2.network.handshake import SOFTWARE_VERSION, authenticate, handshake
 from pykafka2.network.script import Call, Script
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.sasl import (
@@ -60,6 +62,11 @@ def test_brokers_are_told_our_name_and_version() -> None:
         client_software_name="pykafka2", client_software_version=pykafka2.__version__
     )
     assert step.request == expected
+
+
+def test_our_version_is_the_same_wherever_it_is_written() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert SOFTWARE_VERSION == pykafka2.__version__ == project["project"]["version"]
 
 
 def test_without_sasl_api_versions_is_all() -> None:

@@ -46,6 +46,7 @@ class Histogram:
         self._counts = [0] * BUCKETS
 
     def add(self, seconds: float) -> None:
+        """Count one duration."""
         self.count += 1
         self.sum += seconds
         if seconds > self.max:
@@ -63,6 +64,7 @@ class Histogram:
 
     @property
     def mean(self) -> float:
+        """The mean in seconds, exactly; 0 without any."""
         return self.sum / self.count if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
@@ -79,14 +81,17 @@ class Histogram:
 
     @property
     def p50(self) -> float:
+        """The median in seconds; as exact as `percentile`."""
         return self.percentile(50)
 
     @property
     def p99(self) -> float:
+        """What 99 % did not exceed, in seconds; as exact as `percentile`."""
         return self.percentile(99)
 
     @property
     def p999(self) -> float:
+        """What 99.9 % did not exceed, in seconds; as exact as `percentile`."""
         return self.percentile(99.9)
 
     def state(self) -> dict[str, Any]:
@@ -96,6 +101,7 @@ class Histogram:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Histogram:
+        """The histogram that `state` was taken of."""
         made = cls()
         made.count, made.sum, made.max = state["count"], state["sum"], state["max"]
         for index, count in state["counts"].items():
@@ -208,6 +214,7 @@ class RequestMetrics:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RequestMetrics:
+        """The metrics that `state` was taken of."""
         made = cls()
         for name in TOTALS:
             setattr(made, name, state[name])

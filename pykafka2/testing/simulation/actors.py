@@ -76,11 +76,13 @@ class Actor:
         raise AssertionError("the scheduler resumes actors itself")
 
     def begin_wait(self, predicate: Callable[[], bool], deadline: float, why: str) -> None:
+        """It waits for the predicate until a virtual time, for the reason that a report would give."""
         self.predicate = predicate
         self.deadline = deadline
         self._why = why
 
     def end_wait(self) -> None:
+        """Its wait is over; wake-ups meant for it mean nothing any more."""
         self.token += 1
         self.is_scheduled = False
         self.predicate = None

@@ -96,9 +96,14 @@ class Simulation:
         return self.spawn(function, name).result()
 
     def queue(self, capacity: int | None = None) -> SimQueue[Any]:
+        """A queue between actors, first in, first out: `put` and `get` wait in virtual seconds.
+
+        `capacity` is the number of items from which `put` waits; None for no limit.
+        """
         return SimQueue(self.scheduler, capacity)
 
     def event(self) -> SimEvent:
+        """A flag between actors, not set at first: `set`, `clear`, `is_set`, `wait` in virtual seconds."""
         return SimEvent(self.scheduler)
 
     # ------------------------------------------------------------------ the system

@@ -49,13 +49,16 @@ class SimEvent:
         self._is_set = False
 
     def is_set(self) -> bool:
+        """Whether it is set now; does not wait."""
         return self._is_set
 
     def set(self) -> None:
+        """Set it, and let all who wait go on."""
         self._is_set = True
         self._scheduler.notify()
 
     def clear(self) -> None:
+        """Take it back; whoever waits from now on waits for the next `set`."""
         self._is_set = False
 
     def wait(self, timeout: float = FOREVER) -> bool:
