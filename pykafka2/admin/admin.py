@@ -34,7 +34,10 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
     Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);
     an unknown one raises `UnknownOption`.  Nothing is sent at construction.  Calls take `timeout` in seconds
     (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's own
-    error; what this version does not carry out yet raises `NotYetAvailable`.  Use it as a context manager, or
+    error; what this version does not carry out yet raises `NotYetAvailable`.  Calls about many things answer
+    with `Outcomes`, and raise `ItemsFailed` if any failed, unless `raise_errors` is False.
+
+    Use it as a context manager, or
     `close()` it; one that is dropped unclosed is reported by a `ResourceWarning`, and in the child of a fork
     all calls raise `ForkedClientError`.
     """
