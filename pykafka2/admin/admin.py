@@ -37,9 +37,8 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
     error; what this version does not carry out yet raises `NotYetAvailable`.  Calls about many things answer
     with `Outcomes`, and raise `ItemsFailed` if any failed, unless `raise_errors` is False.
 
-    Use it as a context manager, or
-    `close()` it; one that is dropped unclosed is reported by a `ResourceWarning`, and in the child of a fork
-    all calls raise `ForkedClientError`.
+    Use it as a context manager, or `close()` it; one that is dropped unclosed is reported by a
+    `ResourceWarning`, and in the child of a fork all calls raise `ForkedClientError`.
     """
 
     def __init__(

@@ -35,8 +35,9 @@ class KafkaAdminClient(Protocol):
     Belongs to the loop that is running when it is entered; any number of its tasks may use it at a time.
     Calls take `timeout` in seconds (default: default_api_timeout_ms) and raise `KafkaTimeoutError`,
     `NoBrokersAvailable` or the broker's own error.  Calls about many things answer with `Outcomes`, and
-    raise `ItemsFailed` if any failed, unless `raise_errors` is False.  Cancelling a call stops the waiting; what was asked of
-    the cluster may still happen.
+    raise `ItemsFailed` if any failed, unless `raise_errors` is False.
+
+    Cancelling a call stops the waiting; what was asked of the cluster may still happen.
     """
 
     async def __aenter__(self) -> Self:
