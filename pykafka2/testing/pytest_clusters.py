@@ -30,6 +30,9 @@ LASTING_APIS = frozenset(
 
 ALLOW = "allow"
 
+# In tests every record is looked at, as Kafka does; by default the broker trusts headers and checksums.
+STRICT = {"log.validate": "strict"}
+
 C = TypeVar("C", bound=KafkaCluster)
 
 
@@ -186,7 +189,7 @@ def _arguments(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Collecti
     """Of the closest marker, and the leaks that it allows; a misspelt argument fails the test by name."""
     marker = request.node.get_closest_marker("kafka")
     if marker is None:
-        return {}, ()
+        return {"config": STRICT}, ()
     if marker.args:
         pytest.fail("pytest.mark.kafka takes named arguments, such as brokers=1", pytrace=False)
     known = [name for name in signature(KafkaCluster.__init__).parameters if name not in ("self", "runtime")]
@@ -195,6 +198,7 @@ def _arguments(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Collecti
             close = nearest(name, [*known, ALLOW])
             pytest.fail(f"pytest.mark.kafka has no argument {name!r}{close}", pytrace=False)
     arguments = dict(marker.kwargs)
+    arguments["config"] = {**STRICT, **(arguments.get("config") or {})}
     allowed = arguments.pop(ALLOW, ())
     for kind in allowed:
         if kind not in LEAK_KINDS:

@@ -114,13 +114,14 @@ class Simulation:
         """A `KafkaCluster` of this world; arguments as there.  Closed with the simulation.
 
         Each broker is a host and a place of its own ("broker-0"), so that links and pauses can name it, and
-        each of its threads a loop of its own, so that the seed decides their order.
+        each of its threads a loop of its own, so that the seed decides their order.  Every record is looked
+        at (log.validate=strict).
         """
         from pykafka2.testing.cluster import KafkaCluster
 
         options.setdefault("seed", self.seed)
         options.setdefault("host", "broker-{id}")
-        options["config"] = {"threads": "separate", **(options.get("config") or {})}
+        options["config"] = {"threads": "separate", "log.validate": "strict", **(options.get("config") or {})}
         cluster = KafkaCluster(brokers=brokers, topics=topics or {}, runtime=self.runtime, **options)
         cluster.__enter__()
         self._closers.append(lambda: cluster.__exit__(None, None, None))
