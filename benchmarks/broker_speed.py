@@ -32,6 +32,8 @@ SIZES = (100, 1000)
 FACTORS = (1, 3)
 # The article on the request path (002) says, in milliseconds.
 ARTICLE_LATENCY = {0: "0.1", 1: "1-2", -1: "3-10"}
+# The bundled broker when it looks at every record, as it does in tests.
+STRICT = "pykafka2, strict"
 METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
 
 
@@ -67,12 +69,12 @@ class Subject:
 
 
 @contextlib.contextmanager
-def bundled(brokers: int = BROKERS) -> Iterator[Subject]:
+def bundled(brokers: int = BROKERS, *, strict: bool = False) -> Iterator[Subject]:
     command = [sys.executable, "-m", "pykafka2.cli", "broker", "--port", "0", "--brokers", str(brokers)]
     # As anybody would run it: Python's compiled files are kept, whatever this shell says.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen(
-        [*command, "--no-auto-create"],
+        [*command, "--no-auto-create", "-c", f"log.validate={'strict' if strict else 'headers'}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment,
@@ -80,7 +82,11 @@ def bundled(brokers: int = BROKERS) -> Iterator[Subject]:
     ) as process:
         assert process.stdout is not None
         try:
-            yield Subject("pykafka2", process.stdout.readline().strip().partition("=")[2], process.pid)
+            yield Subject(
+                STRICT if strict else "pykafka2",
+                process.stdout.readline().strip().partition("=")[2],
+                process.pid,
+            )
         finally:
             process.send_signal(signal.SIGTERM)
 
@@ -218,6 +224,9 @@ def throughput(subjects: list[Subject], records: int, rounds: int, targets: Targ
             what = f"{size} B, replication {factor}"
             targets.ratio(f"produce, acks=all, {what}", produced, 0.5, "messages/s")
             targets.ratio(f"fetch, {what}", fetched, 0.5, "messages/s")
+            print(
+                f"  with log.validate=strict: produce {produced[STRICT]:,.0f}, fetch {fetched[STRICT]:,.0f}"
+            )
 
 
 def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
@@ -322,7 +331,8 @@ def main() -> int:
             if not arguments.without_apache:
                 subjects.append(stack.enter_context(apache()))
             if "throughput" in only:
-                throughput(subjects, arguments.records, arguments.rounds, targets)
+                looking = stack.enter_context(bundled(strict=True))
+                throughput([*subjects, looking], arguments.records, arguments.rounds, targets)
             if "latency" in only:
                 latencies(subjects, arguments.rounds, targets)
     if "own" in only:
