@@ -2,16 +2,19 @@
 
 An operation is tried, watched under its keys, tried once more (what it waits for may have happened in
 between), and from then on tried whenever somebody reports that one of its keys changed, until it completes
-or its time is up.  It completes exactly once, whoever comes first (Kafka's DelayedOperation).  Everything
-here happens under the cluster's lock.
+or its time is up.  It completes exactly once, whoever comes first (Kafka's DelayedOperation).  One that fails
+costs itself alone.  Everything here happens under the cluster's lock.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 from pykafka2.testing.timing_wheel import Timer, TimingWheel
+
+logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
@@ -90,7 +93,11 @@ class Purgatory(Generic[K]):
         for operation in watched:
             if operation.is_completed:
                 continue
-            if operation.try_complete(key, now):
+            try:
+                is_done = operation.try_complete(key, now)
+            except Exception:
+                is_done = self._failed(operation)
+            if is_done:
                 completed += 1
                 self._retire(operation)
             else:
@@ -130,9 +137,18 @@ class Purgatory(Generic[K]):
         if operation.is_completed:
             return
         operation.is_completed = True
-        operation.on_expiration(now)
-        operation.on_complete(now)
+        try:
+            operation.on_expiration(now)
+            operation.on_complete(now)
+        except Exception:
+            self._failed(operation)
         self._note_completed()
+
+    def _failed(self, operation: DelayedOperation) -> bool:
+        """An operation raised: whoever waits for it waits in vain, all others go on."""
+        logger.exception("%s: %r failed", self.name, operation)
+        operation.is_completed = True
+        return True
 
     def _retire(self, operation: DelayedOperation) -> None:
         if operation.timer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,3 +145,28 @@ def test_rule_92_everything_completes_exactly_once(story: list[tuple[str, object
     assert [operation.completions for operation in operations] == [1] * len(operations)
     assert purgatory.waiting() == 0
     assert len(wheel) == 0
+
+
+class Failing(Wanted):
+    """Its completion raises, as one does that makes an answer which cannot be encoded."""
+
+    def on_complete(self, now: float) -> None:
+        super().on_complete(now)
+        raise ValueError("no such answer")
+
+
+def test_one_that_fails_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+    wheel = TimingWheel(0.0)
+    purgatory: Purgatory[str] = Purgatory("test", wheel)
+    granted: set[str] = set()
+    operations = [kind(0.5, {"a"}, granted) for kind in (Wanted, Failing, Wanted)]
+    late = Failing(0.5, {"never"}, granted)
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a"], 0.0)
+    purgatory.try_complete_else_watch(late, ["never"], 0.0)
+    granted.add("a")
+    assert purgatory.check("a", 0.1) == 3
+    wheel.advance(1.0)
+    assert [one.completions for one in (*operations, late)] == [1, 1, 1, 1]
+    assert purgatory.waiting() == 0
+    assert len(caplog.records) == 2
