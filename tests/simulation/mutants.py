@@ -107,8 +107,8 @@ def consumer_skips_a_record(world: World, patch: pytest.MonkeyPatch) -> None:
     take = FetchedData.take
     counted = [0]
 
-    def skip(self: FetchedData, position: int, wanted: int, into: Any, check_crcs: bool) -> int:
-        after = take(self, position, wanted, into, check_crcs)
+    def skip(self: FetchedData, position: int, wanted: int, into: Any, *how: Any) -> int:
+        after = take(self, position, wanted, into, *how)
         counted[0] += 1
         if counted[0] % 25 == 0 and into:
             into.pop()
@@ -122,8 +122,8 @@ def consumer_reads_a_record_twice(world: World, patch: pytest.MonkeyPatch) -> No
     take = FetchedData.take
     counted = [0]
 
-    def repeat(self: FetchedData, position: int, wanted: int, into: Any, check_crcs: bool) -> int:
-        after = take(self, position, wanted, into, check_crcs)
+    def repeat(self: FetchedData, position: int, wanted: int, into: Any, *how: Any) -> int:
+        after = take(self, position, wanted, into, *how)
         counted[0] += 1
         return after - 1 if counted[0] % 25 == 0 and after > position else after
 
