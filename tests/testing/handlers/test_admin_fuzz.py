@@ -10,29 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykafka2.protocol.fields import Field
 from pykafka2.protocol.registry import ApiKey, all_messages
-from pykafka2.protocol.struct import Request, Struct, resolved_fields
+from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic
 from pykafka2.testing.handlers.administration import LATER
+from tests.testing.plausible import plausible
 from tests.testing.wire import Wire, batch, produce
 
-# Values among which the right ones are, so that requests get past the first check.
-WORDS = (
-    "t u a.b a_b x 0 1 7 5 -1 root INFO compact retention.ms cleanup.policy log.retention.ms num.partitions "
-    "consumer.session.timeout.ms interval.ms transaction.version __cluster_metadata"
-)
-NAMES = st.sampled_from([*WORDS.split(), "", "a b", "\0", "9" * 30])
-SMALL = st.sampled_from([-(2**15), -2, -1, 0, 1, 2, 3, 4, 8, 16, 32, 99, 2**15 - 1])
-PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
-    "bool": st.booleans(),
-    "int8": st.sampled_from([-1, 0, 1, 2, 3, 4, 8, 16, 32, 99]),
-    "int16": SMALL,
-    "int32": SMALL | st.sampled_from([-(2**31), 2**31 - 1]),
-    "uuid": st.sampled_from([bytes(16), b"\1" * 16]),
-    "string": NAMES,
-}
 REQUESTS = {cls.API_KEY: cls for cls in all_messages() if issubclass(cls, Request) and cls.API_KEY in LATER}
 # What takes brokers away from the cluster is another test's.
 VERSIONS = [
@@ -41,25 +26,6 @@ VERSIONS = [
     for version in range(later.min_version, later.max_version + 1)
     if key != ApiKey.UNREGISTER_BROKER
 ]
-
-
-def plausible(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
-    """A message whose values may mean something."""
-    fields = {
-        one.name: values(one, version)
-        for one in resolved_fields(cls)
-        if version in one.versions or one.required
-    }
-    return st.builds(cls, **fields)
-
-
-def values(one: Field, version: int) -> st.SearchStrategy[Any]:
-    value = PLAUSIBLE[one.kind] if one.struct is None else plausible(one.struct, version)
-    if one.array:
-        value = st.lists(value, max_size=3)
-    if version in one.nullable:
-        value = st.none() | value
-    return value
 
 
 def made(choice: tuple[type[Request[Any]], int]) -> st.SearchStrategy[tuple[Request[Any], int]]:
