@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 from pykafka2 import errors
+from pykafka2.driver.pollable import GROUP, ToCoordinator
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.topics import (
     CreatableTopic,
@@ -23,6 +30,7 @@ from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.testing.sim_wire import SimWire
+from tests.testing.wire import batch, partition_of, produce_request
 
 
 @pytest.fixture
@@ -110,3 +118,48 @@ def test_38_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: Ka
             got.extend(record.value for record in records)
     assert sorted(int(value or b"-1") for value in got) == list(range(100))
     wire.close()
+
+
+def test_38_commits_go_on(simulation: Simulation) -> None:
+    """A group whose coordinator needs nothing of the dead broker commits and reads as before."""
+    config = {"offsets.topic.replication.factor": 1}
+    cluster = simulation.cluster(brokers=3, topics={"t": 1}, config=config)
+    client = simulation.client(cluster)
+
+    def coordinator_of(group: str) -> int:
+        client.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), check=_first_coordinator)
+        return cluster.coordinator(group)
+
+    group = next(name for name in ("a", "b", "c", "d", "e") if coordinator_of(name) != 0)
+    cluster.controls.hold_elections()
+    cluster.controls.crash_broker(0)
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    topic = OffsetCommitRequestTopic(
+        name="t", topic_id=client.wait_for_topic("t").topic_id, partitions=[partition]
+    )
+    answer = client.request(OffsetCommitRequest(group_id=group, topics=[topic]), ToCoordinator(GROUP, group))
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert cluster.group(group).offsets == {TopicPartition("t", 0): 7}
+    assert cluster.controller.id == -1
+
+
+def test_38_acks_all_that_needs_a_smaller_isr_waits_for_its_own_timeout(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """003-83: the dead follower cannot leave the ISR before the election; then it does."""
+    number = next(n for n in range(3) if cluster.controller.partition("t", n).leader == 1)
+    wire = SimWire(simulation, cluster.brokers[1].address)
+    began = simulation.now
+    request = produce_request("t", number, batch([b"waits"]), timeout_ms=2500)
+    assert partition_of(wire.call(request, 9)).error_code == errors.RequestTimedOut.code
+    assert simulation.now - began == pytest.approx(2.5, abs=0.05)
+    assert len(cluster.partition("t", number).isr) == 3
+    cluster.controls.release_elections()
+    simulation.run_for(45)  # replica.lag.time.max.ms and a half
+    assert partition_of(wire.call(request, 9)).error_code == 0
+    wire.close()
+
+
+def _first_coordinator(response: FindCoordinatorResponse) -> errors.KafkaError | None:
+    code = response.coordinators[0].error_code
+    return errors.error_of(code) if code else None
