@@ -7,6 +7,7 @@ and markers. Runs under the broker's lock; time comes in.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -28,6 +29,10 @@ from pykafka2.testing.coordinators.replay import (
 )
 from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.coordinators.runtime import Entry, Marker, ShardLog, ShardRuntime
+
+logger = logging.getLogger(__name__)
+
+TRY_AGAIN_AFTER = 1.0
 
 ShardT = TypeVar("ShardT", bound=Shard)
 
@@ -76,8 +81,17 @@ class CoordinatorService(Generic[ShardT]):
     def poll(self, now: float) -> float:
         """Do what is due in all partitions; when to come again.  Costs nothing before that."""
         if now >= self.due:
-            self.due = min((runtime.poll(now) for runtime in list(self.runtimes.values())), default=FOREVER)
+            polled = [self._poll_one(*one, now) for one in list(self.runtimes.items())]
+            self.due = min(polled, default=FOREVER)
         return self.due
+
+    def _poll_one(self, partition: int, runtime: ShardRuntime, now: float) -> float:
+        """One partition's timers; one that fails costs its own partition's turn, and is tried again."""
+        try:
+            return runtime.poll(now)
+        except Exception:
+            logger.exception("partition %d of %s: a timer failed", partition, type(self).__name__)
+            return now + TRY_AGAIN_AFTER
 
     def _note(self, runtime: ShardRuntime) -> None:
         """Something happened in a partition: its next deadline may have come nearer."""

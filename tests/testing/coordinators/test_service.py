@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import pytest
+
 from pykafka2.protocol.messages import (
     committed_offsets,
     consumer_group,
@@ -306,3 +308,24 @@ def test_a_request_to_a_partition_led_elsewhere_is_refused_in_every_form() -> No
             if isinstance(request, committed_offsets.OffsetCommitRequest) and version >= 10:
                 continue  # its topic goes by an id that nobody knows: the broker itself refuses that
             assert "error_code=16" in repr(broker.ask(request, version)), (request, version)
+
+
+class FailingTimers:
+    """A partition whose timers raise, in the place of its runtime."""
+
+    next_deadline = 0.0
+
+    def poll(self, now: float) -> float:
+        raise ValueError("a timer of a group")
+
+
+def test_a_timer_that_fails_costs_its_own_partition_alone(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker()
+    broker.lead(0, 1)
+    broker.groups.runtimes[0] = FailingTimers()  # type: ignore[assignment]
+    broker.groups.due = 0.0
+    polled: list[float] = []
+    broker.groups.runtimes[1].poll = lambda now: polled.append(now) or 50.0  # type: ignore[method-assign,func-returns-value]
+    assert broker.groups.poll(7.0) == 8.0
+    assert polled == [7.0]
+    assert "a timer of a group" in caplog.text
