@@ -7,7 +7,7 @@ thread and takes the cluster's lock where it needs it, as a test would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from pykafka2.testing.as_data import to_data
 from pykafka2.testing.configs import nearest
 from pykafka2.testing.controls import Controls
 from pykafka2.testing.fault_rules import api_key, error_class
+from pykafka2.testing.problems import Problem
 from pykafka2.testing.struct_json import from_plain
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class AdminApi:
             "in_flight_max": cluster.history.in_flight_max,
             "metrics": lambda: cluster.metrics().as_dict(),
             "metrics_state": self._metrics_state,
+            "problems": lambda: _problems(cluster.problems),
+            "take_problems": lambda: _problems(cluster.problems.take()),
             "timeline": self._timeline,
         }
         for name in CLUSTER_METHODS:
@@ -115,6 +118,10 @@ class AdminApi:
 
     def _metrics_state(self) -> dict[str, Any]:
         return {str(broker): one.state() for broker, one in self._cluster.metrics().brokers.items()}
+
+
+def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [{"where": one.where, "error": repr(one.error)} for one in problems]
 
 
 def _fitted(

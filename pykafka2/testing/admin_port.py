@@ -44,6 +44,7 @@ class AdminPort:
         self, cluster: KafkaCluster, runtime: Runtime, port: int = 0, token: str | None = None
     ) -> None:
         self.token = token or runtime.entropy.token_bytes(16).hex()
+        self.problems = cluster.problems
         self._api = AdminApi(cluster)
         self._listener = runtime.network.listen(LOOPBACK, port)
         self.address = f"{LOOPBACK}:{self._listener.port}"
@@ -110,10 +111,10 @@ class AdminPort:
             return 200, {"result": self._api.call(name, arguments)}
         except UnknownCall as error:
             return 404, _error("UnknownCall", str(error))
-        except (KafkaError, ValueError, TypeError, AttributeError) as error:
+        except (KafkaError, ValueError, TypeError, AttributeError, RecursionError) as error:
             return 400, _error(type(error).__name__, str(error))
         except Exception as error:
-            logger.exception("admin port: %s failed", name)
+            self.problems.note(f"the admin port's {name}", error)
             return 500, _error(type(error).__name__, str(error))
 
 
@@ -134,6 +135,9 @@ class Caller:
             self._write()
         except KafkaError as error:
             logger.debug("admin port: %s: %s", self.transport.peer, error)
+            self.close()
+        except Exception as error:
+            self._port.problems.note(f"the admin port, asked by {self.transport.peer}", error)
             self.close()
 
     def close(self) -> None:

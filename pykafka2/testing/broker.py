@@ -65,6 +65,7 @@ class Broker(BrokerProcess):
         self.log_levels = {"root": "INFO"}
         self.metrics = RequestMetrics()
         self.events = cluster.events
+        self.problems = cluster.problems
         self.is_running = False
         self.is_paused = False
         self.epoch = -1
@@ -88,7 +89,7 @@ class Broker(BrokerProcess):
         """Everything that does not outlive a restart."""
         controllers = self._cluster.controller
         self.image = controllers.image.nothing_known()
-        self.wheel = TimingWheel(now)
+        self.wheel = TimingWheel(now, on_problem=self.problems.note)
         self.channel = ControllerChannel(self, self._cluster.links, controllers)
         self.lifecycle = BrokerLifecycle(self, controllers, self._entropy.token_bytes(16))
         self.controller_node = ControllerNode(self, controllers)
@@ -373,7 +374,7 @@ class Broker(BrokerProcess):
         elif isinstance(error, KafkaError):
             logger.warning("broker %d refused %s: %s", self.id, APIS[context.api_key].name, error)
         else:
-            logger.error("broker %d failed at %r", self.id, context.request, exc_info=error)
+            self.problems.note(f"broker {self.id} at {context.request!r}", error)
         if context.is_answered:
             return None  # its connection is gone
         return self.refused(context, code)

@@ -35,6 +35,7 @@ from pykafka2.testing.features import finalised
 from pykafka2.testing.handlers.registry import load as load_handlers
 from pykafka2.testing.history import MAX_ENTRIES, History
 from pykafka2.testing.placement import first_host
+from pykafka2.testing.problems import Problems
 from pykafka2.testing.replication.links import Links
 from pykafka2.testing.server.threads import Loops
 from pykafka2.testing.throttle import Throttles
@@ -130,6 +131,10 @@ class KafkaCluster(ClusterViews):
         self.tls = _tls_of(tls)
         self.history = History(max_entries=history_entries)
         self.events = EventLog()
+        self.problems = Problems()
+        """What raised inside the brokers and must not have: mistakes in pykafka2.  `close` raises if there
+        are any; `take()` hands them over to a test that planted them.
+        """
         self.started_at = 0.0
         """When it started, by its monotonic clock."""
         self.faults = Faults()
@@ -163,7 +168,10 @@ class KafkaCluster(ClusterViews):
             state = State(cluster_id, self.config, self._features)
             state.first_host = first_host(self.seed)
             self.loops = Loops(
-                self._runtime, "kafka-cluster", separate=self.config.get("threads") == "separate"
+                self._runtime,
+                "kafka-cluster",
+                separate=self.config.get("threads") == "separate",
+                problems=self.problems,
             )
             self.links = Links(self.lock)
             self.loops.add_all([self.links])
@@ -184,7 +192,7 @@ class KafkaCluster(ClusterViews):
                     name, topic.partitions, topic.replication_factor, topic.configs, topic.assignment
                 )
         except BaseException:
-            self.close()
+            self._release()
             raise
         return self
 
@@ -201,7 +209,15 @@ class KafkaCluster(ClusterViews):
             broker.finish_start()
 
     def close(self) -> None:
-        """Stop everything and release every thread and socket.  Safe to repeat."""
+        """Stop everything and release every thread and socket.  Safe to repeat.
+
+        Raises `IllegalState`, once all is released, if something went wrong inside the brokers (`problems`).
+        """
+        if self._runtime is not None:
+            self._release()
+            self.problems.raise_any()
+
+    def _release(self) -> None:
         runtime, self._runtime = self._runtime, None
         if runtime is None:
             return
@@ -223,7 +239,12 @@ class KafkaCluster(ClusterViews):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except IllegalState as problem:
+            if error is None:
+                raise
+            error.add_note(str(problem))  # what the block raised comes first
 
     # ------------------------------------------------------------------ what it is
 

@@ -20,12 +20,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import pykafka2
-from pykafka2.errors import ConfigurationError, Disconnected, IllegalState
+from pykafka2.errors import ConfigurationError, Disconnected, IllegalState, KafkaError
 from pykafka2.testing.admin_client import AdminClient, remote_error
 from pykafka2.testing.as_data import from_data, to_data
 from pykafka2.testing.cluster import KafkaCluster, topic_of
 from pykafka2.testing.configs import BrokerConfig
-from pykafka2.testing.remote import RemoteControls, RemoteEvents, RemoteHistory, RemoteTimeline
+from pykafka2.testing.remote import (
+    RemoteControls,
+    RemoteEvents,
+    RemoteHistory,
+    RemoteProblems,
+    RemoteTimeline,
+)
 
 if TYPE_CHECKING:
     from pykafka2.testing.cluster import Topic
@@ -97,11 +103,12 @@ class ProcessCluster(KafkaCluster):
         try:
             answer = self._introduce(process)
         except BaseException:
-            self.close()
+            self._release()
             raise
         self._client = AdminClient(answer["address"], answer["token"])
         self.history = RemoteHistory(self._client)
         self.events = RemoteEvents(self._client)
+        self.problems = RemoteProblems(self._client)
         self.check()
         return self
 
@@ -122,7 +129,20 @@ class ProcessCluster(KafkaCluster):
         return answer
 
     def close(self) -> None:
-        """End the child.  Safe to repeat."""
+        """End the child.  Safe to repeat.  Raises as in this process if something went wrong in there."""
+        problem: IllegalState | None = None
+        if self._client is not None:
+            try:
+                self.problems.raise_any()
+            except IllegalState as error:
+                problem = error
+            except KafkaError:
+                pass  # the child has ended by itself
+        self._release()
+        if problem is not None:
+            raise problem
+
+    def _release(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -262,7 +282,7 @@ class ProcessCluster(KafkaCluster):
 
         def __getattr__(self, name: str) -> Any:
             """What a cluster in this process has, and this one has not."""
-            if name in ("history", "events"):
+            if name in ("history", "events", "problems"):
                 raise IllegalState("the cluster is not running; use it in a with block, or call start()")
             if name in ("lock", "loops", "runtime", "links", "faults", "throttles"):
                 raise IllegalState(f"{name} is in the cluster's own process; use controls and views")

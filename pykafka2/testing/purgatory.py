@@ -8,13 +8,10 @@ costs itself alone.  Everything here happens under the cluster's lock.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 from pykafka2.testing.timing_wheel import Timer, TimingWheel
-
-logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
@@ -95,8 +92,8 @@ class Purgatory(Generic[K]):
                 continue
             try:
                 is_done = operation.try_complete(key, now)
-            except Exception:
-                is_done = self._failed(operation)
+            except Exception as error:
+                is_done = self._failed(operation, error)
             if is_done:
                 completed += 1
                 self._retire(operation)
@@ -140,13 +137,13 @@ class Purgatory(Generic[K]):
         try:
             operation.on_expiration(now)
             operation.on_complete(now)
-        except Exception:
-            self._failed(operation)
+        except Exception as error:
+            self._failed(operation, error)
         self._note_completed()
 
-    def _failed(self, operation: DelayedOperation) -> bool:
+    def _failed(self, operation: DelayedOperation, error: Exception) -> bool:
         """An operation raised: whoever waits for it waits in vain, all others go on."""
-        logger.exception("%s: %r failed", self.name, operation)
+        self._wheel.on_problem(f"{type(operation).__name__} in the purgatory {self.name}", error)
         operation.is_completed = True
         return True
 

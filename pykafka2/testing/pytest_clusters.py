@@ -169,6 +169,8 @@ def _cleaned(cluster: KafkaCluster, controller_epoch: int) -> bool:
         is_touched = cluster.events.events("broker") or cluster.controller.epoch != controller_epoch
         if is_touched or LASTING_APIS.intersection(cluster.metrics().names):
             return False
+        if cluster.problems:
+            return False  # and its end fails the test
         if any(name.startswith("__") for name in cluster.topics()):
             return False
         cluster.controls.clear()

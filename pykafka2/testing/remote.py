@@ -1,4 +1,4 @@
-"""Controls, history, events and timeline of a cluster in another process, over its admin port.
+"""Controls, history, events, problems and timeline of a cluster in another process, over its admin port.
 
 Each looks like what it stands for: the same names and arguments, checked here against the real signature, so
 a misspelt control is refused before anything is sent.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.errors import BrokerError, ConfigurationError
+from pykafka2.errors import BrokerError, ConfigurationError, IllegalState
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.admin_api import CONTROLS
 from pykafka2.testing.admin_client import AdminClient
@@ -21,6 +21,7 @@ from pykafka2.testing.controls import Controls
 from pykafka2.testing.event_log import ClusterEvent, EventLog
 from pykafka2.testing.fault_rules import FaultRule, api_name, error_name
 from pykafka2.testing.history import Asked, Entry, History, check_api, is_meant
+from pykafka2.testing.problems import Problem, Problems
 from pykafka2.testing.struct_json import to_plain
 from pykafka2.testing.timeline import Timeline
 
@@ -170,6 +171,27 @@ class RemoteEvents(EventLog):
 
     def clear(self) -> None:
         self._client.call("clear_events")
+
+
+class RemoteProblems(Problems):
+    """What failed inside the brokers over there; the errors are their words."""
+
+    def __init__(self, client: AdminClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def __len__(self) -> int:
+        return len(self._client.call("problems"))
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(_problems(self._client.call("problems")))
+
+    def take(self) -> list[Problem]:
+        return _problems(self._client.call("take_problems"))
+
+
+def _problems(data: list[dict[str, str]]) -> list[Problem]:
+    return [Problem(one["where"], IllegalState(one["error"])) for one in data]
 
 
 class RemoteTimeline(Timeline):

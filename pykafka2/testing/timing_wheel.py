@@ -13,6 +13,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from pykafka2.clock import FOREVER
+from pykafka2.testing.problems import OnProblem, log_problem
 
 Action = Callable[[float], None]
 
@@ -56,10 +57,14 @@ class TimingWheel:
     """Runs actions when `advance` is told that their time has come.
 
     `tick` in seconds.  An action never runs before its deadline and at most one tick after the first
-    `advance` that reaches it; actions of one tick run in the order in which they were added.
+    `advance` that reaches it; actions of one tick run in the order in which they were added.  One that raises
+    is told to `on_problem`, and the others run.
     """
 
-    def __init__(self, now: float, tick: float = 0.001, slots: int = 20) -> None:
+    def __init__(
+        self, now: float, tick: float = 0.001, slots: int = 20, on_problem: OnProblem = log_problem
+    ) -> None:
+        self.on_problem = on_problem
         self._origin = now
         self._tick = tick
         self._slots = slots
@@ -130,7 +135,10 @@ class TimingWheel:
                 timer.action = None
                 self._count -= 1
                 ran += 1
-                action(now)
+                try:
+                    action(now)
+                except Exception as error:
+                    self.on_problem("a timer", error)
         return ran
 
     def _place(self, timer: Timer) -> None:

@@ -142,6 +142,10 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         def test_tls(kafka_tls_cluster): pass
 
         @one
+        def test_broker(kafka_cluster):
+            kafka_cluster.problems.note("handler-0-0", ZeroDivisionError("planted"))
+
+        @one
         def test_fails(kafka_cluster):
             kafka_cluster.controls.rule(api="Produce", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
             with producer_for(kafka_cluster) as producer:
@@ -151,7 +155,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         "-W",
         "ignore::ResourceWarning",
     )
-    result.assert_outcomes(passed=7, failed=1, errors=8)
+    result.assert_outcomes(passed=8, failed=1, errors=9)
     for line in (
         "*the test left behind: unclosed *left-open*",
         "*the test left behind: *socket*close every client*",
@@ -161,6 +165,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         "*named arguments*",
         "*did you mean 'num.partitions'*",
         "*needs trustme: pip install trustme*",
+        "*inside the bundled broker handler-0-0 failed: ZeroDivisionError('planted')*mistake in pykafka2*",
     ):
         result.stdout.fnmatch_lines([line])
     result.stdout.fnmatch_lines(

@@ -65,6 +65,7 @@ class Coordinators:
                 self._new_id,
                 self._group_configs,
             )
+            self._groups.on_problem = self._broker.problems.note
             self._groups.on_topics(ImageTopics(self._broker.image), self._now())
         return self._groups
 
@@ -83,6 +84,7 @@ class Coordinators:
                 self._broker.next_producer_id,
                 self._partition_count(OFFSETS_TOPIC),
             )
+            self._transactions.on_problem = self._broker.problems.note
             self._transactions.on_topics(ImageTopics(self._broker.image))
             self._markers = MarkerSender(self._broker, self._transactions)
         return self._transactions

@@ -7,7 +7,6 @@ and markers. Runs under the broker's lock; time comes in.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Hashable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -29,8 +28,7 @@ from pykafka2.testing.coordinators.replay import (
 )
 from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.coordinators.runtime import Entry, Marker, ShardLog, ShardRuntime
-
-logger = logging.getLogger(__name__)
+from pykafka2.testing.problems import OnProblem, log_problem
 
 TRY_AGAIN_AFTER = 1.0
 
@@ -49,6 +47,7 @@ class CoordinatorService(Generic[ShardT]):
         self.shards: dict[int, ShardT] = {}
         self.due = FOREVER
         """When `poll` has something to do, at the earliest; may be too early, never too late."""
+        self.on_problem: OnProblem = log_problem
         self._write_timeout = write_timeout
 
     # -- the broker tells ---------------------------------------------------------------------------
@@ -89,8 +88,8 @@ class CoordinatorService(Generic[ShardT]):
         """One partition's timers; one that fails costs its own partition's turn, and is tried again."""
         try:
             return runtime.poll(now)
-        except Exception:
-            logger.exception("partition %d of %s: a timer failed", partition, type(self).__name__)
+        except Exception as error:
+            self.on_problem(f"a timer of {type(self).__name__}, partition {partition}", error)
             return now + TRY_AGAIN_AFTER
 
     def _note(self, runtime: ShardRuntime) -> None:

@@ -262,6 +262,11 @@ class FollowerFetchers(Part):
                         "broker %d cannot copy %s-%d: %s", self.broker_id, *followed.replica.key, error
                     )
                     fetcher.delay(followed, now + self._backoff)
+                except Exception as error:
+                    # Without the delay the next fetch would bring the same, at once.
+                    where = "{}: {}-{}".format(self.name, *followed.replica.key)
+                    self.loop.problems.note(where, error)
+                    fetcher.delay(followed, now + self._backoff)
         self._note_session(fetcher, response.session_id)
 
     def _note_session(self, fetcher: Fetcher, session_id: int) -> None:

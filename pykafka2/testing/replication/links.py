@@ -272,7 +272,11 @@ class Links(Part):
             while self._later and self._later[0][0] <= now:
                 self._ready.append(heappop(self._later)[2])
             for _ in range(len(self._ready)):
-                self._ready.popleft()(now)
+                deliver = self._ready.popleft()
+                try:
+                    deliver(now)
+                except Exception as error:
+                    self.loop.problems.note("what a link between brokers delivered", error)
             if self._ready:
                 self.signal()
             return self._later[0][0] if self._later else FOREVER

@@ -13,7 +13,7 @@ from pykafka2.errors import KafkaError
 from pykafka2.network.transport import READABLE, Listener
 from pykafka2.testing.server.connection_quotas import ConnectionQuotas
 from pykafka2.testing.server.processor import Processor
-from pykafka2.testing.server.threads import Part
+from pykafka2.testing.server.threads import REST, Part
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,13 @@ class Acceptor(Part):
                 continue
             self._next = (self._next + 1) % len(self._processors)
             self._processors[self._next].adopt(transport, self.name)
+
+    def on_failure(self, error: Exception, now: float) -> None:
+        """Something of ours raised in `on_ready`: the listener is left alone for a while, or it would be
+        reported again at once.
+        """
+        self._room_at = self.wake_at = now + REST
+        self.loop.selector.modify(self._listener, 0, self)
 
     def close(self) -> None:
         """Stop listening.  Safe to repeat."""

@@ -126,6 +126,13 @@ class Connection:
         except KafkaError as error:
             self._processor.drop(self, error)
 
+    def on_failure(self, error: Exception, now: float) -> None:
+        """Something of ours raised in `on_ready`: it costs this connection."""
+        self._processor.drop(self, Disconnected(f"the broker failed over the connection of {self.peer}"))
+
+    def __repr__(self) -> str:
+        return f"the connection of {self.peer}"
+
     def establish(self) -> bool:
         """Go on with agreeing on TLS; True once bytes may flow."""
         self.is_established = self._transport.establish()

@@ -1,6 +1,7 @@
 """Handlers: take requests from the request channel and have them handled, one at a time, never waiting.
 
-What cannot be answered yet goes to the purgatory, so a handler is free again at once.
+What cannot be answered yet goes to the purgatory, so a handler is free again at once.  A mistake of ours
+costs the request's connection.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ class Handler(Part):
             if context is None:
                 break
             context.handled_by = self.name
-            self._handle(context, now)
+            try:
+                self._handle(context, now)
+            except Exception as error:
+                # What the API itself raises has its answer; this is a mistake around it, so nobody would.
+                self.loop.problems.note(f"{self.name}: {type(context.request).__name__}", error)
+                context.close()
         else:
             self.signal()
         self._after(now)

@@ -1,8 +1,9 @@
 """A processor: some of a broker's connections, their requests in, their replies out.
 
 Each turn it takes in connections from the acceptor, frames from its sockets (decoded into the request
-channel) and replies from the handlers (its own response queue).  Belongs to its loop's thread; `adopt`,
-`deliver`, `local_processed` and `disconnect` only append to a deque and may come from any thread.
+channel) and replies from the handlers (its own response queue).  A mistake of ours in any of it costs one
+connection (`failed`).  Belongs to its loop's thread; `adopt`, `deliver`, `local_processed` and `disconnect`
+only append to a deque and may come from any thread.
 """
 
 from __future__ import annotations
@@ -97,18 +98,27 @@ class Processor(Part):
         commands = self._commands
         for _ in range(len(commands)):
             command, with_what = commands.popleft()
-            command(now, *with_what)
+            try:
+                command(now, *with_what)
+            except Exception as error:
+                self.failed(with_what[0] if with_what else None, error)
         if commands:
             self.signal()
         if self._touched:
             touched, self._touched = self._touched, {}
             for connection in touched:
-                self._go_on(connection, now)
+                try:
+                    self._go_on(connection, now)
+                except Exception as error:
+                    self.failed(connection, error)
         if self._wanting_room and not self._requests.is_full:
             wanting, self._wanting_room = self._wanting_room, {}
             for connection in wanting:
                 connection.wants_room = False
-                self.take_frames(connection, now)
+                try:
+                    self.take_frames(connection, now)
+                except Exception as error:
+                    self.failed(connection, error)
         if now >= self._idle_check_at:
             self._close_idle(now)
         if self._throttled:
@@ -167,9 +177,10 @@ class Processor(Part):
             version = 0 if context.is_unsupported else context.version
             try:
                 payload = encode_response(response, version, context.correlation_id)
-            except Exception:
+            except Exception as error:
                 # A bug of a handler; it costs this one connection, whoever completed the request.
-                logger.exception("%s: %r has no version %d", connection.peer, response, version)
+                where = f"the answer to {type(context.request).__name__} v{version} from {connection.peer}"
+                self.loop.problems.note(where, error)
                 self.drop_soon(connection, reset=False)
                 return
             if context.ending is not None and context.ending.action is Action.HALF_FRAME:
@@ -237,6 +248,14 @@ class Processor(Part):
             connection.channel.end_throttle()
             self.take_frames(connection, now)
         return min(self._throttled.values(), default=FOREVER)
+
+    def failed(self, connection: object, error: Exception) -> None:
+        """Something of ours raised over a connection (or over none): note it, and end that connection."""
+        if not isinstance(connection, Connection):
+            self.loop.problems.note(self.name, error)
+            return
+        self.loop.problems.note(f"{self.name}: the connection of {connection.peer}", error)
+        self.drop(connection, Disconnected(f"the broker failed over the connection of {connection.peer}"))
 
     def drop_soon(self, connection: Connection, *, reset: bool) -> None:
         error = Disconnected(f"the broker closed the connection to {connection.peer}")

@@ -5,12 +5,14 @@ parts of a cluster share one loop: under the interpreter's lock several threads 
 and forth (a hop costs 11 to 29 us, and up to 5 ms while a test computes).  With threads=separate each part
 has a loop of its own, as in Apache, and in the simulation the scheduler then picks between them.
 
+A part that raises costs its own turn: it is noted in the cluster's problems and rests for a moment, so that
+it cannot spin; a target of the selector is told (`on_failure`), and ends its one connection.
+
 `Part.signal` and `Loop.call` may be used from any thread; all else belongs to the loop's thread.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
@@ -20,14 +22,15 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime, Task
 from pykafka2.errors import IllegalState, KafkaTimeoutError
 from pykafka2.network.transport import Ready, Selector
-
-logger = logging.getLogger(__name__)
+from pykafka2.testing.problems import Problems
 
 # How often parts may give each other work before the sockets are looked at again.
 MAX_PASSES = 32
 MAX_ROUNDS = 8
 NO_THREAD = -1
 CALL_TIMEOUT = 30.0
+# How long a part that has failed is not run, in seconds.
+REST = 0.1
 
 
 class Part:
@@ -80,14 +83,18 @@ def resume(parts: Iterable[Part]) -> None:
 
 
 class Loop:
-    """Turns its parts and hands what the selector reports to whoever registered (`on_ready(bits, now)`)."""
+    """Turns its parts and hands what the selector reports to whoever registered: `on_ready(bits, now)`, and
+    `on_failure(error, now)` where that raised.
+    """
 
-    def __init__(self, runtime: Runtime, name: str) -> None:
+    def __init__(self, runtime: Runtime, name: str, problems: Problems | None = None) -> None:
         self.name = name
         self.runtime = runtime
+        self.problems = Problems() if problems is None else problems
         self.selector: Selector = runtime.network.selector()
         self._parts: tuple[Part, ...] = ()
         self._last: tuple[Part, ...] = ()
+        self._resting: dict[Part, float] = {}  # parts that have failed, which none of the two holds meanwhile
         self._commands: deque[Callable[[], None]] = deque()
         self._is_stopped = False
         self._turning_in = NO_THREAD
@@ -145,22 +152,31 @@ class Loop:
     def add(self, part: Part) -> None:
         part._loop = self
         part.is_signalled = True
+        self._take_in(part)
+
+    def _take_in(self, part: Part) -> None:
         if part.runs_last:
             self._last = (*self._last, part)
         else:
             self._parts = (*self._parts, part)
 
     def remove(self, part: Part) -> None:
+        self._leave_out(part)
+        self._resting.pop(part, None)
+        part._loop = None
+
+    def _leave_out(self, part: Part) -> None:
         self._parts = tuple(known for known in self._parts if known is not part)
         self._last = tuple(known for known in self._last if known is not part)
-        part._loop = None
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """One turn (see `runtime.Step`)."""
         self._turning_in = get_ident()
+        if self._resting:
+            self._end_rests(now)
         self._turn(now, events)
         self._turning_in = NO_THREAD
-        wake_at = FOREVER
+        wake_at = min(self._resting.values()) if self._resting else FOREVER
         for part in (*self._parts, *self._last):
             if part.stands_still:
                 continue
@@ -171,7 +187,11 @@ class Loop:
 
     def _turn(self, now: float, events: Sequence[Ready]) -> None:
         for target, bits in events:
-            target.on_ready(bits, now)  # type: ignore[attr-defined]
+            try:
+                target.on_ready(bits, now)  # type: ignore[attr-defined]
+            except Exception as error:
+                self.problems.note(f"{self.name}: {target!r}", error)
+                target.on_failure(error, now)  # type: ignore[attr-defined]
         if self._commands:
             self._run_commands()
         for _ in range(MAX_ROUNDS):
@@ -187,9 +207,24 @@ class Loop:
         for part in parts:
             if (part.is_signalled or part.wake_at <= now) and not part.stands_still:
                 part.is_signalled = False
-                part.wake_at = part.run(now)
+                try:
+                    part.wake_at = part.run(now)
+                except Exception as error:
+                    self._failed(part, error, now)
                 ran = True
         return ran
+
+    def _failed(self, part: Part, error: Exception, now: float) -> None:
+        """A part has raised: the others go on, and it is run again after a rest."""
+        self.problems.note(part.name, error)
+        self._leave_out(part)
+        self._resting[part] = now + REST
+
+    def _end_rests(self, now: float) -> None:
+        for part in [one for one, until in self._resting.items() if until <= now]:
+            del self._resting[part]
+            part.is_signalled = True
+            self._take_in(part)
 
     def _run_commands(self) -> None:
         for _ in range(len(self._commands)):
@@ -200,8 +235,11 @@ class Loop:
 class Loops:
     """Gives each part its loop: one for all of the cluster, or one for each."""
 
-    def __init__(self, runtime: Runtime, name: str, *, separate: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, name: str, *, separate: bool, problems: Problems | None = None
+    ) -> None:
         self.runtime = runtime
+        self.problems = Problems() if problems is None else problems
         self._name = name
         self._separate = separate
         self._shared: Loop | None = None
@@ -266,8 +304,8 @@ class Loops:
 
     def _loop_for(self, part: Part) -> Loop:
         if self._separate:
-            loop = self._own[part] = Loop(self.runtime, f"{self._name}-{part.name}")
+            loop = self._own[part] = Loop(self.runtime, f"{self._name}-{part.name}", self.problems)
             return loop
         if self._shared is None:
-            self._shared = Loop(self.runtime, self._name)
+            self._shared = Loop(self.runtime, self._name, self.problems)
         return self._shared

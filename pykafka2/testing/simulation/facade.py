@@ -10,6 +10,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.testing.simulation.actors import Actor
 from pykafka2.testing.simulation.driver import SimClock, SimRuntime
 from pykafka2.testing.simulation.network import SimNetwork
+from pykafka2.testing.simulation.problems import LoopFailed
 from pykafka2.testing.simulation.scheduler import START, Scheduler
 from pykafka2.testing.simulation.sync import SimEvent, SimQueue
 from pykafka2.testing.simulation.trace import Trace
@@ -39,6 +40,7 @@ class Simulation:
         self.clock = SimClock(self.scheduler)
         self.runtime = SimRuntime(self.scheduler, self.network, self.clock, seed)
         self._closers: list[Callable[[], object]] = []
+        self._clusters: list[KafkaCluster] = []
         self._names: dict[str, int] = {}
         self.last_client = ""
         """The place of the client made last: what links and pauses know it by."""
@@ -123,6 +125,8 @@ class Simulation:
         options.setdefault("host", "broker-{id}")
         options["config"] = {"threads": "separate", "log.validate": "strict", **(options.get("config") or {})}
         cluster = KafkaCluster(brokers=brokers, topics=topics or {}, runtime=self.runtime, **options)
+        cluster.problems.on_problem = lambda problem: self.note(str(problem))
+        self._clusters.append(cluster)
         cluster.__enter__()
         self._closers.append(lambda: cluster.__exit__(None, None, None))
         cluster.links.on_frame = self._trace_link
@@ -175,8 +179,10 @@ class Simulation:
 
     @property
     def failures(self) -> list[BaseException]:
-        """What failed so far and was not asked for by anybody: loops, then actors."""
-        return [*self.scheduler.loop_failures, *self._actor_failures()]
+        """What failed so far and was not asked for by anybody: loops, what a broker went on after
+        (`KafkaCluster.problems`), then actors.
+        """
+        return [*self._loop_failures(), *self._actor_failures()]
 
     def close(self) -> None:
         """End all actors, clients and clusters of this world.  Safe to repeat; raises nothing of theirs."""
@@ -195,13 +201,21 @@ class Simulation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        loops = list(self.scheduler.loop_failures)
+        loops = self._loop_failures()
         self.close()
         failures: list[BaseException] = [*loops, *self._actor_failures()]
         if self.scheduler.failure is not None and not self.scheduler.failure_was_raised:
             failures.insert(0, self.scheduler.failure)
         if error is None and failures:
             raise failures[0]
+
+    def _loop_failures(self) -> list[BaseException]:
+        failures: list[BaseException] = list(self.scheduler.loop_failures)
+        for problem in (problem for cluster in self._clusters for problem in cluster.problems):
+            failed = LoopFailed(str(problem))
+            failed.__cause__ = problem.error
+            failures.append(failed)
+        return failures
 
     def _actor_failures(self) -> list[BaseException]:
         failures = [actor.unclaimed_failure() for actor in self.scheduler.threads.actors]

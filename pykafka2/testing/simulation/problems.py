@@ -28,7 +28,9 @@ class ActorFailed(SimulationError):
 
 
 class LoopFailed(SimulationError):
-    """A loop (a broker's or a client's) ended by an exception; the exception is the cause."""
+    """A loop (a broker's or a client's) ended by an exception, or a broker went on after one that nobody
+    there was meant to raise; the exception is the cause.
+    """
 
 
 class InvariantViolated(AssertionError):

@@ -153,6 +153,9 @@ def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
     kafka_cluster.controls.resume_followers()
     assert wire.is_closed_by_broker()
     leader("t", 0).call(METADATA, 12)
+    assert [one.where.split(" from ")[0] for one in kafka_cluster.problems.take()] == [
+        "the answer to ProduceRequest v12"
+    ]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})

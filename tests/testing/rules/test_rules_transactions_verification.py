@@ -230,3 +230,4 @@ def test_what_goes_wrong_after_the_verification_costs_that_request_alone(
         assert producer.write([b"x"]).error_code == errors.UnknownServerError.code
     logging.disable(logging.NOTSET)
     assert producer.write([b"x"]).error_code == 0
+    assert len(old.cluster.problems.take()) == 1
