@@ -84,6 +84,8 @@ def group_view(cluster: KafkaCluster, group_id: str) -> GroupView:
     shard = None if coordinators is None else coordinators.groups.shards.get(partition)
     if coordinators is None or shard is None:
         raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
+    if coordinators.has_failed((topic, partition)):
+        raise CoordinatorNotAvailable(f"broker {leader} could not load {topic}-{partition}, see its log")
     if not coordinators.is_active((topic, partition)):
         raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
     group = shard.groups.get(group_id)

@@ -47,6 +47,8 @@ class GroupShard:
     `wall_ms` turns a moment into the wall clock's milliseconds, `new_id` makes the random part of member ids.
     """
 
+    LOADS_WHAT_CAN_BE_READ = False  # CoordinatorRuntime: the partition's coordinator has failed
+
     def __init__(
         self, settings: GroupSettings, wall_ms: Callable[[float], int], new_id: Callable[[], str]
     ) -> None:

@@ -213,7 +213,7 @@ class Coordinators:
             self._service(key[0]).load(key[1], entries, log.log_end_offset, now)
         except Exception:
             # Who says that it is the admin client may write anything there (rule 26): whatever the log holds,
-            # it costs this one partition, whose groups are told that it loads.
+            # it costs this one partition, which is coordinated by nobody until it is led anew.
             logger.exception("broker %d cannot load %s-%d", self._broker.id, *key)
 
     # ------------------------------------------------------------------ requests
@@ -235,7 +235,11 @@ class Coordinators:
 
     def is_active(self, key: Key) -> bool:
         """Whether we coordinate this partition, and have read its log."""
-        return key in self._epochs and key not in self._to_load
+        return key in self._epochs and self._service(key[0]).runtimes[key[1]].is_active
+
+    def has_failed(self, key: Key) -> bool:
+        """Whether we could not read the log of this partition, so that nobody coordinates it."""
+        return self.coordinates(key) and self._service(key[0]).runtimes[key[1]].has_failed
 
     def log_of(self, key: Key) -> ReplicaLog:
         """The log of a partition that we coordinate."""

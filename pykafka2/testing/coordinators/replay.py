@@ -202,6 +202,9 @@ class Result:
 class Shard(Protocol):
     """The state of one partition of a coordinator's topic.  All times are the broker's monotonic seconds."""
 
+    LOADS_WHAT_CAN_BE_READ: bool
+    """Whether it goes on with what came before a record that cannot be replayed; else loading fails."""
+
     def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
         """Decide about `deferred.request`; raises a BrokerError to refuse it as a whole."""
         ...

@@ -3,12 +3,14 @@
 One rule makes reads and writes consistent without snapshots: a reply leaves when everything that was appended
 before it is committed.  State is replayed as soon as the leader's log took the records, so the next operation
 sees it; a failed append replays nothing.  Loading replays the whole log first (COORDINATOR_LOAD_IN_PROGRESS
-meanwhile), losing the partition refuses everyone who waits with NOT_COORDINATOR.  Called under the broker's
-lock; sans-IO, time comes in.
+meanwhile); one that cannot be loaded is refused with NOT_COORDINATOR until it is led anew.  Losing the
+partition refuses everyone who waits with NOT_COORDINATOR.  Called under the broker's lock; sans-IO, time
+comes in.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -35,6 +37,8 @@ from pykafka2.testing.coordinators.replay import (
     Shard,
     WriteMarkers,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class ShardLog(Protocol):
@@ -104,6 +108,8 @@ class RunState(Enum):
 
     LOADING = "Loading"
     ACTIVE = "Active"
+    FAILED = "Failed"
+    """The log could not be read; the next leadership reads it anew."""
     CLOSED = "Closed"
 
 
@@ -135,18 +141,35 @@ class ShardRuntime:
         """Replay the log up to `end_offset` and begin to answer.
 
         Raises:
-            CorruptData: a record is none; the partition stays in LOADING.
+            CorruptData: a record is none; the partition has failed.
         """
         if self.state is not RunState.LOADING:
             raise IllegalState(f"a coordinator is loaded once; this one is {self.state.value}")
+        try:
+            self._replay(entries, now)
+        except Exception:
+            if not self.shard.LOADS_WHAT_CAN_BE_READ:
+                self.state = RunState.FAILED
+                raise
+            logger.exception("the rest of a coordinator's log cannot be loaded")
+        self.end_offset = end_offset
+        self.state = RunState.ACTIVE
+        self._carry_out(self.shard.loaded(now), now)
+
+    def _replay(self, entries: Iterable[Entry | Marker], now: float) -> None:
         for entry in entries:
             if isinstance(entry, Marker):
                 self.shard.replay_marker(entry.producer, entry.committed, now)
             else:
                 self.shard.replay(entry.key, entry.value, entry.producer, now)
-        self.end_offset = end_offset
-        self.state = RunState.ACTIVE
-        self._carry_out(self.shard.loaded(now), now)
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is RunState.ACTIVE
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state is RunState.FAILED
 
     def submit(self, caller: Caller, deferred: Deferred[Any], now: float) -> None:
         """Decide about `deferred.request`; it completes now or later, exactly once."""

@@ -103,6 +103,8 @@ class TransactionShard:
     to date; while it is None no partition is taken for missing.
     """
 
+    LOADS_WHAT_CAN_BE_READ = True  # TransactionStateManager.loadTransactionMetadata logs, and goes on
+
     def __init__(
         self,
         settings: TransactionSettings,

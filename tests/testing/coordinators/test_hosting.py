@@ -17,6 +17,7 @@ from pykafka2.protocol.messages.committed_offsets import (
 from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
 from pykafka2.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.messages.transaction_records import TransactionLogKey
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.coordinators.replay import record_of
 from pykafka2.testing.coordinators.routing import partition_for
@@ -98,6 +99,39 @@ def test_a_new_coordinator_loads_what_the_last_one_wrote(
     assert committed(wire) == (0, 7)
 
 
+@pytest.mark.kafka(brokers=2, topics={"t": 2}, config={"log.validate": "headers"})
+def test_what_cannot_be_loaded_is_coordinated_by_nobody_until_it_is_led_anew(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever says that it is the admin client may write anything there (rule 26).  One partition is lost
+    then, and nobody is told to wait for it.
+    """
+    old = find(connect(0), "g").node_id
+    assert commit(connect(old), 7) == 0
+    admin = Wire(kafka_cluster.brokers[old].address, "__admin_client")
+    written = record_of(GroupMetadataKey(group="g"), None)
+    assert produce(admin, *PARTITION, batch([b"\0\3garbage"], keys=[written.key])).error_code == 0
+    admin.close()
+    new = 1 - old
+    kafka_cluster.controls.move_leader(PARTITION, to=new)
+    wire = connect(new)
+    wait_for(lambda: committed(wire)[0] == NOT_COORDINATOR)
+    assert "cannot load __consumer_offsets-3" in caplog.text
+    assert commit(wire, 8) == NOT_COORDINATOR
+    assert find(wire, "g").node_id == new  # as in Kafka, where FindCoordinator asks for the leader alone
+    with pytest.raises(CoordinatorNotAvailable):
+        kafka_cluster.group("g")
+    assert not kafka_cluster.problems
+    # Once what is there can be read (or goes: the log's start moves past it), the next leadership loads it.
+    for broker in kafka_cluster.brokers:
+        broker.replicas.log_of(PARTITION).advance_log_start(2)
+    kafka_cluster.controls.move_leader(PARTITION, to=old)
+    wire = connect(old)
+    wait_for(lambda: committed(wire)[0] == 0)
+    assert commit(wire, 8) == 0
+    assert committed(wire) == (0, 8)
+
+
 def test_an_answer_waits_for_the_replicas(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(find(connect(0), "g").node_id)
     assert commit(wire, 1) == 0
@@ -175,7 +209,7 @@ TWICE = GroupMetadataValue(
     "value", [b"\xff" * 40, record_of(GroupMetadataKey(group="g"), TWICE).value], ids=["bytes", "members"]
 )
 def test_a_log_that_makes_no_sense_costs_its_own_partition(
-    kafka_cluster: KafkaCluster, connect: Connect, value: bytes
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, value: bytes
 ) -> None:
     """Who says that it is the admin client may write there (rule 26): the cluster must outlive it."""
     find(connect(0), "g")
@@ -185,7 +219,31 @@ def test_a_log_that_makes_no_sense_costs_its_own_partition(
         assert produce(admin, *PARTITION, batch([value], keys=[key])).error_code == 0
     following = (leader + 1) % 3
     kafka_cluster.controls.move_leader(PARTITION, following)
-    assert commit(connect(following), 1) == LOADING
+    wire = connect(following)
+    wait_for(lambda: commit(wire, 1) == NOT_COORDINATOR)
     other = next(name for name in map(str, range(100)) if partition_for(name, 50) != PARTITION[1])
     assert commit(connect(find(connect(0), other).node_id), 1, other) == 0
     kafka_cluster.check()
+
+
+@pytest.mark.kafka(brokers=2, config={"log.validate": "headers", "transaction.state.log.min.isr": 1})
+def test_transactions_go_on_with_what_could_be_read(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka, whose TransactionStateManager logs the error and keeps what came before it."""
+    old = find(connect(0), "x", TRANSACTION).node_id
+    request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
+    wire = connect(old)
+    wait_for(lambda: wire.call(request, 5).error_code == 0)
+    before = wire.call(request, 5)
+    partition = ("__transaction_state", partition_for("x", 50))
+    with Wire(kafka_cluster.brokers[old].address, "__admin_client") as admin:
+        key = record_of(TransactionLogKey(transactional_id="x"), None).key
+        assert produce(admin, *partition, batch([b"\0\1garbage"], keys=[key])).error_code == 0
+    kafka_cluster.controls.move_leader(partition, to=1 - old)
+    wire = connect(1 - old)
+    wait_for(lambda: wire.call(request, 5).error_code == 0)
+    after = wire.call(request, 5)
+    assert after.producer_id == before.producer_id
+    assert after.producer_epoch > before.producer_epoch
+    assert "cannot be loaded" in caplog.text
