@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 import nox
 
 nox.options.sessions = ["lint", "tests"]
@@ -46,10 +48,17 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """10,000 simulation seeds, the suite three times over, every benchmark."""
+    """10,000 simulation seeds, the suite three times over, every benchmark.
+
+    The seeds are kept in a file of the commit's name, so that a session that was stopped goes on where it was.
+    """
     session.install(".[test,bench]")
-    session.run("python", "-m", "pykafka2.testing.simulation.run", "--corpus", "0-9999")
-    session.run("python", "-m", "pykafka2.testing.simulation.transaction_run", "--seeds", "0-499")
+    commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
+    seeds = f"seeds-{str(commit).strip()}.jsonl"
+    jobs = ("--jobs", str(os.cpu_count() or 1))
+    simulation = "pykafka2.testing.simulation"
+    session.run("python", "-m", f"{simulation}.run", "--corpus", "0-9999", *jobs, "--resume", seeds)
+    session.run("python", "-m", f"{simulation}.transaction_run", "--seeds", "0-499", *jobs)
     for _ in range(3):
         session.run("pytest", "-q")
     for benchmark in ("imports", "micro", "io_under_load", "cluster", "broker_acks", "broker_speed"):

@@ -1,6 +1,9 @@
 """`python -m pykafka2.testing.simulation.run`: many seeds of the whole-system scenario, or one again.
 
     --corpus 0-99 --fresh --seconds 300     this corpus first, then fresh seeds until the time is up
+    --corpus 0-9999 --jobs 4 --resume F     four at a time; F gets a line a seed, and what it has is not
+                                            played again: stopped runs go on, and parts are played elsewhere
+    --summary F G H                         parts of the same code added up; plays nothing
     --seed 17                               one seed again, with its timeline
 
 Prints a line for each seed that fails or does not count, and at the end the table fault x fired x outcome.
@@ -16,14 +19,22 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, count
+from pathlib import Path
+from typing import Any
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from pykafka2.testing.simulation.faults import Tallies, add_tallies, table
+from pykafka2.testing.simulation.faults import table
+from pykafka2.testing.simulation.results import Played, ResultFile, UnlikeParts, add_parts, total
 from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
+from pykafka2.testing.simulation.seed_pool import play_all
 
 # With fewer seeds than this a kind may be missing by chance: each seed uses half of them.
 SEEDS_FOR_ALL_KINDS = 25
+
+# What of a failed seed's timeline is printed.
+LINES_SHOWN = 40
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,21 +42,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # Clients and brokers log what faults do to them; the timeline says it better.
     logging.disable(logging.CRITICAL)
-    shape = Shape(
-        seconds=options.virtual_seconds,
-        brokers=options.brokers,
-        producers=options.producers,
-        consumers=options.consumers,
-        members=options.members,
-    )
-    if options.seed is not None:
-        return _replay(options.seed, shape)
-    if options.fresh and options.seconds is None:
-        print("--fresh goes on until the time is up: say --seconds too", file=sys.stderr)
+    sizes = {
+        "seconds": options.virtual_seconds,
+        "brokers": options.brokers,
+        "producers": options.producers,
+        "consumers": options.consumers,
+        "members": options.members,
+    }
+    try:
+        if options.summary:
+            return _summary(options.summary)
+        if options.seed is not None:
+            return _replay(options.seed, Shape(**sizes))
+        if options.fresh and options.seconds is None:
+            print("--fresh goes on until the time is up: say --seconds too", file=sys.stderr)
+            return 2
+        return _Run(options, sizes).play()
+    except UnlikeParts as error:
+        print(error, file=sys.stderr)
         return 2
-    # Seconds since the epoch: another stretch of seeds with every run.
-    fresh_from = int(time.time()) if options.fresh else None
-    return _run_many(options.corpus, options.seconds, fresh_from, shape)
 
 
 def _replay(seed: int, shape: Shape) -> int:
@@ -59,54 +74,90 @@ def _replay(seed: int, shape: Shape) -> int:
     return 0
 
 
-def _run_many(corpus: Sequence[int], seconds: float | None, fresh_from: int | None, shape: Shape) -> int:
-    from tqdm import tqdm
-
-    tqdm.monitor_interval = 0
-    began = time.monotonic()
-    reports: list[Report] = []
-    tallies: Tallies = {}
-    # Whoever stops a long run wants to see how far it came; within a seed a signal would lose the baton.
-    stopped: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
-    with tqdm(unit="seed", disable=None, total=len(corpus) if fresh_from is None else None) as bar:
-        for seed in _seeds(corpus, seconds, fresh_from, began):
-            report = run_seed(seed, shape)
-            add_tallies(tallies, report.tallies)
-            reports.append(report)
-            bar.update()
-            if report.error is not None:
-                tqdm.write(_failure(report), file=sys.stdout)
-            elif not report.counts:
-                tqdm.write(f"does not count: {_line(report)}", file=sys.stdout)
-            if stopped:
-                print(f"stopped after seed {seed}")
-                break
-    signal.signal(signal.SIGTERM, before)
-    return _conclude(reports, tallies, time.monotonic() - began)
+def play_one(seed: int, sizes: dict[str, Any]) -> Report:
+    """One seed, in whatever process: the report carries its error in words only."""
+    report = run_seed(seed, Shape(**sizes))
+    report.error = None
+    return report
 
 
-def _seeds(
-    corpus: Sequence[int], seconds: float | None, fresh_from: int | None, began: float
-) -> Iterator[int]:
-    """The corpus, then fresh ones; the end of time ends either."""
-    for seed in chain(corpus, count(fresh_from) if fresh_from is not None else ()):
-        if seconds is not None and time.monotonic() - began >= seconds:
-            return
-        yield seed
+class _Run:
+    """Many seeds: the corpus, then fresh ones, until they have been played or time is up."""
+
+    def __init__(self, options: argparse.Namespace, sizes: dict[str, Any]) -> None:
+        self._options = options
+        self._sizes = sizes
+        self._began = time.monotonic()
+        self._file = ResultFile(options.resume, Played.now(sizes)) if options.resume else None
+        self._reports: list[Report] = list(self._file.reports) if self._file else []
+        self._is_stopped = False
+
+    def play(self) -> int:
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0
+        known = {report.seed for report in self._reports}
+        corpus = [seed for seed in self._options.corpus if seed not in known]
+        if known:
+            print(f"{len(known)} seeds are in {self._options.resume}, {len(corpus)} are left to play")
+        # Whoever stops a long run wants to see how far it came; within a seed a signal would lose the baton.
+        before = signal.signal(signal.SIGTERM, lambda number, frame: self._stop())
+        play = partial(play_one, sizes=self._sizes)
+        total_seeds = None if self._options.fresh else len(corpus)
+        with tqdm(unit="seed", disable=None, total=total_seeds) as bar:
+            for report in play_all(play, self._seeds(corpus), self._options.jobs):
+                self._reports.append(report)
+                if self._file is not None:
+                    self._file.add(report)
+                bar.update()
+                if report.failure:
+                    tqdm.write(_failure(report), file=sys.stdout)
+                elif not report.counts:
+                    tqdm.write(f"does not count: {_line(report)}", file=sys.stdout)
+        signal.signal(signal.SIGTERM, before)
+        if self._is_stopped:
+            print(f"stopped after {len(self._reports)} seeds")
+        return _conclude(self._reports, time.monotonic() - self._began)
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+
+    def _seeds(self, corpus: Sequence[int]) -> Iterator[int]:
+        """The corpus, then fresh ones: seconds since the epoch, another stretch with every run."""
+        fresh = count(int(time.time())) if self._options.fresh else ()
+        seconds = self._options.seconds
+        for seed in chain(corpus, fresh):
+            if self._is_stopped or (seconds is not None and time.monotonic() - self._began >= seconds):
+                return
+            yield seed
 
 
-def _conclude(reports: Sequence[Report], tallies: Tallies, took: float) -> int:
-    failed = [report.seed for report in reports if report.error is not None]
+def _summary(paths: Sequence[Path]) -> int:
+    """Parts of one run, added up."""
+    played, reports, problems = add_parts(paths)
+    print(f"{len(paths)} parts of {played}")
+    for report in reports:
+        if report.failure:
+            print(_failure(report))
+    return _conclude(reports, None, problems)
+
+
+def _conclude(reports: Sequence[Report], took: float | None, problems: Sequence[str] = ()) -> int:
+    tallies = total(reports)
+    failed = sorted(report.seed for report in reports if report.failure)
     counting = sum(report.counts for report in reports)
+    spent = sum(report.processor_seconds for report in reports)
     print(table(tallies))
     print(
-        f"{len(reports)} seeds in {took:.0f} s, {counting} count "
+        f"{len(reports)} seeds{f' in {took:.0f} s' if took is not None else ''} "
+        f"({spent:.0f} s of processor time), {counting} count "
         f"({sum(report.seconds for report in reports):.0f} virtual seconds, "
         f"{sum(report.operations for report in reports)} operations, "
         f"{sum(report.effective_faults for report in reports)} faults that took effect)"
     )
-    problems = [f"failed seeds: {', '.join(map(str, failed))}"] if failed else []
+    problems = list(problems)
+    if failed:
+        problems.append(f"failed seeds: {', '.join(map(str, failed))}")
     if counting * 2 < len(reports):
         problems.append("most seeds did not count: too short, too idle or too calm")
     if len(reports) >= SEEDS_FOR_ALL_KINDS:
@@ -119,11 +170,9 @@ def _conclude(reports: Sequence[Report], tallies: Tallies, took: float) -> int:
 
 
 def _failure(report: Report) -> str:
-    error = report.error
-    words = "".join(traceback.format_exception(error)) if error is not None else ""
-    recent = "\n".join(report.timeline.splitlines()[-40:])
+    recent = "\n".join(report.timeline.splitlines()[-LINES_SHOWN:])
     again = f"replay: python -m pykafka2.testing.simulation.run --seed {report.seed}"
-    return f"FAILED: {_line(report)}\n{recent}\n{words}{again}"
+    return f"FAILED: {_line(report)}\n{recent}\n{report.failure}{again}"
 
 
 def _line(report: Report) -> str:
@@ -163,6 +212,16 @@ def _parser() -> argparse.ArgumentParser:
         "--fresh", action="store_true", help="then seeds that were never played, until time is up"
     )
     parser.add_argument("--seconds", type=float, default=None, help="real time after which no seed begins")
+    parser.add_argument("--jobs", type=int, default=1, help="how many seeds are played at a time")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="write a line for each seed there; play only those it lacks",
+    )
+    parser.add_argument(
+        "--summary", type=Path, nargs="+", metavar="FILE", help="add up what --resume wrote, play nothing"
+    )
     parser.add_argument("--seed", type=int, default=None, help="replay one seed with its timeline")
     parser.add_argument("--virtual-seconds", type=float, default=60.0, help="how long faults go on")
     parser.add_argument("--brokers", type=int, default=3)

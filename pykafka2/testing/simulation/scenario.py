@@ -6,6 +6,8 @@ every consumer reaches the end, every promise holds.
 
 from __future__ import annotations
 
+import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -67,7 +69,10 @@ class Report:
     effective_faults: int = 0
     tallies: Tallies = attrs.field(factory=dict)
     trace_hash: str = ""
+    processor_seconds: float = 0.0
     error: BaseException | None = None
+    failure: str = ""
+    """The error in words, with its traceback; empty if the seed kept every promise."""
     timeline: str = ""
 
     @property
@@ -90,6 +95,7 @@ def run_seed(
 ) -> Report:
     """Play one seed; a violation or any other failure comes back as the report's `error`."""
     report = Report(seed)
+    began = time.process_time()
     simulation = Simulation(seed, watchdog=REAL_PATIENCE, keep_timeline=keep_timeline)
     try:
         with simulation:
@@ -101,6 +107,8 @@ def run_seed(
             ).play(sabotage)
     except Exception as error:
         report.error = error
+        report.failure = "".join(traceback.format_exception(error))
+    report.processor_seconds = time.process_time() - began
     report.seconds = simulation.now
     report.trace_hash = simulation.trace_hash
     if keep_timeline or report.error is not None:

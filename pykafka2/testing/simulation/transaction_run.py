@@ -1,7 +1,7 @@
 """`python -m pykafka2.testing.simulation.transaction_run --seeds 0-99`: transactions under faults.
 
-Each seed is played in both versions of transactions; a failure prints its seed and version, which play it
-again.  Exit status 1 if one failed.
+Each seed is played in both versions of transactions, with `--jobs` several at a time; a failure prints its
+seed and version, which play it again.  Exit status 1 if one failed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from pykafka2.testing.simulation.faults import Tallies, add_tallies, table
 from pykafka2.testing.simulation.run import seed_range
-from pykafka2.testing.simulation.transactions import play
+from pykafka2.testing.simulation.seed_pool import play_all
+from pykafka2.testing.simulation.transactions import Story, play
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,23 +27,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tallies: Tallies = {}
     failed = 0
     began = time.monotonic()
-    for seed in options.seeds:
-        for version in options.versions:
-            try:
-                story = play(seed, seconds=options.virtual_seconds, transaction_version=version)
-            except Exception as error:
-                failed += 1
-                print(f"FAILED: seed {seed}, version {version}: {type(error).__name__}: {error}")
-                continue
-            add_tallies(tallies, story.tallies)
-            outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(story.outcomes.items()))
-            print(
-                f"seed {seed}, version {version}: {outcomes}; {story.fenced} fenced, {story.values} values "
-                f"read, {story.effective_faults} faults, trace {story.trace_hash}"
-            )
+    plays = [(seed, version) for seed in options.seeds for version in options.versions]
+    one = partial(play_one, seconds=options.virtual_seconds)
+    for (seed, version), story in play_all(one, plays, options.jobs):
+        if isinstance(story, str):
+            failed += 1
+            print(f"FAILED: seed {seed}, version {version}: {story}")
+            continue
+        add_tallies(tallies, story.tallies)
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(story.outcomes.items()))
+        print(
+            f"seed {seed}, version {version}: {outcomes}; {story.fenced} fenced, {story.values} values "
+            f"read, {story.effective_faults} faults, trace {story.trace_hash}"
+        )
     print(table(tallies))
     print(f"{len(options.seeds)} seeds in {time.monotonic() - began:.0f} s, {failed} plays failed")
     return 1 if failed else 0
+
+
+def play_one(what: tuple[int, int], seconds: float) -> tuple[tuple[int, int], Story | str]:
+    """A seed in a version, in whatever process: what it did, or what failed in words."""
+    seed, version = what
+    try:
+        return what, play(seed, seconds=seconds, transaction_version=version)
+    except Exception as error:
+        return what, f"{type(error).__name__}: {error}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seeds", type=seed_range, default=seed_range("0-9"), help="seeds to play: 0-99")
     parser.add_argument("--versions", type=int, nargs="+", default=[2, 1], choices=[1, 2])
+    parser.add_argument("--jobs", type=int, default=1, help="how many are played at a time")
     parser.add_argument("--virtual-seconds", type=float, default=40.0, help="how long faults go on")
     return parser
 
