@@ -50,7 +50,7 @@ def conformance(session: nox.Session) -> None:
 def long(session: nox.Session) -> None:
     """10,000 simulation seeds, the suite three times over, every benchmark.
 
-    The seeds are kept in a file of the commit's name, so that a session that was stopped goes on where it was.
+    The seeds are kept in a file of the commit's name: a session that was stopped goes on where it was.
     """
     session.install(".[test,bench]")
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
