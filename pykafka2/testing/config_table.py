@@ -404,26 +404,26 @@ leader.replication.throttled.rate LONG* 9223372036854775807 [0,...]
 replica.alter.log.dirs.io.max.bytes.per.second LONG* 9223372036854775807 [0,...]
 """
 
-# Of one consumer, share or streams group; the broker's "group." option gives the default, and its min and max
-# the bounds.
+# Of one consumer, share or streams group; the broker's "group." option, where there is one, goes before the
+# default, and its min and max are the bounds.
 GROUP_TABLE: Final = """\
-consumer.assignment.interval.ms INT null
-consumer.heartbeat.interval.ms INT null
-consumer.session.timeout.ms INT null
-share.assignment.interval.ms INT null
-share.auto.offset.reset STRING latest
-share.delivery.count.limit INT null
-share.heartbeat.interval.ms INT null
+consumer.assignment.interval.ms INT 1000 [0,...]
+consumer.heartbeat.interval.ms INT 5000 [1,...]
+consumer.session.timeout.ms INT 45000 [1,...]
+share.assignment.interval.ms INT 1000 [0,...]
+share.auto.offset.reset STRING latest [latest, earliest, by_duration:PnDTnHnMn.nS]
+share.delivery.count.limit INT 5 [2,...]
+share.heartbeat.interval.ms INT 5000 [1,...]
 share.isolation.level STRING read_uncommitted [read_committed, read_uncommitted]
-share.partition.max.record.locks INT null
-share.record.lock.duration.ms INT null
+share.partition.max.record.locks INT 2000 [100,...]
+share.record.lock.duration.ms INT 30000 [1000,...]
 share.renew.acknowledge.enable BOOLEAN true
-share.session.timeout.ms INT null
-streams.assignment.interval.ms INT null
-streams.heartbeat.interval.ms INT null
-streams.initial.rebalance.delay.ms INT null
-streams.num.standby.replicas INT null
-streams.session.timeout.ms INT null
+share.session.timeout.ms INT 45000 [1,...]
+streams.assignment.interval.ms INT 1000 [0,...]
+streams.heartbeat.interval.ms INT 5000 [1,...]
+streams.initial.rebalance.delay.ms INT 3000 [0,...]
+streams.num.standby.replicas INT 0 [0,...]
+streams.session.timeout.ms INT 45000 [1,...]
 """
 
 # Of one subscription of client metrics (KIP-714).

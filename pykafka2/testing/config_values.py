@@ -33,6 +33,13 @@ _BITS: Final = {"SHORT": 15, "INT": 31, "LONG": 63}
 _RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]( or -1)?\Z")
 _WORDS = re.compile(r"(\(case insensitive\) )?\[([\w.\- ]+(?:, [\w.\- ]+)*)\]\Z")
 _THROTTLED = re.compile(r"\d+:\d+\Z")
+_RESETS: Final = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+# What java.time.Duration reads.
+_DURATION = re.compile(
+    r"([-+]?)P(?=[-+\dT])(?:([-+]?\d+)D)?"
+    r"(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:[.,]\d{0,9})?)S)?)?\Z",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def parser_of(type_name: str, valid: str) -> Parser:
@@ -122,6 +129,8 @@ def _check_of(type_name: str, valid: str) -> Check | None:
         )
     if valid.startswith("[partitionId]"):
         return _throttled_replicas
+    if valid == _RESETS:
+        return _reset
     words = _WORDS.match(valid)
     if words is None:
         return None  # "non-empty string" and the like: classes and files that this broker has no use for
@@ -152,6 +161,29 @@ def _within(low: int, high: int | None, *, minus_one: bool) -> Check:
             raise ValueError(f"Value must be no more than {high}")
 
     return check
+
+
+def _reset(value: str) -> None:
+    """share.auto.offset.reset: earliest, latest, or so long ago."""
+    word, colon, text = value.partition(":")
+    if value in ("latest", "earliest") or (word == "by_duration" and colon and _is_duration(text)):
+        return
+    raise ValueError(
+        f"Invalid value `{value}` for configuration {{name}}. The value must be either 'earliest', 'latest' "
+        "or of the format 'by_duration:<PnDTnHnMn.nS>'."
+    )
+
+
+def _is_duration(text: str) -> bool:
+    """Whether Java reads it as one that is not negative."""
+    found = _DURATION.match(text)
+    if found is None:
+        return False
+    sign, *numbers = found.groups()
+    seconds = 0.0
+    for number, unit in zip(numbers, (86400, 3600, 60, 1), strict=True):
+        seconds += float((number or "0").replace(",", ".")) * unit
+    return seconds * (-1 if sign == "-" else 1) >= 0
 
 
 def _throttled_replicas(value: tuple[str, ...]) -> None:

@@ -88,7 +88,7 @@ def _topic_keys() -> dict[str, Key]:
 def _group_keys() -> dict[str, Key]:
     keys = _keys(GROUP_TABLE)
     for name, key in keys.items():
-        if key.default is None:
+        if f"group.{name}" in BROKER_KEYS:
             key.synonym = f"group.{name}"
     return keys
 

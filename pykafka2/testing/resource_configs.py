@@ -46,7 +46,7 @@ def check_group(configs: Mapping[str, str], broker: BrokerConfig) -> None:
 def _bound(key: Key, which: str) -> str | None:
     """The broker's option that bounds a group's, if there is one: group.consumer.min.session.timeout.ms."""
     kind, _, rest = key.name.partition(".")
-    name = f"group.{kind}.{which}.{rest}"
+    name = f"group.{kind}.{which}.{rest.removeprefix('num.')}"
     return name if name in BROKER_KEYS else None
 
 

@@ -1,4 +1,6 @@
-"""Requirements 002-34 and 003-92: the options of brokers and topics are Kafka's, and so are their values."""
+"""Requirements 002-34 and 003-92: the options of brokers, topics and groups are Kafka's, and so are their
+values.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,22 @@ from typing import Any
 import pytest
 
 from pykafka2.testing.config_table import DEPARTURES, OWN_TABLE
-from pykafka2.testing.configs import BROKER_KEYS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, Key, why_refused
+from pykafka2.testing.configs import (
+    BROKER_KEYS,
+    GROUP_KEYS,
+    INTERNAL_TOPIC_KEYS,
+    TOPIC_KEYS,
+    Key,
+    why_refused,
+)
 
 from .bridge import Bridge
 
-OURS: dict[str, dict[str, Key]] = {"broker": BROKER_KEYS, "topic": {**TOPIC_KEYS, **INTERNAL_TOPIC_KEYS}}
+OURS: dict[str, dict[str, Key]] = {
+    "broker": BROKER_KEYS,
+    "topic": {**TOPIC_KEYS, **INTERNAL_TOPIC_KEYS},
+    "group": GROUP_KEYS,
+}
 UNSAID = {"group.coordinator.rebalance.protocols", "group.share.assignors", "log.dir", "log.dirs"}
 """Lists that Kafka wants filled, although their validators do not say so; without effect here."""
 
@@ -49,6 +62,11 @@ def test_every_departure_departs(java: Bridge) -> None:
         assert (default, valid) != (kafka[name]["default"], kafka[name]["valid"] or ""), name
 
 
+def test_behind_a_groups_option_stands_the_same_of_the_brokers(java: Bridge) -> None:
+    kafka = {option["name"]: option["synonym"] for option in kafka_options(java, "group")}
+    assert {name: key.synonym for name, key in GROUP_KEYS.items()} == kafka
+
+
 @pytest.mark.parametrize("kind", OURS)
 def test_what_kafka_allows_is_allowed(java: Bridge, kind: str) -> None:
     """Not only what the tables say: the readers agree with Kafka's on the bounds and the words."""
@@ -75,6 +93,12 @@ TRIED = [
     "", "-3", "-2", "-1", "0", "1", "2", "9", "13", "14", "17", "23", "100", "0.3", "1.5", "32768",
     "1048575", "2147483648", "9223372036854775808", "true", "false", "TRUE", "yes", "delete", "compact",
     "compact,delete", "gzip", "brotli", "CreateTime", "LogAppendTime", "producer", "word", "0:1", " 5 ",
+    "latest", "earliest", "LATEST", "by_duration:PT1H", "by_duration:-PT1H", "by_duration:PT-1H",
+    "by_duration:P1D", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:P1DT",
+    "by_duration:pt1h", "BY_DURATION:PT1H", "by_duration: PT1H", "by_duration:PT1H30M5.5S",
+    "by_duration:PT1.S",
+    "by_duration:P1W", "by_duration:PT.5S", "by_duration:P-1DT25H", "by_duration:PT1S1H",
+    "by_duration:PT1H:", "read_committed",
 ]  # fmt: skip
 
 

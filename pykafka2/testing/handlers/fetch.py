@@ -36,7 +36,7 @@ from pykafka2.testing.replication.fetch_sessions import (
     NO_SESSION,
     next_epoch,
 )
-from pykafka2.testing.replication.reading import FetchItem, FetchPlan, FetchResult
+from pykafka2.testing.replication.reading import FUTURE_REPLICA, FetchItem, FetchPlan, FetchResult
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
@@ -89,17 +89,16 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest, now: f
         replica_id = request.replica_state.replica_id
         replica_epoch = request.replica_state.replica_epoch
     is_consumer = replica_id < 0
-    max_bytes = request.max_bytes
-    if is_consumer:
-        max_bytes = min(max_bytes, broker.config.int("fetch.max.bytes"))
+    max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))  # followers' fetches, too
     may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
+    is_future = replica_id == FUTURE_REPLICA
     plan = FetchPlan(
         replica_id,
         [item for topic in request.topics for item in _items(broker, context, topic)],
         min(request.min_bytes, max_bytes),
         max_bytes,
-        read_committed=request.isolation_level == READ_COMMITTED,
-        may_follow=may_follow,
+        read_committed=request.isolation_level == READ_COMMITTED and not is_future,
+        may_follow=may_follow or is_future,
         replica_epoch=replica_epoch,
         rack_id=request.rack_id if may_follow else None,
     )

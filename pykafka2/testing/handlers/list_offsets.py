@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pykafka2.errors import (
     BrokerError,
     CorruptData,
+    FencedLeaderEpoch,
     InvalidRequest,
     LeaderNotAvailable,
     OffsetNotAvailable,
@@ -43,6 +44,10 @@ FIRST_VERSIONS = {
 }
 """From which version on a timestamp below 0 has its meaning (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 
+CONSUMER, DEBUGGING_CONSUMER = -1, -2
+"""What others say as replica id; to all but the first a log reaches to its very end."""
+
+NO_EPOCH = -1
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 NEVER = 0x7FFF
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
@@ -90,34 +95,46 @@ def _find(
 ) -> OffsetAtTime:
     if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
         raise UnsupportedVersion(f"timestamp {asked.timestamp} means nothing in version {context.version}")
-    replica = broker.replicas.leader_of((topic, asked.partition_index), asked.current_leader_epoch)
+    replica = _replica(broker, request, topic, asked)
     log = replica.log
     upper = _upper(replica, request)
     if asked.timestamp == LATEST:
-        _check_high_watermark(replica, request, context.version, upper)
-        return OffsetAtTime(upper, -1, log.epochs.latest)
+        _check_high_watermark(replica, request, context.version)
+        return OffsetAtTime(upper, -1, replica.leader_epoch)
     if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         return OffsetAtTime(log.log_start_offset, -1, log.epochs.epoch_at(log.log_start_offset))
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return OffsetAtTime(-1, -1, -1)
     found = latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
     if found.offset >= upper:
-        _check_high_watermark(replica, request, context.version, upper)
+        _check_high_watermark(replica, request, context.version)
         return OffsetAtTime(-1, -1, -1)
     return found
 
 
+def _replica(broker: Broker, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> Replica:
+    """The leader's; the debugging consumer may ask any replica."""
+    if asked.current_leader_epoch < NO_EPOCH:
+        raise FencedLeaderEpoch(f"there is no epoch {asked.current_leader_epoch}")
+    key = (topic, asked.partition_index)
+    if request.replica_id != DEBUGGING_CONSUMER:
+        return broker.replicas.leader_of(key, asked.current_leader_epoch)
+    replica = broker.replicas.replica_of(key)
+    replica.check_epoch(asked.current_leader_epoch)
+    return replica
+
+
 def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
-    if request.replica_id >= 0:
+    if request.replica_id != CONSUMER:
         return replica.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:
         return replica.log.last_stable_offset
     return replica.log.high_watermark
 
 
-def _check_high_watermark(replica: Replica, request: ListOffsetsRequest, version: int, upper: int) -> None:
+def _check_high_watermark(replica: Replica, request: ListOffsetsRequest, version: int) -> None:
     """A leader just elected may have a high watermark below offsets that were told before (KIP-207)."""
-    if request.replica_id < 0 and upper < replica.leader_epoch_start:
+    if request.replica_id == CONSUMER and replica.high_watermark < replica.leader_epoch_start:
         if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
             raise OffsetNotAvailable
         raise LeaderNotAvailable

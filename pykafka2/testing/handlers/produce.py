@@ -29,6 +29,7 @@ from pykafka2.testing.replication.delayed import ProduceResult
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
+    from pykafka2.testing.handlers.produce_repeats import Repeats
     from pykafka2.testing.handlers.produce_transactional import Verdicts
     from pykafka2.testing.replication.replica import Key
     from pykafka2.testing.server.request_channel import RequestContext
@@ -43,16 +44,36 @@ FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
 def handle(
     broker: Broker, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
+    repeats = None
+    if _names_twice(request):
+        from pykafka2.testing.handlers.produce_repeats import Repeats
+
+        repeats = Repeats(request, context.version)
+        request = repeats.request
     if not _is_transactional(request):
-        return _append_and_answer(broker, context, request, {}, now)
+        return _append_and_answer(broker, context, request, {}, repeats, now)
 
     from pykafka2.testing.handlers.produce_transactional import verify
 
     def go_on(verdicts: Verdicts, at: float) -> None:
-        broker.go_on_with(context, lambda: _append_and_answer(broker, context, request, verdicts, at))
+        broker.go_on_with(
+            context, lambda: _append_and_answer(broker, context, request, verdicts, repeats, at)
+        )
 
     verify(broker, context, request, go_on, now)
     return None
+
+
+def _names_twice(request: ProduceRequest) -> bool:
+    """Whether a partition is named more than once.  Every request is looked at."""
+    topics = request.topic_data
+    if len(topics) > 1 and len({(topic.name, topic.topic_id) for topic in topics}) < len(topics):
+        return True
+    for topic in topics:
+        data = topic.partition_data
+        if len(data) > 1 and len({one.index for one in data}) < len(data):
+            return True
+    return False
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
@@ -66,21 +87,29 @@ def _is_transactional(request: ProduceRequest) -> bool:
 
 
 def _append_and_answer(
-    broker: Broker, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verdicts: Verdicts,
+    repeats: Repeats | None,
+    now: float,
 ) -> ProduceResponse | None:
     results = _append(broker, context, request, verdicts, now)
+    settled = results if repeats is None else _settled(context, repeats, results)
     if context.is_answered:
         return None  # its connection is gone; what it sent is appended all the same
     if request.acks == NO_ACKS:
-        if any(result.error is not None for result in results.values()):
+        if any(result.error is not None for result in settled.values()):
             context.close()
         else:
             context.no_reply()
         return None
     if request.acks != ALL_REPLICAS or all(result.error is not None for result in results.values()):
-        return _answer(broker, context, request, results)
+        return _answer(broker, context, request, settled)
 
     def on_done(done: dict[Key, ProduceResult]) -> None:
+        if repeats is not None:
+            done = _settled(context, repeats, done)
         if not context.is_answered:
             broker.go_on_with(context, lambda: _answer(broker, context, request, done))
 
@@ -119,6 +148,17 @@ def _append(
                 guard=verdict,
             )
     return results
+
+
+def _settled(
+    context: RequestContext, repeats: Repeats, results: dict[Key, ProduceResult]
+) -> dict[Key, ProduceResult]:
+    """What is answered where a partition was named more than once."""
+    return {
+        (key := _key(context, topic, data)): repeats.settle(data, results[key])
+        for topic in repeats.request.topic_data
+        for data in topic.partition_data
+    }
 
 
 def _identify(broker: Broker, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:

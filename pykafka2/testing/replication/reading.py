@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pykafka2.testing.replication.fetch_sessions import FetchSession
 
 CONSUMER = -1
+FUTURE_REPLICA = -3
+"""A log that moves to another directory of its own broker: it is served to the end, by any replica."""
+
 NO_TOPIC_ID = bytes(16)
 
 
@@ -43,7 +46,8 @@ class FetchItem:
 
 @attrs.define
 class FetchPlan:
-    """A whole fetch.  `replica_id` is -1 for consumers; `may_follow`: a follower may serve it (KIP-392).
+    """A whole fetch.  `replica_id` is negative for consumers; `may_follow`: a follower may serve it
+    (KIP-392).
 
     `replica_epoch` is the follower's broker epoch: what it sent before a restart counts no more.  `rack_id`
     is the consumer's, None where it cannot be sent elsewhere.  With a `session` the partitions are those

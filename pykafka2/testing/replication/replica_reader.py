@@ -19,7 +19,13 @@ from pykafka2.errors import (
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.replication.delayed import DelayedFetch, more_for
 from pykafka2.testing.replication.fetch_sessions import FetchSession
-from pykafka2.testing.replication.reading import NO_TOPIC_ID, FetchItem, FetchPlan, FetchResult
+from pykafka2.testing.replication.reading import (
+    FUTURE_REPLICA,
+    NO_TOPIC_ID,
+    FetchItem,
+    FetchPlan,
+    FetchResult,
+)
 from pykafka2.testing.replication.replica import Key, Replica
 from pykafka2.testing.replication.replica_selector import selector
 
@@ -139,6 +145,8 @@ class ReplicaReader:
         if plan.is_from_follower:
             if plan.replica_id not in replica.followers or self._manager.isrs.is_stale(plan):
                 raise NotLeaderOrFollower(f"broker {plan.replica_id} is no replica of {item.key}")
+            return replica, replica.log.log_end_offset
+        if plan.replica_id == FUTURE_REPLICA:
             return replica, replica.log.log_end_offset
         if plan.read_committed:
             return replica, replica.log.last_stable_offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,7 +47,81 @@ def partitions_created(side: Side) -> None:
 
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
-BROKER, TOPIC = 4, 2
+BROKER, TOPIC, GROUP = 4, 2, 32
+
+GROUP_BOUNDS = {
+    "consumer.session.timeout.ms": ("0", "44999", "45000", "60000", "60001"),
+    "consumer.heartbeat.interval.ms": ("0", "299", "300", "5000", "15000", "15001"),
+    "consumer.assignment.interval.ms": ("-1", "0", "15000", "15001"),
+    "share.session.timeout.ms": ("0", "44999", "60000", "60001"),
+    "share.heartbeat.interval.ms": ("4999", "5000", "15001"),
+    "share.record.lock.duration.ms": ("999", "14999", "15000", "60000", "60001"),
+    "share.delivery.count.limit": ("1", "2", "10", "11"),
+    "share.partition.max.record.locks": ("99", "100", "10000", "10001"),
+    "share.auto.offset.reset": ("earliest", "LATEST", "by_duration:PT1H", "by_duration:-PT1H", "never"),
+    "share.isolation.level": ("read_committed", "READ_COMMITTED", "none"),
+    "share.renew.acknowledge.enable": ("true", "no"),
+    "share.assignment.interval.ms": ("-1", "15001"),
+    "streams.session.timeout.ms": ("44999", "60001"),
+    "streams.heartbeat.interval.ms": ("4999", "15001"),
+    "streams.num.standby.replicas": ("-1", "2", "3"),
+    "streams.initial.rebalance.delay.ms": ("-1", "0", "86400000"),
+    "streams.assignment.interval.ms": ("-1", "15001"),
+}
+
+
+@scenario
+def configs_of_groups(side: Side) -> None:
+    """Groups have options of their own, with bounds among those of the brokers."""
+
+    def alter(label: str, name: str, *entries: tuple[str, int, str | None], **options: Any) -> None:
+        configs = [
+            {"name": one, "config_operation": operation, "value": value} for one, operation, value in entries
+        ]
+        resource = {"resource_type": GROUP, "resource_name": name, "configs": configs}
+        fields = {"validate_only": False, **options}
+        side.ask(label, "IncrementalAlterConfigs", 1, resources=[resource], **fields)
+
+    def described(label: str, name: str, until: Callable[[Any], object] = bool, **options: Any) -> None:
+        resource = {"resource_type": GROUP, "resource_name": name, "configuration_keys": None}
+        side.eventually(
+            label, until, "DescribeConfigs", 4, resources=[resource | options], include_synonyms=True
+        )
+
+    def has(name: str, value: str) -> Callable[[Any], bool]:
+        return lambda answer: any((one.name, one.value) == (name, value) for one in answer.results[0].configs)
+
+    described("nothing is set", "configs-group")
+    described("no name", "")
+    for name, values in GROUP_BOUNDS.items():
+        for value in values:
+            alter(f"{name}={value}", "configs-group", (name, SET, value), validate_only=True)
+        alter(f"{name}=word", "configs-group", (name, SET, "word"), validate_only=True)
+        alter(f"{name} appended to", "configs-group", (name, APPEND, "1"), validate_only=True)
+    described("only validated", "configs-group")
+    alter("below the heartbeats", "configs-group", ("consumer.heartbeat.interval.ms", SET, "15000"),
+          ("consumer.session.timeout.ms", SET, "15000"))  # fmt: skip
+    alter("two", "configs-group", ("consumer.heartbeat.interval.ms", SET, "400"),
+          ("consumer.session.timeout.ms", SET, "50000"))  # fmt: skip
+    described("two", "configs-group", has("consumer.session.timeout.ms", "50000"))
+    described("one of them", "configs-group", configuration_keys=["consumer.session.timeout.ms"])
+    side.ask("listed", "ListConfigResources", 1, resource_types=[GROUP])
+    alter("delete", "configs-group", ("consumer.session.timeout.ms", DELETE, None))
+    described("deleted", "configs-group", has("consumer.session.timeout.ms", "45000"))
+    alter("unknown", "configs-group", ("consumer.session.timeout", SET, "50000"))
+    alter("delete an unknown one", "configs-group", ("consumer.session.timeout", DELETE, None))
+    alter("no name", "", ("consumer.session.timeout.ms", SET, "50000"))
+    alter("null", "configs-group", ("consumer.session.timeout.ms", SET, None))
+    alter("nothing", "configs-group")
+    resource = {
+        "resource_type": GROUP,
+        "resource_name": "configs-group",
+        "configs": [{"name": "share.delivery.count.limit", "value": "7"}],
+    }
+    side.ask("replaced", "AlterConfigs", 2, resources=[resource], validate_only=False)
+    described("replaced", "configs-group", has("share.delivery.count.limit", "7"))
+    side.ask("emptied", "AlterConfigs", 2, resources=[resource | {"configs": []}], validate_only=False)
+    described("emptied", "configs-group", has("share.delivery.count.limit", "5"))
 
 
 @scenario

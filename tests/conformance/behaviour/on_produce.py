@@ -108,6 +108,44 @@ def produce_serves_the_others(side: Side) -> None:
 
 
 @scenario
+def produce_twice_to_one_partition(side: Side) -> None:
+    """A request that names a partition more than once: which of its batches counts, and what is answered."""
+    topic = side.topic("produce-twice", partitions=2)
+    good, other, third = batch([b"good"]), batch([b"other", b"one"]), batch([b"third"])
+    bad = batch([b"bad"], corrupt=True)
+
+    def twice(label: str, *records: bytes | None, acks: int = -1, version: int = 12, **own: Any) -> None:
+        named = {"topic_id": side.id_of(topic)} if version >= 13 else {"name": topic}
+        data = [{"index": 0, "records": one} for one in records]
+        topics = [{**named, "partition_data": data}]
+        if own.get("is_apart"):
+            topics = [{**named, "partition_data": [one]} for one in data]
+        side.ask(label, "Produce", version, acks=acks, timeout_ms=5000, topic_data=topics)
+
+    for acks in (-1, 1):
+        twice(f"two batches, acks={acks}", good, other, acks=acks)
+    twice("by id", good, other, version=13)
+    twice("three", good, other, third)
+    twice("in two topics of one name", good, other, is_apart=True)
+    twice("in two topics of one id", good, other, version=13, is_apart=True)
+    twice("the first is damaged", bad, good)
+    twice("the last is damaged", good, bad)
+    twice("the first is empty", b"", good)
+    twice("the last is empty", good, b"")
+    twice("the first has another magic", batch([b"m"], magic=1), good)
+    twice("the last has another magic", good, batch([b"m"], magic=1))
+    twice("the first holds two", good + good, other)
+    twice("the last holds two", other, good + good)
+    data = [{"index": index, "records": good} for index in (1, 0, 9, 1, 9)]
+    unknown = [{"name": "produce-unknown", "partition_data": [{"index": 0, "records": good}] * 2}]
+    fields = {"acks": -1, "timeout_ms": 5000}
+    side.ask("unknown ones", "Produce", 12, topic_data=unknown, **fields)
+    side.ask("among others", "Produce", 12, topic_data=[{"name": topic, "partition_data": data}], **fields)
+    the_log(side, topic)
+    the_log(side, topic, partition=1)
+
+
+@scenario
 def produce_to_a_follower(side: Side) -> None:
     topic = side.topic("produce-follower")
     for version in (9, 12):

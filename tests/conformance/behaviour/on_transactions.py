@@ -9,6 +9,7 @@ import attrs
 
 from ...testing.wire import batch
 from .on_fetch import fetch
+from .on_offsets import list_offsets
 from .on_produce import produce
 from .side import Side, scenario
 
@@ -279,6 +280,36 @@ def transaction_offsets(side: Side) -> None:
         "wrong epoch", "AddOffsetsToTxn", 3, who.node, **{**who.own(), "producer_epoch": 99}, group_id=group
     )
     side.when_ready("empty group", "AddOffsetsToTxn", 3, who.node, **who.own(), group_id="")
+
+
+@scenario
+def transaction_open_to_replicas(side: Side) -> None:
+    """What lies behind the last stable offset: the debugging consumer and other replica ids look further."""
+    topic = side.topic("transaction-replicas")
+    who = producer(side, "transaction-replicas")
+    who.init("an id")
+    who.write("opens one", topic, b"a")
+    for level in (0, 1):
+        for replica in (-1, -2, -3, 0, 1, 2, 77):
+            for timestamp in (-1, -2, -3, 5):
+                label = f"replica {replica}, isolation {level}, time {timestamp}"
+                list_offsets(side, label, topic, timestamp, replica_id=replica, isolation_level=level)
+        for replica in (-1, -2, -3, 1):
+            label = f"a follower, replica {replica}, isolation {level}"
+            list_offsets(side, label, topic, -1, replica_id=replica, isolation_level=level, broker=1)
+            fetch(side, label, topic, broker=1, version=4, replica_id=replica, isolation_level=level)
+            fetch(side, label, topic, broker=1, replica_id=replica, isolation_level=level)
+        for replica in (-1, -2, -3):
+            label = f"replica {replica}, isolation {level}"
+            for version in (4, 12):
+                fetch(side, label, topic, 0, version, replica_id=replica, isolation_level=level)
+            state = {"replica_id": replica, "replica_epoch": -1}
+            fetch(side, label, topic, 0, 15, replica_state=state, isolation_level=level)
+    list_offsets(side, "no such epoch", topic, -1, epoch=-2)
+    list_offsets(side, "no such epoch, in debugging", topic, -1, epoch=-2, replica_id=-2)
+    list_offsets(side, "an epoch to come, in debugging", topic, -1, epoch=5, replica_id=-2, broker=1)
+    list_offsets(side, "the epoch, in debugging", topic, -1, epoch=0, replica_id=-2, broker=1)
+    who.end("aborts", committed=False)
 
 
 @scenario

@@ -159,6 +159,22 @@ REFUSED = [
         "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
     ),
     (GROUP, "g", ("nosuch", SET, "1"), "INVALID_CONFIG", "Unknown group config name: nosuch"),
+    (
+        GROUP,
+        "g",
+        ("streams.num.standby.replicas", SET, "3"),
+        "INVALID_CONFIG",
+        "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+    ),
+    (
+        GROUP,
+        "g",
+        ("share.auto.offset.reset", SET, "by_duration:-PT1H"),
+        "INVALID_CONFIG",
+        "Invalid value by_duration:-PT1H for configuration share.auto.offset.reset: Invalid value "
+        "`by_duration:-PT1H` for configuration share.auto.offset.reset. The value must be either 'earliest', "
+        "'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+    ),
     (GROUP, "", ("nosuch", SET, "1"), "INVALID_REQUEST", "Default group resources are not allowed."),
     (
         METRICS,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pykafka2.errors import for_code
+from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, for_code
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import (
@@ -21,6 +21,7 @@ from pykafka2.protocol.messages.offsets import (
 )
 from pykafka2.records.batch import batches
 from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.rules.transactional import in_transaction, write
 from tests.testing.wire import NOW_MS, Wire, batch, data_of, fetch, fetch_request, produce
 
 Leader = Callable[[str, int], Wire]
@@ -238,9 +239,15 @@ def test_rule_61_a_follower_serves_consumers_up_to_its_own_high_watermark(
     assert error_of(data_of(old)) == "NotLeaderOrFollower"
 
 
-def list_offsets(wire: Wire, timestamp: int, *, epoch: int = -1) -> ListOffsetsPartitionResponse:
+def list_offsets(
+    wire: Wire, timestamp: int, *, epoch: int = -1, replica: int = -1, committed: bool = False
+) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+    request = ListOffsetsRequest(
+        replica_id=replica,
+        isolation_level=int(committed),
+        topics=[ListOffsetsTopic(name="t", partitions=[asked])],
+    )
     return wire.call(request, 8).topics[0].partitions[0]
 
 
@@ -285,6 +292,42 @@ def test_rule_62_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
     assert kafka_cluster.partition("t", 0).high_watermark == 0
     assert for_code(list_offsets(leader("t", 0), -1).error_code).__name__ == "OffsetNotAvailable"
     assert list_offsets(leader("t", 0), -2).error_code == 0
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
+def test_rule_62_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    """Its high watermark is compared with where its epoch begins, not the last stable offset, which stays
+    where the transaction began: a read_committed consumer was told OFFSET_NOT_AVAILABLE until its end.
+    """
+    wire = leader("t", 0)
+    fill(wire, 2)
+    assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
+    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
+    wire = leader("t", 0)
+    assert list_offsets(wire, -1).offset == 3
+    answer = list_offsets(wire, -1, committed=True)
+    assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, 2, 1)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_rule_62_the_debugging_consumer_asks_any_replica_for_its_end(
+    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
+) -> None:
+    wire = leader("t", 0)
+    fill(wire, 2)
+    follower = connect(1 - kafka_cluster.partition("t", 0).leader)
+    kafka_cluster.controls.pause_followers()
+    assert produce(wire, "t", 0, batch([b"x"]), acks=1).error_code == 0
+    assert list_offsets(wire, -1).offset == 2
+    assert list_offsets(wire, -1, replica=-2).offset == 3
+    assert list_offsets(wire, -1, replica=-2, epoch=-2).error_code == FencedLeaderEpoch.code
+    assert list_offsets(follower, -1).error_code == NotLeaderOrFollower.code
+    assert list_offsets(follower, -1, replica=-3).error_code == NotLeaderOrFollower.code
+    answer = list_offsets(follower, -1, replica=-2)
+    assert answer.error_code == 0
+    assert answer.offset in (2, 3)  # what was under way when followers were paused still came in
 
 
 @one_broker

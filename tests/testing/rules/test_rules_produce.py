@@ -370,3 +370,44 @@ def test_a_partition_that_is_not_there_is_unknown(leader: Leader) -> None:
     wire = leader("t", 0)
     for topic, partition in (("t", 7), ("t", -1), ("other", 0)):
         assert produce(wire, topic, partition, batch()).error_code == 3
+
+
+# ---------------------------------------------------------------------- a partition that is named twice
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("is_apart", [False, True], ids=["in one topic", "in two"])
+@pytest.mark.kafka(brokers=1, topics={"t": 2})
+def test_of_a_partitions_batches_the_last_is_appended(
+    kafka_cluster: KafkaCluster, leader: Leader, version: int, is_apart: bool
+) -> None:
+    """As Kafka answers it, which keeps a request's batches in maps; both were appended once."""
+    topic_id = kafka_cluster.controller.image.topics["t"].id
+    wire = leader("t", 0)
+
+    def twice(*records: bytes, acks: int = -1) -> list[tuple[int, int, str]]:
+        data = [PartitionProduceData(index=0, records=one) for one in records]
+        data.append(PartitionProduceData(index=1, records=batch([b"other"])))
+        topics = [
+            TopicProduceData(name="t", topic_id=topic_id, partition_data=own)
+            for own in ([[one] for one in data] if is_apart else [data])
+        ]
+        request = ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics)
+        answer = wire.call(request, version)
+        return [
+            (one.index, one.base_offset, for_code(one.error_code).__name__ if one.error_code else "")
+            for topic in answer.responses
+            for one in topic.partition_responses
+        ]
+
+    first, last, nothing, damaged = batch([b"a", b"b"]), batch([b"c"]), b"", batch([b"x"], corrupt=True)
+    assert twice(first, last) == [(0, 0, ""), (1, 0, "")]
+    assert twice(last, first, acks=1) == [(0, 1, ""), (1, 1, "")]
+    assert kafka_cluster.log("t", 0).values() == [b"c", b"a", b"b"]
+    # What can be no batch at all decides the answer, although the other one is appended.
+    assert twice(nothing, last) == [(0, -1, "InvalidRecord"), (1, 2, "")]
+    assert twice(last, nothing) == [(0, -1, "InvalidRecord"), (1, 3, "")]
+    assert kafka_cluster.log("t", 0).values()[3:] == [b"c", b"c"]
+    # A checksum is looked at later, where only the last one is left.
+    assert twice(last, damaged) == [(0, -1, "CorruptMessage"), (1, 4, "")]
+    assert twice(damaged, last) == [(0, 5, ""), (1, 5, "")]

@@ -144,6 +144,37 @@ def test_rule_67_a_replica_reads_to_the_log_end_and_only_as_who_it_is_now(
     assert error(follower, epoch, offset=2) == "OffsetOutOfRange"
 
 
+@pytest.mark.kafka(
+    brokers=2, topics={"t": 1}, config={"fetch.max.bytes": 2500, "replica.fetch.response.max.bytes": 2000}
+)
+def test_limits_bound_what_a_follower_is_given_but_for_the_first_batch(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+) -> None:
+    """fetch.max.bytes is the leader's word to everybody; replica.fetch.response.max.bytes what a follower
+    asks for.
+    """
+    asked: list[int] = []
+    kafka_cluster.controls.rule(
+        api="Fetch", between_brokers=True, where=lambda one: asked.append(one.max_bytes), then="hold"
+    )
+    wire = leader(*KEY)
+    kafka_cluster.controls.pause_followers()
+    large, small = batch([bytes(5000)]), batch([bytes(900)])
+    for data in (small, small, small, large):
+        assert produce(wire, *KEY, data, acks=1).error_code == 0
+    view = kafka_cluster.partition(*KEY)
+    follower = next(broker for broker in view.replicas if broker != view.leader)
+    epoch = kafka_cluster.broker(follower).epoch
+    sizes = [
+        len(replica_fetch(wire, kafka_cluster, follower, epoch, offset=offset).records or b"")
+        for offset in range(4)
+    ]
+    assert sizes == [2 * len(small), 2 * len(small), len(small), len(large)]
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: kafka_cluster.partition(*KEY).high_watermark == 4)
+    assert set(asked) == {2000}
+
+
 # ---------------------------------------------------------------------- rule 60
 
 

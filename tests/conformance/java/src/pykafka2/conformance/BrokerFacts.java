@@ -6,11 +6,12 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /** What Kafka's server says about its options.  Apart from Facts, as kafka-clients alone has none of these. */
 final class BrokerFacts {
-    /** The item is "broker" or "topic". */
+    /** The item is "broker", "topic" or "group"; of a group's option also which of the broker's stands behind it. */
     static JsonNode options(JsonNode item) {
         ConfigDef definition = definition(item.asText());
         ArrayNode all = Bridge.JSON.arrayNode();
@@ -22,6 +23,9 @@ final class BrokerFacts {
             option.put("default", key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : null);
             option.put("valid", key.validator == null ? null : key.validator.toString());
             option.put("internal", key.internalConfig);
+            if (item.asText().equals("group")) {
+                option.put("synonym", GroupConfig.brokerSynonym(key.name).orElse(null));
+            }
         }
         return all;
     }
@@ -52,6 +56,7 @@ final class BrokerFacts {
         switch (kind) {
             case "broker": return KafkaConfig.configDef();
             case "topic": return LogConfig.configDefCopy();
+            case "group": return GroupConfig.CONFIG_DEF;
             default: throw new IllegalArgumentException("no options of " + kind);
         }
     }
