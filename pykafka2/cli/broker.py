@@ -8,6 +8,7 @@ is gone at the end.
   pykafka2 broker --topic orders:6 --topic audit:1:1
                                                topics: name:partitions[:replication factor]
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
+  pykafka2 broker --quick                      for tests: a group does not wait for more members, and so on
   pykafka2 broker --admin-port 9990            and a line admin=http://127.0.0.1:9990 token=...: faults, links
                                                and views over HTTP and JSON (docs/guides/testing.md)
 """
@@ -56,6 +57,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="create topics that clients ask for (auto.create.topics.enable)",
     )
     parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="shorten what Kafka does at leisure: first rebalances, expiry of transactions ...",
+    )
+    parser.add_argument(
         "--serial",
         action="store_true",
         help="mute a connection until its request is answered, as Apache Kafka does (channel.mode=serial)",
@@ -85,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     cluster = KafkaCluster(
         brokers=arguments.brokers,
-        topics=dict(_topic(text) for text in arguments.topic),
+        topics=_topics(arguments.topic),
         config=_config(arguments),
         host=arguments.host,
         ports=_ports(arguments.port, arguments.brokers),
@@ -127,6 +133,16 @@ class _Signals:
         self.notify()
 
 
+def _topics(texts: list[str]) -> dict[str, Topic]:
+    topics: dict[str, Topic] = {}
+    for text in texts:
+        name, topic = _topic(text)
+        if name in topics:
+            raise ConfigurationError(f"--topic {text}: {name} was named before")
+        topics[name] = topic
+    return topics
+
+
 def _topic(text: str) -> tuple[str, Topic]:
     name, *numbers = text.split(":")
     if not name or len(numbers) > 2 or not all(number.isdigit() for number in numbers):
@@ -140,7 +156,12 @@ def _topic(text: str) -> tuple[str, Topic]:
 
 
 def _config(arguments: argparse.Namespace) -> dict[str, object]:
-    config: dict[str, object] = {"auto.create.topics.enable": arguments.auto_create}
+    from pykafka2.testing.quick import QUICK
+
+    config: dict[str, object] = {
+        **(QUICK if arguments.quick else {}),
+        "auto.create.topics.enable": arguments.auto_create,
+    }
     if arguments.serial:
         config["channel.mode"] = "serial"
     for text in arguments.config:

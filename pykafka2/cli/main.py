@@ -8,10 +8,12 @@ it is asked for.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import NoReturn
 
 from pykafka2.errors import KafkaError
 
@@ -47,8 +49,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+class Parser(argparse.ArgumentParser):
+    """As argparse's, but a misspelt command or option is answered with the nearest one."""
+
+    def error(self, message: str) -> NoReturn:
+        subparsers = [
+            parser
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for parser in action.choices.values()
+        ]
+        known = [option for parser in (self, *subparsers) for option in parser._option_string_actions]
+        misspelt = re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
+        chosen = re.findall(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        close = [*_nearest(misspelt, known), *_nearest(chosen, COMMANDS)]
+        super().error(f"{message}; did you mean {', '.join(close)}?" if close else message)
+
+
+def _nearest(words: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The word that each of these may have been meant to be, where there is one."""
+    from difflib import get_close_matches
+
+    return [close for word in words for close in get_close_matches(word, list(known), n=1)]
+
+
 def _parser(words: list[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pykafka2",
         description="A Kafka client, and a Kafka cluster that starts in milliseconds.",
         epilog=EPILOG,

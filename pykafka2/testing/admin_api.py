@@ -28,9 +28,11 @@ CONTROLS = "controls/"
 
 # Methods of KafkaCluster that are offered under their own names.
 CLUSTER_METHODS = (
+    "connections",
     "coordinator",
     "create_topic",
     "delete_topic",
+    "forget",
     "group",
     "log",
     "partition",

@@ -137,6 +137,8 @@ class KafkaCluster(ClusterViews):
         """
         self.started_at = 0.0
         """When it started, by its monotonic clock."""
+        self.told_since = 0.0
+        """When its story begins: at the start, or when it was last told to forget."""
         self.faults = Faults()
         self.faults.on_fired = self._on_fault
         self.throttles = Throttles()
@@ -161,7 +163,7 @@ class KafkaCluster(ClusterViews):
         from pykafka2.testing.broker import Broker
 
         self._runtime = self._given_runtime or _thread_runtime()
-        self.started_at = self._runtime.clock.monotonic()
+        self.started_at = self.told_since = self._runtime.clock.monotonic()
         try:
             entropy = SeededEntropy(f"cluster-{self.seed}")
             cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
@@ -207,6 +209,13 @@ class KafkaCluster(ClusterViews):
             self.controller.elect(self._brokers[self._first_controller], self.runtime.clock.monotonic())
         for broker in self._brokers:
             broker.finish_start()
+        # How brokers register is the same in every run; a timeline begins with what the test does.
+        self.forget()
+        now = self.runtime.clock.monotonic()
+        took_ms = (now - self.started_at) * 1000
+        count = f"{len(self._brokers)} brokers" if len(self._brokers) > 1 else "1 broker"
+        text = f"{count} started in {took_ms:.0f} ms, broker {self.controller.id} is the controller"
+        self.events.note(now, "cluster", text, brokers=len(self._brokers), controller=self.controller.id)
 
     def close(self) -> None:
         """Stop everything and release every thread and socket.  Safe to repeat.
@@ -295,6 +304,13 @@ class KafkaCluster(ClusterViews):
         """The host name or address at which this broker listens and is advertised."""
         return self._host.replace("{id}", str(broker_id))
 
+    @property
+    def pid(self) -> int:
+        """The process that the brokers run in: this one, or with `process=True` a child."""
+        import os
+
+        return os.getpid()
+
     def check(self) -> None:
         """Raise if the cluster does not run, or one of its loops has ended by a bug."""
         _ = self.runtime
@@ -344,7 +360,27 @@ class KafkaCluster(ClusterViews):
         self._admin_port = AdminPort(self, self.runtime, port, token)
         return self._admin_port
 
+    @property
+    def has_admin_port(self) -> bool:
+        """Whether `open_admin_port` was called (a cluster in another process has one of its own)."""
+        return self._admin_port is not None
+
     # ------------------------------------------------------------------ what happened
+
+    def forget(self) -> None:
+        """Forget what was seen so far: history, events and metrics are empty, the timeline begins now.
+
+        Between the preparation of a test and what it is about: `cluster.history.exactly(1, "Produce")` then
+        counts only the latter.  Rules, links and all that brokers hold stay.
+        """
+        self.check()
+        with self.lock:
+            self.told_since = self.runtime.clock.monotonic()
+            self.history.clear()
+            self.events.clear()
+            self.faults.forget_numbers()
+            for broker in self._brokers:
+                broker.metrics.clear()
 
     def _on_fault(self, rule: FaultRule, broker: Broker, context: RequestContext) -> None:
         text = f"rule {rule.id} fired on {name_of(context.api_key)} of {context.client_id}: {rule.then}"

@@ -6,15 +6,25 @@ values as of now; any thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from pykafka2.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
+    from pykafka2.driver.runtime import Runtime
     from pykafka2.testing.cluster import KafkaCluster
     from pykafka2.testing.cluster_metrics import ClusterMetrics
     from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.timeline import Timeline
     from pykafka2.testing.transaction_views import TransactionView
-    from pykafka2.testing.views import LogView, PartitionView
+    from pykafka2.testing.views import ConnectionView, LogView, PartitionView
+
+
+T = TypeVar("T")
+
+# Nobody tells waiting tests of every change, so they look.
+LOOK_EVERY = 0.002
 
 
 class ClusterViews:
@@ -23,6 +33,14 @@ class ClusterViews:
     @property
     def _cluster(self) -> KafkaCluster:
         return cast("KafkaCluster", self)
+
+    def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it") -> T:
+        """Wait until the predicate is true, and return its value: what it looks at is this cluster's (views,
+        history, rules), or the test's own.  `timeout` in seconds (virtual ones in a simulation).
+
+        Raises `KafkaTimeoutError` saying that `what` did not come true, and what ended the cluster.
+        """
+        return waited(self._cluster.runtime, self._cluster.check, predicate, timeout, what)
 
     def partition(self, topic: str, partition: int) -> PartitionView:
         """Leader, epoch, ISR and each replica's offsets, as of now.  Raises `UnknownTopicOrPartition`."""
@@ -39,6 +57,15 @@ class ClusterViews:
         self._cluster.check()
         with self._cluster.lock:
             return log_view(self._cluster, topic, partition, broker)
+
+    def connections(self, client_id: str | None = None) -> list[ConnectionView]:
+        """The connections that clients (or this one) hold open now, of any library: broker, the client's
+        address, id and software, and its unanswered requests.
+        """
+        from pykafka2.testing.views import connection_views
+
+        self._cluster.check()
+        return [one for one in connection_views(self._cluster) if client_id in (None, one.client_id)]
 
     def coordinator(self, key: str, kind: str = "group") -> int:
         """The id of the broker that coordinates a group, or with kind="transaction" a transactional id; -1
@@ -96,3 +123,19 @@ class ClusterViews:
 
         with self._cluster.lock:
             return timeline_of(self._cluster, last)
+
+
+def waited(
+    runtime: Runtime, check: Callable[[], None], predicate: Callable[[], T], timeout: float, what: str
+) -> T:
+    """The predicate's first true value; looks at least twice."""
+    deadline = runtime.clock.monotonic() + timeout
+    while True:
+        is_late = runtime.clock.monotonic() >= deadline
+        value = predicate()
+        if value:
+            return value
+        check()
+        if is_late:
+            raise KafkaTimeoutError(f"{what} did not come true within {timeout:g} seconds; last: {value!r}")
+        runtime.wait_until(lambda: False, LOOK_EVERY)

@@ -82,6 +82,11 @@ class Faults:
                 return rule
         raise ConfigurationError(f"no rule has the id {rule_id}; see rules()")
 
+    def forget_numbers(self) -> None:
+        """Number rules from 1 again, unless some are planted."""
+        if not self.planted:
+            self._count = 0
+
     def clear(self) -> None:
         """No rules and no held requests any more; links of clients stay as they are."""
         self.rules.clear()

@@ -1,23 +1,22 @@
 """What the brokers were asked and what they answered: decoded, bounded, countable, and open to assertions.
 
 `cluster.history.requests("Produce")` gives the requests themselves; `in_flight_max("Produce")` the largest
-number that one connection had unanswered at a time; `never` and `order` raise AssertionError with what was
-seen instead.  Kept in memory up to a number of entries and of bytes; the oldest go first.  Requests between
-brokers are not part of it.
+number that one connection had unanswered at a time; `exactly`, `never` and `order` raise AssertionError with
+what was seen instead.  Kept in memory up to a number of entries and of bytes; the oldest go first.
+Requests between brokers are not part of it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
 import attrs
 
-from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
-from pykafka2.testing.configs import nearest
+from pykafka2.testing.fault_rules import ApiName, api_name
 from pykafka2.testing.server.request_channel import RequestContext
 
 if TYPE_CHECKING:
@@ -30,10 +29,16 @@ SHOWN_ENTRIES = 20
 
 Where = Callable[[Any], bool]
 
+R = TypeVar("R", bound=Request[Any])
+
 
 @attrs.define(eq=False)
 class Entry:
-    """One request, and its answer once there is one; times are those of the brokers' monotonic clock."""
+    """One request, and its answer once there is one; times are those of the brokers' monotonic clock.
+
+    `request` and `response` are the decoded messages (`ProduceRequest` ...): their fields are Kafka's names
+    with underscores.  The answers of fetches are not kept.
+    """
 
     broker: int
     peer: str
@@ -41,11 +46,11 @@ class Entry:
     api: str
     version: int
     correlation_id: int
-    request: Request[Any]
+    request: Any
     size_bytes: int
     received_at: float
     answered_at: float | None = None
-    response: Response | None = None
+    response: Any = None
     path: tuple[str, ...] = ()  # acceptor, processor, handler, processor
 
     @property
@@ -91,57 +96,69 @@ class History:
 
     # ------------------------------------------------------------------ questions
 
-    def entries(self, api: str | None = None, **asked: Unpack[Asked]) -> list[Entry]:
-        """Requests with their answers, oldest first, of one API or all (a misspelt one raises)."""
-        if api is not None:
-            check_api(api)
-        found = [entry for entry in self if is_meant(entry, api, asked)]
+    def entries(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Entry]:
+        """Requests with their answers, oldest first, of one API (name, key or request class) or all; a
+        misspelt one raises.
+        """
+        name = None if api is None else api_name(api)
+        found = [entry for entry in self if is_meant(entry, name, asked)]
         since = asked.get("since")
         return found[found.index(since) + 1 :] if isinstance(since, Entry) and since in found else found
 
-    def requests(self, api: str | None = None, **asked: Unpack[Asked]) -> list[Request[Any]]:
-        """The decoded requests, oldest first."""
+    @overload
+    def requests(self, api: type[R], **asked: Unpack[Asked]) -> list[R]: ...
+
+    @overload
+    def requests(self, api: str | int | None = None, **asked: Unpack[Asked]) -> list[Any]: ...
+
+    def requests(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Any]:
+        """The decoded requests, oldest first; typed where `api` is a request class."""
         return [entry.request for entry in self.entries(api, **asked)]
 
-    def count(self, api: str | None = None, **asked: Unpack[Asked]) -> int:
+    def count(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> int:
         """How many there were."""
         return len(self.entries(api, **asked))
 
-    def in_flight_max(self, api: str, *, client_id: str | None = None) -> int:
+    def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
         """The most requests of this API that one connection (of this client) had unanswered at a time."""
-        check_api(api)
-        found = self._in_flight_max
+        wanted, found = api_name(api), self._in_flight_max
         return max(
-            (most for (name, who), most in found.items() if name == api and client_id in (None, who)),
+            (most for (name, who), most in found.items() if name == wanted and client_id in (None, who)),
             default=0,
         )
 
     # ------------------------------------------------------------------ assertions
 
-    def never(self, api: str | None = None, **asked: Unpack[Asked]) -> None:
+    def exactly(self, number: int, api: ApiName | None = None, **asked: Unpack[Asked]) -> None:
+        """Raise AssertionError, with what there was, unless there were so many requests."""
+        found = self.entries(api, **asked)
+        if len(found) != number:
+            what = "requests" if api is None else api_name(api)
+            raise AssertionError(f"{len(found)} {what} instead of {number}{_shown(found)}")
+
+    def never(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> None:
         """Raise AssertionError if there was such a request."""
         found = self.entries(api, **asked)
         if found:
             raise AssertionError(f"{len(found)} times, first: {found[0]}; {found[0].request!r}")
 
-    def order(self, *steps: str | tuple[str, Where], **asked: Unpack[Asked]) -> None:
+    def order(self, *steps: ApiName | tuple[ApiName, Where], **asked: Unpack[Asked]) -> None:
         """Raise AssertionError unless these were asked one after the other; others may lie between.
 
-        A step is an API's name, or a name and a function of the decoded request.
+        A step is an API, or an API and a function of the decoded request.
         """
-        for step in steps:
-            check_api(step if isinstance(step, str) else step[0])
+        wanted = [
+            (api_name(one[0]), one[1]) if isinstance(one, tuple) else (api_name(one), None) for one in steps
+        ]
         entries = self.entries(**asked)
         position = 0
-        for number, step in enumerate(steps):
-            name, where = (step, None) if isinstance(step, str) else step
+        for number, (name, where) in enumerate(wanted):
             while position < len(entries) and not is_meant(entries[position], name, {"where": where}):
                 position += 1
             if position == len(entries):
-                before = ", ".join(str(one if isinstance(one, str) else one[0]) for one in steps[:number])
-                seen = "\n  ".join(map(str, entries[-SHOWN_ENTRIES:]))
+                before = ", ".join(name for name, _ in wanted[:number])
                 raise AssertionError(
-                    f"no {name} {f'after {before}' if before else 'at all'}; the last ones were\n  {seen}"
+                    f"no {name} {f'after {before}' if before else 'at all'}{_shown(entries)}"
                 )
             position += 1
 
@@ -211,7 +228,9 @@ def is_meant(entry: Entry, api: str | None, asked: Asked) -> bool:
     )
 
 
-def check_api(api: str) -> None:
-    names = [info.name for info in API_KEYS.values()]
-    if api not in names:
-        raise ConfigurationError(f"no request is called {api!r}{nearest(api, names)}")
+def _shown(entries: list[Entry]) -> str:
+    """The end of what there was, for a message."""
+    if not entries:
+        return "; there were none"
+    seen = "\n  ".join(map(str, entries[-SHOWN_ENTRIES:]))
+    return f"; the last ones were\n  {seen}"

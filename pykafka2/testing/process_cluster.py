@@ -8,14 +8,16 @@ cannot cross (a `where` of the history runs here, a rule's does not).  Any threa
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -40,9 +42,13 @@ if TYPE_CHECKING:
     from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.timeline import Timeline
     from pykafka2.testing.transaction_views import TransactionView
-    from pykafka2.testing.views import ControllerView, LogView, PartitionView
+    from pykafka2.testing.views import ConnectionView, ControllerView, LogView, PartitionView
+
+logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT = 10.0
+
+T = TypeVar("T")
 
 
 @attrs.define(frozen=True)
@@ -59,6 +65,14 @@ class BrokerView:
     def address(self) -> str:
         """Host and port, as clients are told."""
         return f"{self.host}:{self.port}"
+
+
+@attrs.define(frozen=True)
+class AdminPortView:
+    """Where a cluster in another process is steered, and what callers must show."""
+
+    address: str
+    token: str
 
 
 class ProcessCluster(KafkaCluster):
@@ -86,6 +100,7 @@ class ProcessCluster(KafkaCluster):
         self._arguments = {"brokers": brokers, "topics": to_data(described), **to_data(options)}
         self._process: subprocess.Popen[str] | None = None
         self._client: AdminClient | None = None
+        self._last_timeline: Timeline | None = None
 
     # ------------------------------------------------------------------ start and end
 
@@ -106,6 +121,7 @@ class ProcessCluster(KafkaCluster):
             self._release()
             raise
         self._client = AdminClient(answer["address"], answer["token"])
+        self._admin_port_view = AdminPortView(answer["address"], answer["token"])
         self.history = RemoteHistory(self._client)
         self.events = RemoteEvents(self._client)
         self.problems = RemoteProblems(self._client)
@@ -161,6 +177,19 @@ class ProcessCluster(KafkaCluster):
             process.kill()
             process.wait()
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            try:
+                self._last_timeline = self.timeline()  # the plugin shows it with the failure
+            except KafkaError as failure:
+                logger.debug("no timeline of a cluster that failed: %s", failure)
+        self.close()
+
     @property
     def pid(self) -> int:
         """The child's process id."""
@@ -204,6 +233,19 @@ class ProcessCluster(KafkaCluster):
     def cluster_id(self) -> str:
         return str(self.call("cluster_id"))
 
+    @property
+    def has_admin_port(self) -> bool:
+        return False
+
+    def open_admin_port(self, port: int = 0, token: str | None = None) -> Any:
+        """Where the port is over which this cluster is steered; both arguments cannot be chosen."""
+        if port or token is not None:
+            raise ConfigurationError(
+                "in another process the admin port is open: its port and token are made there"
+            )
+        self.check()
+        return self._admin_port_view
+
     if not TYPE_CHECKING:
 
         @property
@@ -241,6 +283,9 @@ class ProcessCluster(KafkaCluster):
     def topics(self) -> list[str]:
         return list(self.call("topics"))
 
+    def forget(self) -> None:
+        self.call("forget")
+
     def partition(self, topic: str, partition: int) -> PartitionView:
         view: PartitionView = self._view("views:PartitionView", "partition", topic=topic, partition=partition)
         return view
@@ -248,6 +293,24 @@ class ProcessCluster(KafkaCluster):
     def log(self, topic: str, partition: int, broker: int | None = None) -> LogView:
         view: LogView = self._view("views:LogView", "log", topic=topic, partition=partition, broker=broker)
         return view
+
+    def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it") -> T:
+        from pykafka2.driver.thread_driver import ThreadRuntime
+        from pykafka2.testing.cluster_views import waited
+
+        runtime = ThreadRuntime()
+        try:
+            return waited(runtime, self.check, predicate, timeout, what)
+        finally:
+            runtime.close()
+
+    def connections(self, client_id: str | None = None) -> list[ConnectionView]:
+        from pykafka2.testing.views import ConnectionView
+
+        found: list[ConnectionView] = from_data(
+            list[ConnectionView], self.call("connections", client_id=client_id)
+        )
+        return found
 
     def coordinator(self, key: str, kind: str = "group") -> int:
         return int(self.call("coordinator", key=key, kind=kind))
@@ -276,6 +339,8 @@ class ProcessCluster(KafkaCluster):
         return ClusterMetrics({int(number): RequestMetrics.from_state(one) for number, one in state.items()})
 
     def timeline(self, last: int | None = None) -> Timeline:
+        if self._client is None and self._last_timeline is not None:
+            return self._last_timeline
         return RemoteTimeline(**self.call("timeline", last=last), metrics=self.call("metrics"))
 
     if not TYPE_CHECKING:

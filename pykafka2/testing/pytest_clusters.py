@@ -1,13 +1,15 @@
 """What the pytest fixtures of clusters do; testing/pytest_plugin.py registers them.
 
 One cluster is kept for each set of arguments and handed from test to test, emptied in between: topics
-deleted, rules and links taken back, history forgotten.  A test that did more than that to it (crashed a
-broker, changed its configuration, used groups or transactions) has it to itself: the next one gets another.
+deleted, rules and links taken back, history, events and metrics forgotten.  A test that did more than that to
+it (crashed a broker, changed its configuration, used groups or transactions) or that failed has it to itself:
+the next one gets another.  A failed test is not asked what it left behind: what failed it is shown instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +20,9 @@ from pykafka2.errors import KafkaError
 from pykafka2.testing.cluster import KafkaCluster, topic_of
 from pykafka2.testing.configs import nearest
 from pykafka2.testing.leaks import KINDS, LeakCheck
+from pykafka2.testing.pytest_plugin import FAILED
+from pykafka2.testing.quick import QUICK
+from pykafka2.testing.views import ConnectionView
 
 # Threads and sockets of clients that were closed just before may need a moment to go.
 LEAK_GRACE = 1.0
@@ -29,9 +34,11 @@ LASTING_APIS = frozenset(
 )
 
 ALLOW = "allow"
+MARK = "kafka"
 
-# In tests every record is looked at, as Kafka does; by default the broker trusts headers and checksums.
-STRICT = {"log.validate": "strict"}
+# Tests do not like to wait, and have every record looked at, as Kafka does; by default the broker trusts
+# headers and checksums.
+CONFIG = {**QUICK, "log.validate": "strict"}
 
 C = TypeVar("C", bound=KafkaCluster)
 
@@ -64,9 +71,10 @@ class Shelf:
         key = repr(sorted(arguments.items(), key=lambda one: one[0]))
         cluster = self._kept.pop(key, None)
         if cluster is None:
+            before = LeakCheck()
             cluster = KafkaCluster(**arguments).start()
-            cluster.events.clear()  # what comes now is the test's
-        leaks = LeakCheck(allowed)
+            before.pardon()  # other fixtures of the test are not to blame for a cluster that is kept
+        leaks = LeakCheck(allowed, _connections(cluster))
         epoch = cluster.controller.epoch
         try:
             for name, given in topics.items():
@@ -75,14 +83,14 @@ class Shelf:
                     name, topic.partitions, topic.replication_factor, topic.configs, topic.assignment
                 )
             yield cluster
-            found = _open_transactions(cluster, allowed)
-            is_clean = not found and _cleaned(cluster, epoch)
+            found = _left_in(request, cluster, leaks, allowed)
+            is_clean = not found and not _has_failed(request) and _cleaned(cluster, epoch)
         except BaseException:
             cluster.close()
             raise
         if not is_clean:
             cluster.close()
-        found = leaks.wait_for_none(LEAK_GRACE) + found
+        found += _left_after(request, leaks, found)
         if is_clean and not found:
             self._kept[key] = cluster
         else:
@@ -99,7 +107,7 @@ class Shelf:
 def fresh(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """A cluster of the test's own."""
     arguments, allowed = _arguments(request)
-    yield from _alone(KafkaCluster(**arguments), allowed)
+    yield from _alone(request, KafkaCluster(**arguments), allowed)
 
 
 def with_tls(request: pytest.FixtureRequest) -> Iterator[TlsKafkaCluster]:
@@ -119,29 +127,86 @@ def with_tls(request: pytest.FixtureRequest) -> Iterator[TlsKafkaCluster]:
     issued.private_key_and_cert_chain_pem.write_to_path(str(certificate))
     cluster = TlsKafkaCluster(**{**arguments, "tls": {"cert_file": str(certificate)}})
     cluster.ca_file = str(authority)
-    yield from _alone(cluster, allowed)
+    yield from _alone(request, cluster, allowed)
 
 
-def add_timelines(report: pytest.TestReport, arguments: Mapping[str, object]) -> None:
+def add_timelines(
+    report: pytest.TestReport, call: pytest.CallInfo[None], arguments: Mapping[str, object]
+) -> None:
     """Attach what happened in a failed test's clusters to its report."""
-    for name, cluster in arguments.items():
-        if isinstance(cluster, KafkaCluster):
-            try:
-                text = cluster.timeline(TIMELINE_ITEMS).text()
-            except Exception as error:  # the report of the test's own failure must not fail
-                text = f"there is no timeline: {error}"
-            report.sections.append((f"timeline of {name}", text))
+    error = None if call.excinfo is None else call.excinfo.value
+    for name, cluster in clusters_of(error, arguments).items():
+        report.sections.append((f"timeline of {name}", cluster.timeline(TIMELINE_ITEMS).text()))
+
+
+def clusters_of(error: BaseException | None, arguments: Mapping[str, object]) -> dict[str, KafkaCluster]:
+    """The clusters that a test was using when it ended so: those of fixtures, and those in variables of the
+    functions that the error passed through; by name, and only those that can still tell.
+    """
+    found: dict[str, KafkaCluster] = {}
+    seen: list[KafkaCluster] = []
+    traceback = None if error is None else error.__traceback__
+    variables = [arguments]
+    while traceback is not None:
+        variables.append(traceback.tb_frame.f_locals)
+        traceback = traceback.tb_next
+    for place in variables:
+        for name, value in list(place.items()):
+            if isinstance(value, KafkaCluster) and name != "self" and all(value is not one for one in seen):
+                seen.append(value)
+                try:
+                    value.timeline(0)
+                except Exception:  # noqa: S112  it has nothing to tell; the test's failure is what counts
+                    continue
+                found[name] = value
+    return found
 
 
 # ---------------------------------------------------------------------- inner parts
 
 
-def _alone(cluster: C, allowed: Collection[str]) -> Iterator[C]:
-    leaks = LeakCheck(allowed)
+def _has_failed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.node.stash.get(FAILED, False))
+
+
+def _alone(request: pytest.FixtureRequest, cluster: C, allowed: Collection[str]) -> Iterator[C]:
+    leaks = LeakCheck(allowed, _connections(cluster))
     with cluster:
         yield cluster
-        found = _open_transactions(cluster, allowed)
-    _fail_for(leaks.wait_for_none(LEAK_GRACE) + found)
+        found = _left_in(request, cluster, leaks, allowed)
+    _fail_for(found + _left_after(request, leaks, found))
+
+
+def _connections(cluster: KafkaCluster) -> Callable[[], list[ConnectionView]]:
+    def ask() -> list[ConnectionView]:
+        try:
+            return cluster.connections()
+        except KafkaError:
+            return []  # closed by the test
+
+    return ask
+
+
+def _left_in(
+    request: pytest.FixtureRequest, cluster: KafkaCluster, leaks: LeakCheck, allowed: Collection[str]
+) -> list[str]:
+    """Clients and transactions that a test left in a cluster that runs; a failed one is not asked."""
+    if _has_failed(request):
+        return []
+    try:
+        # The end of a connection goes unnoticed while a request of it is held or lost on its way.
+        cluster.controls.clear()
+        cluster.controls.heal()
+    except KafkaError:
+        pass  # closed by the test
+    return leaks.wait_for_clients(LEAK_GRACE) + _open_transactions(cluster, allowed)
+
+
+def _left_after(request: pytest.FixtureRequest, leaks: LeakCheck, known: Collection[str]) -> list[str]:
+    """The rest that it left in this process."""
+    if _has_failed(request):
+        return []
+    return [line for line in leaks.wait_for_none(0.0 if known else LEAK_GRACE) if line not in known]
 
 
 def _fail_for(found: list[str]) -> None:
@@ -171,7 +236,7 @@ def _cleaned(cluster: KafkaCluster, controller_epoch: int) -> bool:
             return False
         if cluster.problems:
             return False  # and its end fails the test
-        if any(name.startswith("__") for name in cluster.topics()):
+        if any(name.startswith("__") for name in cluster.topics()) or cluster.has_admin_port:
             return False
         cluster.controls.clear()
         cluster.controls.heal()
@@ -180,8 +245,7 @@ def _cleaned(cluster: KafkaCluster, controller_epoch: int) -> bool:
         cluster.controls.release_loading()
         for name in cluster.topics():
             cluster.delete_topic(name)
-        cluster.history.clear()
-        cluster.events.clear()
+        cluster.forget()
     except KafkaError:
         return False
     return True
@@ -189,9 +253,12 @@ def _cleaned(cluster: KafkaCluster, controller_epoch: int) -> bool:
 
 def _arguments(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Collection[str]]:
     """Of the closest marker, and the leaks that it allows; a misspelt argument fails the test by name."""
-    marker = request.node.get_closest_marker("kafka")
+    for other in request.node.iter_markers():
+        if get_close_matches(other.name, [MARK], cutoff=0.75) and other.name != MARK:
+            pytest.fail(f"there is no pytest.mark.{other.name}; did you mean {MARK!r}?", pytrace=False)
+    marker = request.node.get_closest_marker(MARK)
     if marker is None:
-        return {"config": STRICT}, ()
+        return {"config": CONFIG}, ()
     if marker.args:
         pytest.fail("pytest.mark.kafka takes named arguments, such as brokers=1", pytrace=False)
     known = [name for name in signature(KafkaCluster.__init__).parameters if name not in ("self", "runtime")]
@@ -200,7 +267,7 @@ def _arguments(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Collecti
             close = nearest(name, [*known, ALLOW])
             pytest.fail(f"pytest.mark.kafka has no argument {name!r}{close}", pytrace=False)
     arguments = dict(marker.kwargs)
-    arguments["config"] = {**STRICT, **(arguments.get("config") or {})}
+    arguments["config"] = {**CONFIG, **(arguments.get("config") or {})}
     allowed = arguments.pop(ALLOW, ())
     for kind in allowed:
         if kind not in LEAK_KINDS:

@@ -30,6 +30,9 @@ MARKER = (
     "'transactions') the test may have"
 )
 
+FAILED = pytest.StashKey[bool]()
+"""Of a test that failed, for the end of its fixtures."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("pykafka2").addoption(
@@ -48,11 +51,23 @@ def pytest_runtest_makereport(
     """Attach timelines to the reports of tests that failed with a cluster."""
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
+    if report.when == "teardown":
+        return
+    item.stash[FAILED] = report.failed
     # Without the module there is no cluster.
-    if report.failed and report.when == "call" and "pykafka2.testing.cluster" in sys.modules:
+    if report.failed and "pykafka2.testing.cluster" in sys.modules:
         from pykafka2.testing.pytest_clusters import add_timelines
 
-        add_timelines(report, getattr(item, "funcargs", {}))
+        add_timelines(report, call, getattr(item, "funcargs", {}))
+
+
+def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Ctrl-C on a test that hangs: show what its clusters were doing."""
+    if "pykafka2.testing.cluster" in sys.modules:
+        from pykafka2.testing.pytest_clusters import TIMELINE_ITEMS, clusters_of
+
+        for name, cluster in clusters_of(excinfo.value, {}).items():
+            print(f"\ntimeline of {name}\n{cluster.timeline(TIMELINE_ITEMS)}", file=sys.stderr)
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ from pykafka2.testing.as_data import from_data, to_data
 from pykafka2.testing.configs import nearest
 from pykafka2.testing.controls import Controls
 from pykafka2.testing.event_log import ClusterEvent, EventLog
-from pykafka2.testing.fault_rules import FaultRule, api_name, error_name
-from pykafka2.testing.history import Asked, Entry, History, check_api, is_meant
+from pykafka2.testing.fault_rules import ApiName, FaultRule, api_name, error_name
+from pykafka2.testing.history import Asked, Entry, History, is_meant
 from pykafka2.testing.problems import Problem, Problems
 from pykafka2.testing.struct_json import to_plain
 from pykafka2.testing.timeline import Timeline
@@ -140,9 +140,8 @@ class RemoteHistory(History):
     def __iter__(self) -> Iterator[Entry]:
         return iter(from_data(list[Entry], self._client.call("history")))
 
-    def entries(self, api: str | None = None, **asked: Unpack[Asked]) -> list[Entry]:
-        if api is not None:
-            check_api(api)
+    def entries(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Entry]:
+        api = None if api is None else api_name(api)
         chosen = {name: asked.get(name) for name in ("client_id", "broker", "peer")}
         entries: list[Entry] = from_data(list[Entry], self._client.call("history", api=api, **chosen))
         since = asked.get("since")
@@ -152,8 +151,8 @@ class RemoteHistory(History):
             entries = entries[keys.index(key) + 1 :] if key in keys else entries
         return [entry for entry in entries if is_meant(entry, api, asked)]
 
-    def in_flight_max(self, api: str, *, client_id: str | None = None) -> int:
-        return int(self._client.call("in_flight_max", api=api, client_id=client_id))
+    def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
+        return int(self._client.call("in_flight_max", api=api_name(api), client_id=client_id))
 
     def clear(self) -> None:
         self._client.call("clear_history")

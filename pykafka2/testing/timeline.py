@@ -1,7 +1,7 @@
 """A cluster's story as text or JSON: requests, answers and events in one order of time.
 
 `print(cluster.timeline())`; the pytest plugin attaches it to tests that fail.  Built when asked for, from
-the history and the event log; times are seconds since the cluster's start.
+the history and the event log; times are seconds since the cluster's start, or since it was told to forget.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def timeline_of(cluster: KafkaCluster, last: int | None) -> Timeline:
         cluster.history.entries(),
         cluster.events.events(),
         cluster.controller.image,
-        cluster.started_at,
+        cluster.told_since,
         cluster.metrics(),
         last,
     )

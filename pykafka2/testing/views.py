@@ -100,6 +100,44 @@ class LogView:
         return [record.key for record in self.records()]
 
 
+@attrs.define(frozen=True)
+class ConnectionView:
+    """A client's connection to a broker; `peer` is the client's address, `in_flight` how many of its requests
+    have no answer yet.
+
+    `client_id` is that of its last request, `software` what it calls itself ("librdkafka 2.10.0"); None
+    and "" before it has said so.  `is_read` is false while the broker does not read from it, because a
+    request of it is held, a quota is violated or the broker is paused; then its end goes unnoticed, too.
+    """
+
+    broker: int
+    peer: str
+    client_id: str | None
+    software: str
+    in_flight: int
+    is_read: bool
+
+
+def connection_views(cluster: KafkaCluster) -> list[ConnectionView]:
+    """Of all brokers that run, by broker, oldest first.  Any thread: the processors' own tables are read
+    without waiting for them.
+    """
+    return [
+        ConnectionView(
+            broker.id,
+            one.peer,
+            one.client_id,
+            one.software,
+            len(waiting),
+            one.may_read and not broker.is_paused,
+        )
+        for broker in cluster.brokers
+        if broker.is_running
+        for processor in broker.processors
+        for one, waiting in list(processor.connections.items())
+    ]
+
+
 def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> PartitionView:
     """Under the cluster's lock."""
     image = cluster.controller.partition(topic, partition)

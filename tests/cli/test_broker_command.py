@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2.cli.main import main
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from tests.testing.wire import Wire, batch, produce
 
@@ -34,6 +35,18 @@ def broker(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def two_free_ports() -> int:
+    """The first of two in a row."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            first: int = probe.getsockname()[1]
+            try:
+                socket.create_server(("127.0.0.1", first + 1)).close()
+            except OSError:
+                continue
+        return first
 
 
 @pytest.mark.slow
@@ -61,11 +74,17 @@ def test_it_serves_and_ends_cleanly(number: signal.Signals) -> None:
 
 @pytest.mark.slow
 def test_consecutive_ports_options_and_no_auto_creation() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        first = probe.getsockname()[1]
-    first = min(first, 65000)
+    first = two_free_ports()
     with broker(
-        "--port", str(first), "--brokers", "2", "--no-auto-create", "--serial", "-c", "num.partitions=7"
+        "--port",
+        str(first),
+        "--brokers",
+        "2",
+        "--no-auto-create",
+        "--serial",
+        "--quick",
+        "-c",
+        "num.partitions=7",
     ) as (
         _,
         addresses,
@@ -85,6 +104,7 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
         (["--port", "0", "-c", "nosuch"], "name=value"),
         (["--port", "0", "-c", "num.partitons=1"], "did you mean 'num.partitions'"),
         (["--port", "0", "--brokers", "0"], "from 1"),
+        (["--port", "0", "--topic", "a:1", "--topic", "a:2"], "a was named before"),
         (["--port", "0", "--topic", "a:1:9"], "Replication factor|Unable to replicate"),
     ],
 )
@@ -95,6 +115,23 @@ def test_what_cannot_be_ends_with_a_message(options: list[str], words: str) -> N
     import re
 
     assert re.search(words, done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [
+        ("brokr", "broker"),
+        ("broker --brokrs 3", "--brokers"),
+        ("broker --port 0 --admin-prt=5", "--admin-port"),
+    ],
+)
+def test_a_misspelt_option_names_the_nearest(
+    line: str, nearest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    assert f"did you mean {nearest}?" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, KafkaTimeoutError
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.consumer_group_records import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
@@ -53,12 +54,17 @@ def test_the_history_counts_and_filters(kafka_cluster: KafkaCluster, leader: Lea
     assert history.count("Produce") == 3
     assert history.count("Produce", where=acks_one) == 2
     assert history.count("Produce", client_id="somebody else") == 0
-    assert [request.acks for request in history.requests("Produce", broker=0)] == [1, -1, 1]  # type: ignore[attr-defined]
+    assert [request.acks for request in history.requests("Produce", broker=0)] == [1, -1, 1]
     first, *others = history.entries()
     assert history.entries(since=first) == others
     assert history.entries(since=others[-1].received_at) == others[-1:]
     assert history.entries(peer=first.peer) == [first, *others]
     assert len(history.requests()) == 4
+    # Names, keys and request classes, as for rules; a class gives typed requests.
+    assert history.count(ProduceRequest) == history.count(0) == history.count("ProduceRequest") == 3
+    assert [request.acks for request in history.requests(ProduceRequest)] == [1, -1, 1]
+    history.order(MetadataRequest, since=others[-2])
+    assert history.in_flight_max(ProduceRequest) == 1
 
 
 @one_broker
@@ -122,6 +128,12 @@ def test_never_and_order_say_what_was_seen_instead(kafka_cluster: KafkaCluster, 
     produce(wire, "t", 0, batch())
     produce(wire, "t", 0, batch(), acks=1)
     history.never("Fetch")
+    history.exactly(2, "Produce")
+    history.exactly(0, "Fetch")
+    with pytest.raises(AssertionError, match=r"2 Produce instead of 3; the last ones were\n  .*Produce v12"):
+        history.exactly(3, "Produce", client_id="wire")
+    with pytest.raises(AssertionError, match="0 requests instead of 1; there were none"):
+        history.exactly(1, client_id="nobody")
     history.never("Produce", where=lambda request: request.acks == 0)
     with pytest.raises(AssertionError, match=r"1 times, first: .* Produce v12; ProduceRequest\(acks=1"):
         history.never("Produce", where=acks_one)
@@ -304,3 +316,56 @@ def test_controllers_and_pauses_are_seen(kafka_cluster: KafkaCluster) -> None:
     assert f"broker {1 - before[0]} is the controller in epoch {before[1] + 1}" in told
     states = [event.facts.get("state") for event in kafka_cluster.events.events("broker")]
     assert states[-2:] == ["paused", "resumed"]
+
+
+# ---------------------------------------------------------------------- connections, waiting, forgetting
+
+
+@one_broker
+def test_who_is_connected(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
+    address = kafka_cluster.brokers[0].address
+    kafka_cluster.controls.hold("Produce")
+    with Wire(address, "orders-app") as asking, Wire(address) as silent:
+        asking.call(ApiVersionsRequest(client_software_name="their", client_software_version="2.1"), 3)
+        asking.send(produce_request("t", 0, batch()), 12)
+        kafka_cluster.wait_until(lambda: kafka_cluster.controls.held() == 1)
+        wait_for(lambda: len(kafka_cluster.connections()) == 2)
+        (one,) = kafka_cluster.connections("orders-app")
+        assert (one.broker, one.software, one.in_flight, one.is_read) == (0, "their 2.1", 1, False)
+        assert one.peer == "{}:{}".format(*asking.socket.getsockname())
+        other = next(one for one in kafka_cluster.connections() if one.client_id is None)
+        assert other.peer == "{}:{}".format(*silent.socket.getsockname())
+        assert other.is_read
+    kafka_cluster.controls.release()
+    kafka_cluster.wait_until(lambda: not kafka_cluster.connections(), what="the end of all connections")
+
+
+def test_waiting_for_what_a_test_looks_at(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    cluster.controls.pause_broker(1)
+    started = simulation.now
+    events = cluster.wait_until(lambda: cluster.events.events("broker")[1:])
+    assert "fenced" in events[0].text
+    assert 5.0 < simulation.now - started < 12.0  # the broker's session
+    with pytest.raises(KafkaTimeoutError, match="the moon did not come true within 3 seconds; last: 0"):
+        cluster.wait_until(lambda: 0, timeout=3, what="the moon")
+    assert cluster.wait_until(lambda: 7, timeout=0) == 7
+
+
+@one_broker
+def test_what_came_before_can_be_forgotten(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch())
+    kafka_cluster.forget()
+    produce(wire, "t", 0, batch())
+    kafka_cluster.history.exactly(1)
+    kafka_cluster.wait_until(lambda: kafka_cluster.metrics().names == ["Produce"])
+    (told,) = kafka_cluster.timeline().as_list()
+    assert 0 <= told["at"] < 5
+    assert kafka_cluster.log("t", 0).log_end_offset == 2
+
+
+@pytest.mark.kafka(brokers=3)
+def test_a_timeline_begins_with_one_line_of_the_start(kafka_cluster: KafkaCluster) -> None:
+    (line,) = str(kafka_cluster.timeline()).splitlines()
+    assert line.endswith("ms, broker 0 is the controller")

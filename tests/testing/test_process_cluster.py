@@ -128,7 +128,11 @@ def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None
     assert first.request.topic_data[0].name == "t"
     assert history.count("Produce", since=first) == 1
     assert len(history) == 3
-    assert history.in_flight_max("Produce") == 1
+    assert history.in_flight_max("Produce") == history.in_flight_max(ProduceRequest) == 1
+    history.exactly(2, ProduceRequest, client_id="wire")
+    (connection,) = cluster.connections("wire")
+    assert connection.peer == "{}:{}".format(*wire.socket.getsockname())
+    assert cluster.wait_until(lambda: history.entries("Fetch"))[0].answered_at
     assert cluster.log("t", 0).values()[-3:] == [b"a", b"b", b"c"]
     assert (cluster.controller.id, cluster.controller.epoch) == (0, 1)
     view = cluster.partition("sized", 1)
@@ -140,7 +144,14 @@ def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None
     timeline = cluster.timeline()
     assert "Produce v12" in str(timeline)
     assert json.loads(timeline.json())["timeline"]
-    assert [event.facts["topic"] for event in cluster.events.events("topic")] == ["t", "sized"]
+    cluster.create_topic("new")
+    assert [event.facts["topic"] for event in cluster.events.events("topic")][-1:] == ["new"]
+    cluster.delete_topic("new")
+    cluster.forget()
+    assert (len(history), len(cluster.timeline()), cluster.metrics().names) == (0, 0, [])
+    with pytest.raises(ConfigurationError, match="port and token"):
+        cluster.open_admin_port(token="mine")
+    assert cluster.open_admin_port().address.startswith("127.0.0.1:")
 
 
 def test_brokers_crash_and_come_back_and_isrs_move(cluster: ProcessCluster) -> None:
@@ -162,6 +173,13 @@ def test_what_cannot_be_given_is_refused_at_once() -> None:
         KafkaCluster(process=True, broker=1)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="runtime= cannot be given"):
         KafkaCluster(process=True, runtime=object())  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_the_story_of_a_failed_block_can_be_told_after_it() -> None:
+    with pytest.raises(ZeroDivisionError), KafkaCluster(brokers=1, topics={"t": 1}, process=True) as cluster:
+        raise ZeroDivisionError
+    assert "t created" in str(cluster.timeline())
 
 
 @pytest.mark.slow

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from pykafka2.testing import Simulation
+from pykafka2.testing.pytest_plugin import pytest_keyboard_interrupt
+
 pytest_plugins = ["pytester"]
 
 
@@ -27,6 +30,7 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
         pytester,
         """
         import pytest
+        from pykafka2 import KafkaProducer
 
         seen = []
 
@@ -34,8 +38,11 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
         def test_first(kafka_cluster):
             seen.append(kafka_cluster)
             kafka_cluster.create_topic("mine")
-            kafka_cluster.controls.hold("Produce")
+            assert kafka_cluster.controls.hold("Produce").id == 1
             kafka_cluster.controls.cut_client("somebody")
+            with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+                producer.partitions_for("orders")
+            assert kafka_cluster.metrics().api("Metadata").count
 
         @pytest.mark.kafka(brokers=1)
         def test_second(kafka_cluster):
@@ -44,6 +51,9 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
             assert kafka_cluster.controls.rules() == []
             assert not kafka_cluster.faults.is_active
             assert len(kafka_cluster.history) == 0
+            assert kafka_cluster.metrics().names == []
+            assert len(kafka_cluster.timeline()) == 0
+            assert kafka_cluster.controls.hold("Produce").id == 1
             kafka_cluster.controls.crash_broker(0)
 
         @pytest.mark.kafka(brokers=1)
@@ -51,10 +61,16 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
             assert kafka_cluster is not seen[0]
             assert kafka_cluster.brokers[0].is_running
             assert not kafka_cluster.events.events("broker")
+            # What a restarted broker opens is not the test's.
+            kafka_cluster.controls.restart_broker(0)
+            kafka_cluster.open_admin_port()
 
-        @pytest.mark.kafka(brokers=1, config={"num.partitions": 3})
+        @pytest.mark.kafka(brokers=1, config={"num.partitions": 3, "group.min.session.timeout.ms": 6000})
         def test_another(kafka_cluster):
-            assert kafka_cluster.config.int("num.partitions") == 3
+            config = kafka_cluster.config
+            assert config.int("num.partitions") == 3
+            assert config.int("group.initial.rebalance.delay.ms") == 0  # nobody waits in tests
+            assert config.int("group.min.session.timeout.ms") == 6000
 
         @pytest.mark.kafka(brokers=1)
         def test_fresh(fresh_kafka_cluster, kafka_cluster):
@@ -87,6 +103,9 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         import socket, threading
         import pytest
         from pykafka2 import KafkaProducer
+        from pykafka2.protocol.framing import encode_request
+        from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+        from pykafka2.testing import KafkaCluster
 
         kept = []
         one = pytest.mark.kafka(brokers=1, topics={"t": 1})
@@ -105,8 +124,13 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
             kept.append(producer_for(kafka_cluster))
 
         @one
-        def test_socket(kafka_cluster):
+        def test_sockets(kafka_cluster):
             kept.append(socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)))
+            kept.append(socket.create_server(("127.0.0.1", 0)))
+            kept.append(socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)))
+            asked = ApiVersionsRequest(client_software_name="theirs", client_software_version="1.0")
+            kept[-1].sendall(b"".join(encode_request(asked, 3, 1, "their-app")))
+            kept[-1].recv(1)
 
         @one
         def test_thread(kafka_cluster):
@@ -114,18 +138,15 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
 
         @one
         def test_clean(kafka_cluster):
+            kafka_cluster.controls.hold("ApiVersions")
+            with socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)) as gone:
+                gone.sendall(b"".join(encode_request(ApiVersionsRequest(), 3, 1, "gone")))
+                kafka_cluster.wait_until(kafka_cluster.controls.held)
             with socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)):
                 pass
 
         def test_without_a_cluster():
             threading.Thread(target=threading.Event().wait, daemon=True).start()
-
-        def test_end():
-            for one in kept:
-                if isinstance(one, KafkaProducer):
-                    one.close(timeout=0)
-                else:
-                    one.close()
 
         @pytest.mark.kafka(allow=("client",))
         def test_misspelt_leak(kafka_cluster): pass
@@ -141,6 +162,9 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
 
         def test_tls(kafka_tls_cluster): pass
 
+        @pytest.mark.kafak(brokers=1)
+        def test_misspelt_marker(kafka_cluster): pass
+
         @one
         def test_broker(kafka_cluster):
             kafka_cluster.problems.note("handler-0-0", ZeroDivisionError("planted"))
@@ -148,24 +172,51 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         @one
         def test_fails(kafka_cluster):
             kafka_cluster.controls.rule(api="Produce", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
-            with producer_for(kafka_cluster) as producer:
-                producer.send("t", b"x").result(10)
-            assert kafka_cluster.log("t", 0).values() == []
+            producer = producer_for(kafka_cluster)
+            kept.append(producer)
+            producer.send("t", b"x").result(10)
+            assert kafka_cluster.log("t", 0).values() == []  # and never closes its client
+
+        @pytest.fixture
+        def service(kafka_cluster):
+            kafka_cluster.create_topic("of-the-service")
+            raise RuntimeError("the service does not start")
+
+        @one
+        def test_setup_fails(service): pass
+
+        def test_a_cluster_of_its_own_fails():
+            with KafkaCluster(brokers=1) as mine:
+                mine.create_topic("in-a-with-block")
+                assert mine.topics() == []
+
+        def test_end():
+            for one in kept:
+                one.close(timeout=0) if isinstance(one, KafkaProducer) else one.close()
         """,
         "-W",
-        "ignore::ResourceWarning",
+        "ignore",
     )
-    result.assert_outcomes(passed=8, failed=1, errors=9)
+    # A failed test is not blamed for what it could not close any more.
+    result.assert_outcomes(passed=8, failed=2, errors=11)
     for line in (
         "*the test left behind: unclosed *left-open*",
-        "*the test left behind: *socket*close every client*",
+        "*the test left behind: unclosed connection that has asked nothing from 127*",
+        "*; unclosed client 'their-app' (theirs 1.0), connected from 127*; socket 127*; close every client*",
         "*the test left behind: *thread 'stray'*",
+        "*there is no pytest.mark.kafak; did you mean 'kafka'*",
         "*has no 'client'; did you mean 'clients'*",
         "*has no argument 'broker'; did you mean 'brokers'*",
         "*named arguments*",
         "*did you mean 'num.partitions'*",
         "*needs trustme: pip install trustme*",
         "*inside the bundled broker handler-0-0 failed: ZeroDivisionError('planted')*mistake in pykafka2*",
+    ):
+        result.stdout.fnmatch_lines([line])
+    for line in (
+        "*topic: of-the-service created*",
+        "*- timeline of mine -*",
+        "*topic: in-a-with-block created*",
     ):
         result.stdout.fnmatch_lines([line])
     result.stdout.fnmatch_lines(
@@ -220,3 +271,17 @@ def test_the_plugin_imports_nothing_but_pytest() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] ['pykafka2', 'pykafka2.testing', 'pykafka2.testing.pytest_plugin']"
+
+
+@pytest.mark.slow
+def test_ctrl_c_shows_what_the_clusters_of_a_test_that_hangs_were_doing(
+    simulation: Simulation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = simulation.cluster(brokers=1)
+    cluster.create_topic("waited-for")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        raise KeyboardInterrupt
+    pytest_keyboard_interrupt(caught)
+    told = capsys.readouterr().err
+    assert "timeline of cluster" in told
+    assert "waited-for created" in told

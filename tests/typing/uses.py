@@ -6,7 +6,7 @@ signature that grows too lax fails as loudly as one that grows too strict.
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from pykafka2 import (
     ConsumerRecord,
@@ -20,6 +20,7 @@ from pykafka2 import (
     aio,
 )
 from pykafka2.errors import KafkaError, NotLeaderOrFollower
+from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import FaultRule, KafkaCluster, Simulation
 
 
@@ -90,6 +91,13 @@ def testing() -> None:
         controls.hold("Produce", topc="orders")  # type: ignore[call-arg]
         assert_type(cluster.history.count("Produce", client_id="a", where=lambda asked: True), int)
         cluster.history.order("Metadata", ("Produce", lambda asked: asked.acks == 1))
+        cluster.history.exactly(2, ProduceRequest, client_id="a")
+        assert_type(cluster.history.requests(ProduceRequest), list[ProduceRequest])
+        assert_type(cluster.history.requests("Produce")[0].acks, Any)
+        assert_type(cluster.history.entries("Produce")[0].request.acks, Any)
+        assert_type(cluster.wait_until(lambda: cluster.topics(), timeout=5.0), list[str])
+        assert_type(cluster.connections("orders-app")[0].software, str)
+        assert_type(cluster.pid, int)
         assert_type(cluster.partition("orders", 0).replicas[0].log_end_offset, int)
         assert_type(cluster.metrics().api("Produce").total.p99, float)
         assert_type(str(cluster.timeline(last=5)), str)

@@ -84,6 +84,7 @@ class Connection:
         "is_established",
         "origin",
         "peer",
+        "software",
         "wants_room",
     )
 
@@ -95,6 +96,7 @@ class Connection:
         self.origin: Any = None  # `Origin` of its requests, made by the processor
         self.peer = transport.peer
         self.client_id: str | None = None  # of its last request
+        self.software = ""  # what its ApiVersions said, such as "librdkafka 2.10"
         self.is_closed = False
         self.is_established = False
         self.wants_room = False

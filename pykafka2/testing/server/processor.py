@@ -17,6 +17,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
 from pykafka2.network.transport import Buffer, Transport
 from pykafka2.protocol.framing import decode_request_header, encode_response
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.fault_rules import Action
@@ -155,8 +156,6 @@ class Processor(Part):
             request, _ = request_class(key).decode_from(frame, offset, version)
         elif key == ApiKey.API_VERSIONS:
             # Its body may be of a version that we cannot read, and need not be read (rule 3).
-            from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
-
             request, is_unsupported = ApiVersionsRequest(), True
         else:
             raise UnsupportedVersion(f"API key {key} version {version} is not offered")
@@ -165,6 +164,8 @@ class Processor(Part):
         )
         context.is_unsupported = is_unsupported
         connection.client_id = header.client_id
+        if isinstance(request, ApiVersionsRequest):
+            connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
         context.slot = connection.channel.receive(len(frame))
         self.connections[connection][id(context)] = context
         self._on_request(context)
