@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykafka2 import lifecycle
 from pykafka2.driver.thread_driver import ThreadRuntime
@@ -20,7 +20,7 @@ SOCKET_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 
 KINDS = ("clients", "sockets", "threads")
 
-_pardoned_threads: set[threading.Thread] = set()
+_pardoned_threads: set[Any] = set()
 _pardoned_sockets: set[str] = set()
 
 
