@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
 from pykafka2.driver.pollable import GROUP, Send, ToCoordinator
-from pykafka2.errors import KafkaError, MemberIdRequired, RebalanceInProgress, error_of
+from pykafka2.errors import KafkaError, MemberIdRequired, RebalanceInProgress, UnsupportedVersion, error_of
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -121,6 +121,8 @@ class Member:
 
     def _recover(self, error: KafkaError) -> None:
         """Join again, with a new id if the coordinator does not know the old one."""
+        if isinstance(error, UnsupportedVersion):
+            raise error  # no fault does that: this file asks for what does not exist
         self._world.simulation.note(f"{self.name}: {error!r}")
         self._generation = -1
         self._counts = {}
@@ -257,11 +259,8 @@ class Member:
 
     def _leave(self) -> None:
         self._ask(
-            LeaveGroupRequest(
-                group_id=GROUP_ID,
-                member_id=self._member_id,
-                members=[MemberIdentity(member_id=self._member_id)],
-            ),
+            # From v3 on a member is named in the list alone.
+            LeaveGroupRequest(group_id=GROUP_ID, members=[MemberIdentity(member_id=self._member_id)]),
             _error_at_the_top,
         )
         self._member_id, self._generation, self._counts = "", -1, {}
