@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import CorruptData, KafkaError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+HEAD_END = b"\r\n\r\n"
 MAX_HEAD_BYTES = 16 << 10
 MAX_BODY_BYTES = 64 << 20
 READ_BYTES = 64 << 10
@@ -118,6 +121,33 @@ class AdminPort:
             return 500, _error(type(error).__name__, str(error))
 
 
+@attrs.define(frozen=True)
+class Head:
+    """What stands before the body of a request."""
+
+    method: str
+    path: str
+    token: str | None
+    body_bytes: int
+    is_last: bool
+    """Whether the caller wants the connection to end with the answer."""
+
+    @classmethod
+    def read(cls, head: bytes) -> Head:
+        """Raises `CorruptData` for what is no HTTP, and for a body that is too large."""
+        try:
+            method, path, _ = head.split(b"\r\n")[0].decode("ascii").split(" ")
+            fields = _fields(head)
+            length = int(fields.get("content-length", "0"))
+        except ValueError as error:
+            raise CorruptData(f"no HTTP: {error}") from error
+        if not 0 <= length <= MAX_BODY_BYTES:
+            raise CorruptData(f"a body of {length} bytes")
+        scheme, _, token = fields.get("authorization", "").partition(" ")
+        shown = token.strip() if scheme.lower() == "bearer" else None
+        return cls(method, path, shown, length, fields.get("connection", "").lower() == "close")
+
+
 class Caller:
     """One connection to the port: bytes in, calls out of them, answers in order."""
 
@@ -125,6 +155,8 @@ class Caller:
         self.transport = transport
         self._port = port
         self._received = bytearray()
+        self._searched = 0  # so far there is no end of a head
+        self._head: Head | None = None  # of the request whose body comes in
         self._unsent: deque[memoryview] = deque()
         self._is_ending = False
 
@@ -156,27 +188,26 @@ class Caller:
             pass
 
     def _take_request(self) -> bool:
-        """Answer the next request, if it is whole."""
-        head, separator, rest = bytes(self._received).partition(b"\r\n\r\n")
-        if not separator:
-            if len(head) > MAX_HEAD_BYTES:
+        """Answer the next request, if it is whole.  What has come before is not looked at again."""
+        received = self._received
+        if self._head is None:
+            end = received.find(HEAD_END, self._searched)
+            if max(end, len(received) if end < 0 else 0) > MAX_HEAD_BYTES:
                 raise CorruptData("the head of the request is too long")
+            if end < 0:
+                self._searched = max(len(received) - len(HEAD_END) + 1, 0)
+                return False
+            self._head = Head.read(bytes(received[:end]))
+            del received[: end + len(HEAD_END)]
+            self._searched = 0
+        head = self._head
+        if len(received) < head.body_bytes:
             return False
-        try:
-            method, path, _ = head.split(b"\r\n")[0].decode("ascii").split(" ")
-            fields = _fields(head)
-            length = int(fields.get("content-length", "0"))
-        except ValueError as error:
-            raise CorruptData(f"no HTTP: {error}") from error
-        if not 0 <= length <= MAX_BODY_BYTES:
-            raise CorruptData(f"a body of {length} bytes")
-        if len(rest) < length:
-            return False
-        self._received = bytearray(rest[length:])
-        scheme, _, token = fields.get("authorization", "").partition(" ")
-        shown = token.strip() if scheme.lower() == "bearer" else None
-        self._is_ending = fields.get("connection", "").lower() == "close"
-        self._answer(*self._port.answer(method, path, shown, rest[:length]))
+        body = bytes(received[: head.body_bytes])
+        del received[: head.body_bytes]
+        self._head = None
+        self._is_ending = head.is_last
+        self._answer(*self._port.answer(head.method, head.path, head.token, body))
         return True
 
     def _answer(self, status: int, result: dict[str, Any]) -> None:

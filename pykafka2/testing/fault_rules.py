@@ -88,7 +88,12 @@ def api_key(api: ApiName) -> int:
 
 
 def error_name(error: type[BrokerError]) -> str:
-    """Kafka's name of an error, such as NOT_LEADER_OR_FOLLOWER."""
+    """Kafka's name of an error, such as NOT_LEADER_OR_FOLLOWER.  Raises for what no broker can answer."""
+    if not (isinstance(error, type) and issubclass(error, BrokerError)) or error.code is None:
+        what = error.__name__ if isinstance(error, type) else repr(error)
+        raise ConfigurationError(
+            f"no broker answers with {what}: say a class of pykafka2.errors, such as NotLeaderOrFollower"
+        )
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", error.__name__).upper()
 
 
@@ -123,7 +128,7 @@ class FaultRule:
         times: how often to fire; default: once with `nth`, otherwise until it is taken back (-1).
         between_brokers: match requests that brokers send each other, instead of those of clients.
         reset: whether a connection that the rule closes is reset; default: as the action says.
-        reply: what "replace_reply" answers.
+        reply: what "replace_reply" answers; anything but a function needs `api`.
 
     `seen` counts requests that matched, `fired` those that it acted on.  Raises `ConfigurationError`.
     """
@@ -170,10 +175,21 @@ class FaultRule:
             raise ConfigurationError(f"stale_metadata is for {', '.join(sorted(STALE_APIS))}; say which api")
         if (self.action is Action.REPLACE_REPLY) != (self.reply is not None):
             raise ConfigurationError("replace_reply needs reply=, and nothing else has one")
-        if isinstance(self.reply, Mapping) and self.api is not None:
-            from pykafka2.testing.struct_json import check_fields
+        if isinstance(self.reply, Mapping | Response):
+            self._check_reply(self.reply)
 
-            check_fields(request_class(api_key(self.api)).RESPONSE, self.reply)
+    def _check_reply(self, reply: Mapping[str, Any] | Response) -> None:
+        """Data is the answer of one API; a function may look at what it gets."""
+        if self.api is None:
+            raise ConfigurationError("reply= has the fields of one API's answer: say which api")
+        expected = request_class(api_key(self.api)).RESPONSE
+        if isinstance(reply, Response):
+            if not isinstance(reply, expected):
+                raise ConfigurationError(f"reply= is a {type(reply).__name__}, not a {expected.__name__}")
+            return
+        from pykafka2.testing.struct_json import check_fields
+
+        check_fields(expected, reply)
 
     def _read_then(self) -> None:
         word, colon, argument = self.then.partition(":")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 10_000
 MAX_BYTES = 32 << 20
+# Of how many clients and APIs `in_flight_max` is known; those that asked last are.
+MAX_CLIENTS = 1000
 # How much of the history an assertion that fails shows.
 SHOWN_ENTRIES = 20
 
@@ -86,7 +88,8 @@ class History:
         self._open: dict[int, Entry] = {}
         self._bytes = 0
         self._in_flight: Counter[tuple[str, str]] = Counter()
-        self._in_flight_max: dict[tuple[str, str | None], int] = {}
+        self._in_flight_max: dict[str, int] = {}
+        self._in_flight_max_of: dict[tuple[str, str | None], int] = {}  # the client that asked last is last
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -120,12 +123,14 @@ class History:
         return len(self.entries(api, **asked))
 
     def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
-        """The most requests of this API that one connection (of this client) had unanswered at a time."""
-        wanted, found = api_name(api), self._in_flight_max
-        return max(
-            (most for (name, who), most in found.items() if name == wanted and client_id in (None, who)),
-            default=0,
-        )
+        """The most requests of this API that one connection (of this client) had unanswered at a time.
+
+        Known of the thousand clients that asked last; 0 for others.
+        """
+        name = api_name(api)
+        if client_id is None:
+            return self._in_flight_max.get(name, 0)
+        return self._in_flight_max_of.get((name, client_id), 0)
 
     # ------------------------------------------------------------------ assertions
 
@@ -167,6 +172,7 @@ class History:
         self._entries.clear()
         self._bytes = 0
         self._in_flight_max.clear()
+        self._in_flight_max_of.clear()
 
     # ------------------------------------------------------------------ fed by the brokers
 
@@ -196,8 +202,14 @@ class History:
             self._bytes -= self._entries.popleft().size_bytes
         key = (context.peer, api)
         self._in_flight[key] += 1
+        count = self._in_flight[key]
+        if count > self._in_flight_max.get(api, 0):
+            self._in_flight_max[api] = count
+        known = self._in_flight_max_of
         who = (api, context.client_id)
-        self._in_flight_max[who] = max(self._in_flight_max.get(who, 0), self._in_flight[key])
+        known[who] = max(known.pop(who, 0), count)
+        if len(known) > MAX_CLIENTS:
+            del known[next(iter(known))]
 
     def ended(self, context: RequestContext, response: Response | None, now: float) -> None:
         """A request was answered (None: without bytes), or its connection is gone."""

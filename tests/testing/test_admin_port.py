@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,22 @@ def test_a_call_whole_and_byte_by_byte(caller: socket.socket) -> None:
     ((status, answer),) = receive(caller)
     assert status == 200
     assert answer["result"]["leader"] == 0
+
+
+@pytest.mark.slow
+def test_what_a_request_costs_grows_with_its_size(caller: socket.socket) -> None:
+    """Each read once looked at, and copied, all that had come before it: 32 MiB took four seconds."""
+    caller.settimeout(60)
+    begin = time.process_time()
+    caller.sendall(request("/topics", '{"what": "' + "x" * (32 << 20) + '"}'))
+    ((status, answer),) = receive(caller)
+    assert (status, answer["error"]["type"]) == (400, "ConfigurationError")
+    assert time.process_time() - begin < 2.0
+
+
+def test_a_head_that_does_not_end_ends_the_connection(caller: socket.socket) -> None:
+    caller.sendall(b"POST /topics HTTP/1.1\r\nX: " + bytes(20 << 10) + b"\r\n\r\n")
+    assert caller.recv(1) == b""
 
 
 def test_several_at_once_are_answered_in_order(caller: socket.socket) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import select
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from pykafka2.errors import ConfigurationError, NotLeaderOrFollower, RequestTimedOut, for_code
+from pykafka2.errors import (
+    ConfigurationError,
+    KafkaError,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    for_code,
+)
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
@@ -148,6 +155,17 @@ def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
         controls.fail_next(ShareFetchRequest, RequestTimedOut)
     with pytest.raises(ConfigurationError, match="times"):
         controls.fail_next(ProduceRequest, RequestTimedOut, times=0)
+    for error, name in (
+        (ValueError, "ValueError"),
+        (KafkaError, "KafkaError"),
+        (RequestTimedOut(), "RequestTimedOut()"),
+        ("REQUEST_TIMED_OUT", "'REQUEST_TIMED_OUT'"),
+    ):
+        says = rf"no broker answers with {re.escape(name)}.*: say a class"
+        with pytest.raises(ConfigurationError, match=says):
+            controls.fail_next(ProduceRequest, error)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="no broker answers with ValueError"):
+        controls.rule(api="Produce", then=ValueError)
     with pytest.raises(ConfigurationError, match="did you mean 'then'"):
         controls.rule(api="Produce", thn="hold")
     with pytest.raises(ConfigurationError, match="say what happens"):

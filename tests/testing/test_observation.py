@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,8 @@ from pykafka2.testing.coordinator_events import note_records
 from pykafka2.testing.coordinators.replay import record_of
 from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.testing.event_log import EventLog
+from pykafka2.testing.history import MAX_CLIENTS, History
+from pykafka2.testing.server.request_channel import RequestContext
 from pykafka2.testing.server.request_metrics import SPANS
 from pykafka2.testing.simulation import Simulation
 from tests.testing.sim_wire import SimWire
@@ -82,6 +86,22 @@ def test_in_flight_of_one_client(kafka_cluster: KafkaCluster, wait_for: WaitFor)
     assert history.in_flight_max("Produce", client_id="one") == 1
     assert history.in_flight_max("Produce", client_id="nobody") == 0
     assert history.in_flight_max("Produce") == 1  # of one connection
+
+
+def test_in_flight_is_known_of_those_who_asked_last() -> None:
+    """Each name of a client was kept for ever."""
+    history = History()
+    origin: Any = SimpleNamespace(peer="p", is_broker=False, parts=("a", "b"))
+    for number in range(2 * MAX_CLIENTS):
+        for client in (f"client-{number}", "kept"):
+            context = RequestContext(origin, MetadataRequest(topics=[]), 12, 1, client, 10, 0.0)
+            history.received(0, context)
+            history.ended(context, None, 1.0)
+    assert history.in_flight_max("Metadata") == 1
+    assert history.in_flight_max("Metadata", client_id="kept") == 1
+    assert history.in_flight_max("Metadata", client_id=f"client-{2 * MAX_CLIENTS - 1}") == 1
+    assert history.in_flight_max("Metadata", client_id="client-0") == 0
+    assert len(history._in_flight_max_of) == MAX_CLIENTS
 
 
 @one_broker

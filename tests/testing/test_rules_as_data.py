@@ -428,6 +428,12 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
             {"api": "Produce", "then": "replace_reply", "reply": {"responses": [{"nane": "t"}]}},
             "has no field 'nane'; did you mean 'name'",
         ),
+        ({"then": "replace_reply", "reply": {"nane": "t"}}, "say which api"),
+        ({"then": "replace_reply", "reply": MetadataResponse(brokers=[], topics=[])}, "say which api"),
+        (
+            {"api": "Fetch", "then": "replace_reply", "reply": MetadataResponse(brokers=[], topics=[])},
+            "reply= is a MetadataResponse, not a FetchResponse",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
