@@ -16,9 +16,9 @@ from pykafka2.testing.coordinators.replay import Producer, Record
 from pykafka2.testing.coordinators.runtime import Entry, Marker
 
 
-def batch_of(records: Sequence[Record], producer: Producer | None, at_ms: int) -> bytes:
+def batch_of(records: Sequence[Record], producer: Producer | None, at_ms: int, codec: int = 0) -> bytes:
     """One batch of all of them, part of a producer's transaction where one is given; without sequences."""
-    builder = BatchBuilder(max_bytes=2**31 - 1)
+    builder = BatchBuilder(codec, max_bytes=2**31 - 1)
     for record in records:
         builder.append(at_ms, record.key, record.value)
     if producer is None:

@@ -139,7 +139,10 @@ class Coordinators:
 
     def _elect(self, key: Key, leader_epoch: int) -> None:
         topic, number = key
-        log = self._logs[key] = ReplicaLog(self._broker.replicas, key, self._wall_ms, self._broker.events)
+        broker = self._broker
+        # Kafka has no such option for the log of transactions.
+        codec = broker.config.int("offsets.topic.compression.codec") if topic == OFFSETS_TOPIC else 0
+        log = self._logs[key] = ReplicaLog(broker.replicas, key, self._wall_ms, broker.events, codec)
         if topic == OFFSETS_TOPIC:
             self.groups.partitions = self._partition_count(topic)
             self.groups.elect(number, log)

@@ -25,12 +25,18 @@ class ReplicaLog:
     """A partition that this broker leads, as a shard's log (see `ShardLog`)."""
 
     def __init__(
-        self, replicas: ReplicaManager, key: Key, wall_ms: Callable[[float], int], events: EventLog
+        self,
+        replicas: ReplicaManager,
+        key: Key,
+        wall_ms: Callable[[float], int],
+        events: EventLog,
+        codec: int = 0,
     ) -> None:
         self._replicas = replicas
         self._key = key
         self._events = events
         self._wall_ms = wall_ms
+        self._codec = codec
         # Kafka's group coordinator appends with acks=1 and then waits for the high watermark; its transaction
         # log refuses at once while too few replicas are in sync (CoordinatorPartitionWriter,
         # TransactionStateManager.appendTransactionToLog).
@@ -50,7 +56,7 @@ class ReplicaLog:
         from pykafka2.testing.coordinators.batches import batch_of
         from pykafka2.testing.log.batch import parse_batch
 
-        batch = parse_batch(batch_of(records, producer, self._wall_ms(now)))
+        batch = parse_batch(batch_of(records, producer, self._wall_ms(now), self._codec))
         offset = self._replicas.append_from_coordinator(
             self._key, batch, now, needs_in_sync=self._needs_in_sync, guard=self._guard
         )

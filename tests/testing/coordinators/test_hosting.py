@@ -23,6 +23,7 @@ from pykafka2.testing.coordinators.replay import record_of
 from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
+from tests.testing.group_bench import PARTITION as IN_LOG
 from tests.testing.group_bench import GroupBench
 from tests.testing.wire import Wire, batch, produce
 
@@ -247,3 +248,15 @@ def test_transactions_go_on_with_what_could_be_read(
     assert after.producer_id == before.producer_id
     assert after.producer_epoch > before.producer_epoch
     assert "cannot be loaded" in caplog.text
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_groups_records_are_compressed_as_configured(simulation: Simulation, codec: int) -> None:
+    bench = GroupBench(simulation, brokers=2, config={"offsets.topic.compression.codec": codec})
+    assert bench.commit(7) == 0
+    (batch_of_one,) = bench.cluster.log(*IN_LOG).batches()
+    assert batch_of_one.codec_id == codec
+    bench.reload()
+    assert bench.committed() == 7
+    with pytest.raises(ConfigurationError, match="must be no more than 4"):
+        KafkaCluster(config={"offsets.topic.compression.codec": 5})
