@@ -16,17 +16,15 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 
 import attrs
 
+from pykafka2.addresses import Addresses, BadAddress, parse_addresses
 from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.refused_options import COMMON_IGNORED, COMMON_REFUSED
 from pykafka2.refused_options import Refused as Refused
 
-DEFAULT_PORT = 9092
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 OPTION = "option"
 """The key of an attrs field's metadata under which its `Option` lies."""
-
-Addresses = tuple[tuple[str, int], ...]
 
 
 class IgnoredOption(UserWarning):
@@ -207,41 +205,11 @@ def _split(value: Any) -> list[Any]:
     raise ValueError
 
 
-def read_addresses(value: Any) -> Addresses:
-    """`"a:9092,b:9093"`, a list of such strings, or of `(host, port)`; without a port it is 9092."""
-    addresses = tuple(_address(part) for part in _split(value))
-    if not addresses:
-        raise Because("it is empty")
-    return tuple(dict.fromkeys(addresses))
-
-
-def _address(part: Any) -> tuple[str, int]:
-    if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str) and isinstance(part[1], int):
-        host, port = part[0], str(part[1])
-    elif isinstance(part, str):
-        host, port = _host_and_port(part.strip())
-    else:
-        raise Because(f"{part!r} is not an address")
-    if not host or " " in host or "/" in host:
-        raise Because(f"{part!r} has no legal host")
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise Because(f"{part!r} has no port between 1 and 65535")
-    return host, int(port)
-
-
-def _host_and_port(part: str) -> tuple[str, str]:
-    # Java accepts "PLAINTEXT://host:9092" as well; which protocol is meant is security_protocol's matter.
-    scheme, separator, rest = part.partition("://")
-    if separator and not scheme.isupper():
-        raise Because(f"{part!r} is a URL; write host:port")
-    part = rest if separator else part
-    if part.startswith("["):
-        host, _, rest = part[1:].partition("]")
-        return host, rest.removeprefix(":") or str(DEFAULT_PORT)
-    if part.count(":") > 1:
-        raise Because(f"{part!r}: write an IPv6 address in brackets, like [::1]:9092")
-    host, separator, port = part.partition(":")
-    return host, port if separator else str(DEFAULT_PORT)
+def _read_addresses(value: Any) -> Addresses:
+    try:
+        return parse_addresses(value)
+    except BadAddress as error:
+        raise Because(str(error)) from None
 
 
 def _read_security_protocol(value: Any) -> str:
@@ -266,7 +234,7 @@ class ClientOptions:
     bootstrap_servers: Addresses = custom(
         "bootstrap_servers",
         "localhost:9092",
-        read_addresses,
+        _read_addresses,
         BOOTSTRAP_LEGAL,
         "The brokers asked first for the list of all brokers.",
     )

@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2 import options as options_module
 from pykafka2.errors import ConfigurationError, UnknownOption
-from pykafka2.options import ClientOptions, IgnoredOption, OptionTable, read_addresses
+from pykafka2.options import ClientOptions, IgnoredOption, OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig, ProducerOptions
 
 CLIENT_OPTIONS = OptionTable(ClientOptions)
@@ -180,21 +180,6 @@ def test_an_option_without_meaning_warns_once(monkeypatch: pytest.MonkeyPatch) -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         parse(api_version=(2, 0))
-
-
-@pytest.mark.parametrize(
-    ("given", "addresses"),
-    [
-        ("localhost", (("localhost", 9092),)),
-        ("a:1, b:2,", (("a", 1), ("b", 2))),
-        (["a:1", "a:1"], (("a", 1),)),
-        ([("a", 1)], (("a", 1),)),
-        ("[::1]:99,[fe80::1]", (("::1", 99), ("fe80::1", 9092))),
-        ("PLAINTEXT://a:1", (("a", 1),)),
-    ],
-)
-def test_addresses_are_read_in_every_usual_form(given: Any, addresses: tuple[tuple[str, int], ...]) -> None:
-    assert read_addresses(given) == addresses
 
 
 def test_tls_options_without_tls_are_said_to_do_nothing() -> None:

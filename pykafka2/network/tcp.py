@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError, Disconnected
-from pykafka2.network.addresses import resolve
+from pykafka2.network.resolver import resolve
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.transport import (
     READABLE,

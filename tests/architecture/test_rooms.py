@@ -17,7 +17,7 @@ ROOMS: dict[str, frozenset[str]] = {
         {
             "pykafka2.network.tcp",
             "pykafka2.network.tls",
-            "pykafka2.network.addresses",
+            "pykafka2.network.resolver",
             "pykafka2.network.selector",
             "pykafka2.testing.admin_client",
         }
