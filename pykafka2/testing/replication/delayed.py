@@ -7,13 +7,13 @@ purgatory sees to it that it ends exactly once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
 
 from pykafka2.errors import BrokerError, NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut
 from pykafka2.testing.purgatory import DelayedOperation
-from pykafka2.testing.replication.replica import Key
+from pykafka2.testing.replication.replica import Key, Replica
 
 if TYPE_CHECKING:
     from pykafka2.testing.replication.reading import FetchPlan, FetchResult
@@ -33,23 +33,41 @@ class ProduceResult:
     """The high watermark that an acks=all waits for."""
 
 
-class DelayedProduce(DelayedOperation):
-    """Waits until the high watermark has passed what was appended, on each partition (rules 28, 29)."""
+class Outcome(Protocol):
+    """What became of one partition of a request."""
+
+    error: BrokerError | None
+
+
+R = TypeVar("R", bound=Outcome)
+
+
+class DelayedByPartition(DelayedOperation, Generic[R]):
+    """Waits for each partition of a request by itself; done when the last one is, or time is up.
+
+    A partition that has failed is done, and so is one that this broker leads no more.
+    """
 
     __slots__ = ("_manager", "_on_done", "_pending", "results")
+
+    TIMED_OUT = ""
 
     def __init__(
         self,
         deadline: float,
         manager: ReplicaManager,
-        results: dict[Key, ProduceResult],
-        on_done: Callable[[dict[Key, ProduceResult]], None],
+        results: dict[Key, R],
+        on_done: Callable[[dict[Key, R]], None],
     ) -> None:
         super().__init__(deadline)
         self.results = results
         self._manager = manager
         self._on_done = on_done
         self._pending = {key: None for key, result in results.items() if result.error is None}
+
+    def is_done(self, replica: Replica, result: R) -> bool:
+        """Whether this partition has what was waited for; an error that it finds goes into the result."""
+        raise NotImplementedError
 
     @property
     def keys(self) -> list[Key]:
@@ -68,20 +86,33 @@ class DelayedProduce(DelayedOperation):
         replica = self._manager.replicas.get(key)
         if replica is None or not replica.is_leader:
             result.error = NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
-        elif replica.high_watermark < result.required_offset:
+        elif not self.is_done(replica, result):
             return
-        elif not replica.has_enough_in_sync:
-            result.error = NotEnoughReplicasAfterAppend()
         del self._pending[key]
 
     def on_expiration(self, now: float) -> None:
         for key in self._pending:
             self.results[key].error = RequestTimedOut(
-                f"{key[0]}-{key[1]}: the replicas did not catch up within the request's timeout"
+                f"{key[0]}-{key[1]}: the replicas did not {self.TIMED_OUT} within the request's timeout"
             )
 
     def on_complete(self, now: float) -> None:
         self._on_done(self.results)
+
+
+class DelayedProduce(DelayedByPartition[ProduceResult]):
+    """Waits until the high watermark has passed what was appended, on each partition (rules 28, 29)."""
+
+    __slots__ = ()
+
+    TIMED_OUT = "catch up"
+
+    def is_done(self, replica: Replica, result: ProduceResult) -> bool:
+        if replica.high_watermark < result.required_offset:
+            return False
+        if not replica.has_enough_in_sync:
+            result.error = NotEnoughReplicasAfterAppend()
+        return True
 
 
 def more_for(follower: int) -> Key:
@@ -145,50 +176,13 @@ class DeleteResult:
     """The least start of the live replicas' logs, as far as it is known when the answer is made."""
 
 
-class DelayedDeleteRecords(DelayedOperation):
+class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
     """Waits until no live replica's log begins before what was deleted (rule 64)."""
 
-    __slots__ = ("_manager", "_on_done", "_pending", "results")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        deadline: float,
-        manager: ReplicaManager,
-        results: dict[Key, DeleteResult],
-        on_done: Callable[[dict[Key, DeleteResult]], None],
-    ) -> None:
-        super().__init__(deadline)
-        self.results = results
-        self._manager = manager
-        self._on_done = on_done
-        self._pending = {key: None for key, result in results.items() if result.error is None}
+    TIMED_OUT = "follow"
 
-    @property
-    def keys(self) -> list[Key]:
-        return list(self._pending)
-
-    def try_complete(self, key: Hashable | None, now: float) -> bool:
-        for pending in list(self._pending) if key is None else [key] if key in self._pending else []:
-            self._look_at(pending)
-        return not self._pending and self.force_complete(now)
-
-    def _look_at(self, key: Key) -> None:
-        result = self.results[key]
-        replica = self._manager.replicas.get(key)
-        if replica is None or not replica.is_leader:
-            result.error = NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
-            result.low_watermark = -1
-        else:
-            result.low_watermark = replica.low_watermark(self._manager.image.is_alive)
-            if result.low_watermark < result.required_offset:
-                return
-        del self._pending[key]
-
-    def on_expiration(self, now: float) -> None:
-        for key in self._pending:
-            self.results[key].error = RequestTimedOut(
-                f"{key[0]}-{key[1]}: the replicas did not follow within the request's timeout"
-            )
-
-    def on_complete(self, now: float) -> None:
-        self._on_done(self.results)
+    def is_done(self, replica: Replica, result: DeleteResult) -> bool:
+        result.low_watermark = replica.low_watermark(self._manager.image.is_alive)
+        return result.low_watermark >= result.required_offset

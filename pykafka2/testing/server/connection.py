@@ -25,7 +25,12 @@ COMPACT_BYTES = 1 << 20
 
 
 class FrameBuffer:
-    """Bytes as they come, frames as they are whole."""
+    """Bytes as they come, frames as they are whole and wanted.
+
+    Not network/frames.py's FrameReader, which hands all frames over that one read completes and keeps a
+    buffer of 64 KiB or more for each connection: here a muted connection's frames stay until their turn comes
+    (channel.py), and hundreds of idle connections of a test share the processor's one buffer.
+    """
 
     __slots__ = ("_buffer", "_max_bytes", "_start")
 

@@ -31,6 +31,18 @@ def held(wire: Wire, value: bytes = b"held", *, timeout_ms: int = 60_000) -> int
     return wire.send(produce_request("t", 0, batch([value]), timeout_ms=timeout_ms), 12)
 
 
+@pytest.fixture
+def wire(kafka_cluster: KafkaCluster, leader: Leader) -> Wire:
+    """A connection to the leader of t-0, whose followers are paused: acks=all waits on it."""
+    kafka_cluster.controls.pause_followers()
+    return leader("t", 0)
+
+
+def base_offsets(wire: Wire, count: int) -> list[int]:
+    """Of the next answers to produces, in the order in which they come."""
+    return [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(count)]
+
+
 def channel_of(cluster: KafkaCluster) -> Channel:
     """The channel of the one connection to the leader of t-0."""
     broker = cluster.brokers[cluster.partition("t", 0).leader]
@@ -52,11 +64,9 @@ def is_silent(wire: Wire, seconds: float = 0.02) -> bool:
 
 @two_brokers
 def test_invariant_a_replies_are_fifo_under_any_order_of_completion(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """Those behind complete at once or time out first; all wait for the first.  1,000 orders: row 22."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     sent = [
         held(wire),
         held(wire, timeout_ms=1),
@@ -90,7 +100,7 @@ def test_invariant_b_appends_follow_the_order_of_receipt_also_across_handlers(
         assert own == [b"%d %d" % (who, number) for number in range(60)]
     kafka_cluster.controls.resume_followers()
     for wire in wires:
-        offsets = [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(60)]
+        offsets = base_offsets(wire, 60)
         assert offsets == sorted(offsets)
 
 
@@ -126,10 +136,8 @@ def test_invariant_c_what_follows_a_refused_batch_is_out_of_order_never_a_gap(
 
 
 @two_brokers
-def test_invariant_d_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_invariant_d_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: Wire) -> None:
     """The second times out first, and its reply still waits for its turn."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     held(wire, timeout_ms=150)
     held(wire, timeout_ms=20)
     codes = [partition_of(wire.receive(ProduceRequest, 12)[1]).error_code for _ in range(2)]
@@ -140,43 +148,37 @@ def test_invariant_d_each_request_keeps_its_own_timeout(kafka_cluster: KafkaClus
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.requests": 2})
 def test_invariant_e_at_the_cap_of_unanswered_requests_the_connection_is_muted(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     for number in range(5):
         held(wire, b"%d" % number)
     wait_for(lambda: len(kafka_cluster.log("t", 0).values()) == 2)
     wait_for(lambda: not channel_of(kafka_cluster).is_readable)
     kafka_cluster.controls.resume_followers()
-    offsets = [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(5)]
+    offsets = base_offsets(wire, 5)
     assert offsets == [0, 1, 2, 3, 4]
     assert kafka_cluster.history.in_flight_max("Produce") == 2
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.bytes": 25_000})
 def test_invariant_e_at_the_cap_of_bytes_too(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """One request above the cap still comes in: else it could never be answered."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     for _ in range(5):
         held(wire, bytes(10_000))
     wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 3)
     assert channel_of(kafka_cluster).bytes > 25_000
     kafka_cluster.controls.resume_followers()
-    assert [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(5)] == [*range(5)]
+    assert base_offsets(wire, 5) == [*range(5)]
 
 
 @pytest.mark.slow
 @two_brokers
 def test_invariant_f_throttling_mutes_in_every_state(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """An acks=1 behind a held produce is throttled: what follows waits, though the held one is answered."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     held(wire)
     wait_for(lambda: channel_of(kafka_cluster).state is ChannelState.REQCACHED_AND_RESPONSE_PENDING)
     kafka_cluster.controls.throttle("wire", ProduceRequest, 0.5, times=2)
@@ -198,11 +200,9 @@ def test_invariant_f_throttling_mutes_in_every_state(
 
 @two_brokers
 def test_invariant_g_a_client_that_leaves_takes_its_pending_replies_along(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, leader: Leader, wire: Wire, wait_for: WaitFor
 ) -> None:
-    kafka_cluster.controls.pause_followers()
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    wire = leader("t", 0)
     for _ in range(3):
         held(wire)
     wire.send(METADATA, 12)
@@ -221,10 +221,8 @@ def test_invariant_g_a_client_that_leaves_takes_its_pending_replies_along(
 
 @two_brokers
 def test_invariant_h_a_fetch_or_metadata_behind_a_stuck_produce_waits(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     sent = [held(wire), wire.send(fetch_request("t", 0, 0), 12), wire.send(METADATA, 12)]
     wait_for(lambda: kafka_cluster.history.entries("Metadata") != [])
     assert is_silent(wire)
@@ -238,27 +236,23 @@ def test_invariant_h_a_fetch_or_metadata_behind_a_stuck_produce_waits(
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
 def test_invariant_i_a_switch_restores_apaches_muting(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """`KafkaCluster(pipelined=False)`, `pykafka2 broker --serial`."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     held(wire, b"1")
     held(wire, b"2")
     wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
     assert channel_of(kafka_cluster).state is ChannelState.MUTED_AND_RESPONSE_PENDING
     kafka_cluster.controls.resume_followers()
-    assert [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(2)] == [0, 1]
+    assert base_offsets(wire, 2) == [0, 1]
     assert kafka_cluster.history.in_flight_max("Produce") == 1
 
 
 @two_brokers
 def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_held_one(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """000-24, 000-33: all are processed, replies come in order, the channel ends NOT_MUTED."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     sent = [held(wire, b"held")]
     wire.send(produce_request("t", 0, batch([b"acks 0"]), acks=0), 12)
     sent.append(wire.send(produce_request("t", 0, batch([b"acks 1"]), acks=1), 12))
@@ -277,12 +271,10 @@ def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_hel
 
 @two_brokers
 def test_a_request_that_closes_the_connection_ends_it_with_what_is_cached(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """000-33: acks=0 with an error closes, whatever waits before it."""
-    kafka_cluster.controls.pause_followers()
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    wire = leader("t", 0)
     held(wire)
     wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
     assert wire.is_closed_by_broker()
@@ -292,11 +284,9 @@ def test_a_request_that_closes_the_connection_ends_it_with_what_is_cached(
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
 def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_not_grow(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """000-16: the client's socket stops being writable; after the release everything arrives in order."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
     wire.socket.setblocking(False)
     frames = [
         b"".join(encode(produce_request("t", 0, batch([b"%05d" % number + bytes(60_000)])), number))
