@@ -70,7 +70,7 @@ class LogKeeper:
         """
         results = {key: self._delete(key, offset) for key, offset in offsets.items()}
         operation = DelayedDeleteRecords(deadline, self._manager, results, on_done)
-        if now >= deadline or not operation.keys:
+        if not operation.keys:
             operation.force_complete(now)
             return None
         if self._manager.deletes.try_complete_else_watch(operation, operation.keys, now):

@@ -103,9 +103,8 @@ def delete_records(side: Side) -> None:
             label,
             "DeleteRecords",
             options.pop("version", 2),
-            timeout_ms=5000,
+            **{"timeout_ms": 5000, **options},
             topics=[{"name": name, "partitions": [one]}],
-            **options,
         )
 
     ask("inside a batch", 1)
@@ -129,4 +128,7 @@ def delete_records(side: Side) -> None:
     ask("a compacted topic", -1, compacted)
     both = side.topic("delete-records-both", configs={"cleanup.policy": "compact,delete"})
     ask("compacted and deleted", -1, both)
+    alone = side.topic("delete-records-alone", replicas=[0])
+    fill(side, alone, 10, 10)
+    ask("without followers, without waiting", 1, alone, timeout_ms=0)
     produce(side, "goes on", topic, batch([b"next"]))

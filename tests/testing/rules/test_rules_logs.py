@@ -193,12 +193,18 @@ def test_rule_56_a_roll_under_the_reader_ends_its_wait(
 
 
 def delete(
-    wire: Wire, offset: int, *, topic: str = "t", partition: int = 0, version: int = 2
+    wire: Wire,
+    offset: int,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    version: int = 2,
+    timeout_ms: int = 5000,
 ) -> tuple[int, str]:
     """The low watermark and the error."""
     asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
     request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=5000
+        topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=timeout_ms
     )
     answer = wire.call(request, version).topics[0].partitions[0]
     return answer.low_watermark, for_code(answer.error_code).__name__ if answer.error_code else "none"
@@ -293,6 +299,20 @@ def test_requirement_003_25_a_follower_s_log_starts_where_its_leader_s_does(simu
     answers = [data_of(wire.call(fetch_request(*KEY, offset), 12)).error_code for offset in (0, 1, 2)]
     assert answers == [1, 1, 0], "OFFSET_OUT_OF_RANGE below its start"
     wire.close()
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_rule_64_a_timeout_of_zero_looks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    """librdkafka's 0081 asks so: a log without followers begins there at once, others are late."""
+    kafka_cluster.create_topic("alone", 1, replication_factor=1)
+    for topic, expected in (("alone", (2, "none")), ("t", (-1, "RequestTimedOut"))):
+        wire = leader(topic, 0)
+        produce(wire, topic, 0, batch([b"a", b"b"]))
+        kafka_cluster.controls.pause_followers()  # else one may be quick enough
+        assert delete(wire, -1, topic=topic, timeout_ms=0) == expected
+        kafka_cluster.controls.resume_followers()
+        view = kafka_cluster.partition(topic, 0)
+        assert view.replicas[view.leader].log_start_offset == 2
 
 
 def test_rule_64_a_new_leader_ends_the_wait(simulation: Simulation) -> None:

@@ -1,0 +1,136 @@
+"""librdkafka's sources with their tests, fetched and built once and kept in the cache folder.
+
+They come with the npm package of Confluent's client for JavaScript, which bundles them whole; it is fetched
+through npm and pinned by its SHA-256.  Needs npm, compilers for C and C++, make, bash, and the headers of
+zlib and OpenSSL; about three minutes on two cores, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from .maven import KafkaJars, cache_folder
+
+VERSION = "2.15.1"
+PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+ARCHIVE = "confluentinc-kafka-javascript-1.10.1.tgz"
+SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
+SOURCES = "package/deps/librdkafka/"
+
+DOWNLOAD_TIMEOUT = 180.0
+BUILD_TIMEOUT = 1500.0
+JOBS = 2
+
+CONFIGURE = ["--disable-gssapi", "--disable-curl", "--disable-lz4-ext", "--disable-zstd", "--no-download"]
+"""Only what any machine with a compiler has; lz4 and snappy are in the sources."""
+
+STEPS: list[list[str]] = [
+    ["bash", "./configure", "--disable-debug-symbols", *CONFIGURE],
+    ["make", f"-j{JOBS}", "-C", "src", "librdkafka.a", "librdkafka.so.1"],
+    ["ln", "-sf", "librdkafka.so.1", "src/librdkafka.so"],
+    ["make", f"-j{JOBS}", "-C", "src-cpp", "librdkafka++.a", "librdkafka++.so.1"],
+    ["ln", "-sf", "librdkafka++.so.1", "src-cpp/librdkafka++.so"],
+    # Tests themselves need no optimiser; that halves the time.
+    [
+        "make",
+        f"-j{JOBS}",
+        "-C",
+        "tests",
+        "CFLAGS=-O0 -I../src",
+        "CXXFLAGS=-O0 -I../src -I../src-cpp",
+        "build",
+    ],
+]
+
+TOOL = """#!/bin/sh
+exec java -XX:TieredStopAtLevel=1 -Xshare:auto -cp "$CLASSPATH:{jars}/*" {main} "$@"
+"""
+"""Kafka's shell scripts, as far as the tests call them."""
+
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+    "kafka-run-class.sh": "",
+}
+
+DECLARED = re.compile(r"_TEST\((\d{4})_\w+,\s*([^,)]+)")
+
+
+def built() -> Path:
+    """The built sources; raises SystemExit with the reason where they cannot be had."""
+    folder = cache_folder() / f"librdkafka-{VERSION}-{SHA256[:8]}"
+    if not folder.exists():
+        print(f"building librdkafka {VERSION} (about three minutes, once)", flush=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as scratch:
+            unfinished = Path(scratch) / "librdkafka"
+            _unpack(_archive(), unfinished)
+            for step in STEPS:
+                _run(step, unfinished, BUILD_TIMEOUT)
+            unfinished.rename(folder)
+    return folder
+
+
+def numbers_of_broker_tests(sources: Path) -> list[str]:
+    """Numbers of the tests that need a broker, known issues and manual ones left out."""
+    text = (sources / "tests" / "test.c").read_text(errors="replace")
+    left_out = ("TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE")
+    numbers = {
+        number
+        for number, flags in DECLARED.findall(text)
+        if not any(re.search(rf"{flag}\b", flags) for flag in left_out)
+    }
+    return sorted(numbers)
+
+
+def kafka_path(folder: Path, jars: KafkaJars) -> Path:
+    """A folder that the tests take for an installation of Kafka: shell scripts they call, and its jars."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "libs").symlink_to(jars.current)
+    for name, main in TOOLS.items():
+        script = folder / "bin" / name
+        script.write_text(TOOL.format(jars=jars.current, main=main))
+        script.chmod(0o755)
+    return folder
+
+
+def _archive() -> Path:
+    archive = cache_folder() / ARCHIVE
+    if not archive.exists():
+        if shutil.which("npm") is None:
+            raise SystemExit("librdkafka's sources come with an npm package, and there is no npm on PATH")
+        command = ["npm", "pack", "--silent", "--pack-destination", str(archive.parent), PACKAGE]
+        _run(command, archive.parent, DOWNLOAD_TIMEOUT)
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != SHA256:
+        raise SystemExit(f"{archive.name} has SHA-256 {found}, pinned is {SHA256}")
+    return archive
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            if member.name.startswith(SOURCES):
+                member.name = member.name.removeprefix(SOURCES)
+                tar.extract(member, folder, filter="data")
+
+
+def _run(command: list[str], folder: Path, timeout: float) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=timeout,
+    )
+    if done.returncode:
+        tail = done.stdout.decode(errors="replace")[-3000:]
+        raise SystemExit(f"{' '.join(command)} failed with {done.returncode}:\n{tail}")
