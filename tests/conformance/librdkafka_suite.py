@@ -3,11 +3,12 @@
     python -m tests.conformance.librdkafka_suite [--real] [--quick] [--protocol consumer] [NUMBER ...]
 
 builds librdkafka with its tests (librdkafka_source.py), starts three brokers set up as its scripts set up
-Apache Kafka, and runs its broker tests number by number, two at a time.  Prints a table with the seconds each
-took, the first complaint of each failure, and whether FAILURES expects it; exit status 1 if not.  Numbers run
-those tests only.  Output of each test goes to the folder given by --logs.
+Apache Kafka, and runs its broker tests, four at a time.  Prints a table with the seconds each took, the first
+complaint of each failure, and whether FAILURES expects it; exit status 1 if not.  Numbers run those tests
+only.  Each test's output goes to the folder given by --logs.
 
-Some call Kafka's shell scripts; where there is Java they get some, elsewhere they fail.
+Some call Kafka's shell scripts; where there is Java they get some, elsewhere they fail.  Some want RapidJSON's
+headers when they are built, and skip themselves without.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,11 +32,11 @@ from .maven import KafkaUnavailable, kafka_jars
 from .real_kafka import RealKafka
 
 BROKERS = 3
-WORKERS = 2
+WORKERS = 4
 SHOWN_VERSION = "4.3.1"
 TEST_TIMEOUT = 900.0
 SLOWNESS = 2
-"""What the tests' own time limits are multiplied by: they run two at a time, on machines of any kind."""
+"""What the tests' own time limits are multiplied by: they run side by side, on machines of any kind."""
 
 CONFIG: dict[str, object] = {
     # As librdkafka's scripts and scenarios/default.json set Apache Kafka up.
@@ -46,6 +46,12 @@ CONFIG: dict[str, object] = {
     "auto.create.topics.enable": True,
     "delete.topic.enable": True,
     "log.retention.bytes": 1000000000,
+    # Kafka's defaults, said because real_kafka.py makes them shorter.
+    "group.initial.rebalance.delay.ms": 3000,
+    "group.consumer.min.heartbeat.interval.ms": 5000,
+    "group.consumer.heartbeat.interval.ms": 5000,
+    "offsets.topic.num.partitions": 50,
+    "transaction.state.log.num.partitions": 50,
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 RACKS = [f"RACK{number}" for number in range(1, BROKERS + 1)]
@@ -56,7 +62,6 @@ REAL_EXTRA = """\
 broker.rack=RACK{node}
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
-super.users=User:ANONYMOUS
 """
 
 LEFT_OUT: dict[str, str] = {
@@ -69,44 +74,41 @@ LEFT_OUT: dict[str, str] = {
     **dict.fromkeys([f"01{number}" for number in range(70, 91)], "share groups"),
 }
 
-FAILURES: dict[str, str] = {}
+ACLS = "ACLs come with a later step"
+FAILURES: dict[str, str] = {
+    "0077_compaction": "compaction comes with a later step",
+    "0081_admin do_test_CreateAcls": ACLS,
+    "0081_admin do_test_DescribeAcls": ACLS,
+    "0081_admin do_test_DeleteAcls": ACLS,
+    "0081_admin do_test_UserScramCredentials": "SCRAM users come with a later step",
+    "0109_auto_create_topics": ACLS,
+    "0115_producer_auth": ACLS,
+    "0119_consumer_auth": ACLS,
+}
 """Tests that fail on the bundled broker, and why; docs/fidelity.md says more."""
 
-SUMMARY = re.compile(r"^\|\s*(\d{4}_\w+)\s*\|\s*(\w+)\s*\|\s*([\d.]+)s \|(.*)$", re.MULTILINE)
-NOT_OURS = ("", "Filtered due to negative test flags")
-"""Reasons why tests in the summary were skipped: of another scenario, or without a broker."""
-
-PARTS: dict[str, list[str]] = {
-    "0081": [
-        f"do_test_{name}:"
-        for name in (
-            "unclean_destroy",
-            "CreateTopics",
-            "DeleteTopics",
-            "CreatePartitions",
-            "CreateAcls",
-            "DescribeAcls",
-            "DeleteAcls",
-            "AlterConfigs",
-            "IncrementalAlterConfigs",
-            "DescribeConfigs",
-            "DescribeConfigs_groups",
-            "DeleteRecords",
-            "ListConsumerGroups",
-            "DescribeConsumerGroups",
-            "DescribeTopics",
-            "DescribeCluster",
-            "DescribeConsumerGroups_with_authorized_ops",
-            "DeleteGroups",
-            "DeleteConsumerGroupOffsets",
-            "ListOffsets",
-            "AlterConsumerGroupOffsets",
-            "ListConsumerGroupOffsets",
-            "UserScramCredentials",
-        )
-    ],
+FAILURES_OF_CONSUMER_PROTOCOL = {
+    "0045_resubscribe_with_regex": "fails on Apache Kafka 4.3.1 alike: one answer brings all ten partitions",
+    "0045_subscribe_many_updates": "fails on Apache Kafka 4.3.1 alike: librdkafka waits for its heartbeat",
 }
+
+RUNNING = re.compile(r"=== Running test (\w+) ===")
+ENDED = re.compile(r"=== Test (\w+) (PASSED|SKIPPED|FAILED) ===")
+TIME = re.compile(r"^\[(\w+) +/ *([\d.]+)s\]", re.MULTILINE)
+COMPLAINT = re.compile(r'^### Test "(\w+).*\n.*', re.MULTILINE)
+
+ADMIN = """
+unclean_destroy CreateTopics DeleteTopics CreatePartitions CreateAcls DescribeAcls DeleteAcls AlterConfigs
+IncrementalAlterConfigs DescribeConfigs DescribeConfigs_groups DeleteRecords ListConsumerGroups
+DescribeConsumerGroups DescribeTopics DescribeCluster DescribeConsumerGroups_with_authorized_ops DeleteGroups
+DeleteConsumerGroupOffsets ListOffsets AlterConsumerGroupOffsets ListConsumerGroupOffsets
+UserScramCredentials
+"""
+PARTS: dict[str, list[str]] = {"0081": [f"do_test_{name}:" for name in ADMIN.split()]}
 """A test ends at its first failure; these are run part by part."""
+
+LONG = ["0113", "0098", "0089", "0103", "0033", "0076", "0137", "0026"]
+"""A minute to ten each; they are begun first."""
 
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
@@ -131,20 +133,15 @@ class Run:
     scenario: str
     quick: bool
 
-    def outcomes_of(self, number: str) -> list[Outcome]:
-        """Run one number's tests."""
-        if number in PARTS and self.scenario == "default":
-            return [one for part in PARTS[number] for one in self._outcomes_of(number, part)]
-        return self._outcomes_of(number)
-
-    def _outcomes_of(self, number: str, part: str = "") -> list[Outcome]:
+    def outcomes_of(self, job: tuple[str, str]) -> list[Outcome]:
+        """Run one number's tests, or a part of them."""
+        number, part = job
         command = ["./test-runner", "-p1", "-L", *(["-Q"] if self.quick else [])]
         environment = {**os.environ, **self.environment, "TESTS": number, "TEST_SCENARIO": self.scenario}
         if part:
             environment["SUBTESTS"] = part
         label = part.strip(":")
         log = self.logs / f"{number}-{label or self.scenario}.log"
-        started = time.monotonic()
         with log.open("wb") as output:
             try:
                 subprocess.run(
@@ -160,18 +157,22 @@ class Run:
             except subprocess.TimeoutExpired:
                 output.write(b"\nno end\n")
         text = COLOURS.sub("", log.read_text(errors="replace"))
-        outcomes = [
-            Outcome(f"{name} {label}".strip(), state, float(seconds), _complaint(text))
-            for name, state, seconds, reason in SUMMARY.findall(text)
-            if not (state == "SKIPPED" and reason.strip() in NOT_OURS)
-        ]
-        if not outcomes and "Running test" in text:  # it crashed: there is no summary
-            seconds = time.monotonic() - started
-            name = re.findall(r"Running test (\w+)", text)[-1]
-            outcomes = [
-                Outcome(f"{name} {label}".strip(), "FAILED", seconds, _complaint(text) or text[-200:])
-            ]
-        return outcomes
+        return [attrs.evolve(one, name=f"{one.name} {label}".strip()) for one in outcomes_in(text)]
+
+
+def outcomes_in(text: str) -> list[Outcome]:
+    """What the output of a run says; its summary is missing where a test has left threads behind."""
+    ended, last_seen = dict(ENDED.findall(text)), dict(TIME.findall(text))
+    complaints = {found[1]: " ".join(found[0].split()) for found in reversed([*COMPLAINT.finditer(text)])}
+    return [
+        Outcome(
+            name,
+            ended.get(name, "FAILED"),
+            float(last_seen.get(name, 0)),
+            complaints.get(name, "" if name in ended else "it did not end: " + text[-200:]),
+        )
+        for name in RUNNING.findall(text)
+    ]
 
 
 def main(arguments: list[str]) -> int:
@@ -198,16 +199,22 @@ def main(arguments: list[str]) -> int:
                     environment = _environment(Path(scratch) / scenario, addresses, options.protocol)
                     run = Run(sources, logs, environment, scenario, options.quick)
                     outcomes += _outcomes_of_all(run, numbers, options.workers)
-    return _report(outcomes, complete=not (options.real or options.numbers))
+    expected = {**FAILURES, **(FAILURES_OF_CONSUMER_PROTOCOL if options.protocol == "consumer" else {})}
+    return _report(outcomes, expected)
 
 
 def _outcomes_of_all(run: Run, numbers: list[str], workers: int) -> list[Outcome]:
+    ordered = sorted(numbers, key=lambda number: LONG.index(number) if number in LONG else len(LONG))
+    parts = PARTS if run.scenario == "default" else {}
+    jobs = [(number, part) for number in ordered for part in parts.get(number, [""])]
     results: list[Outcome] = []
     with ThreadPoolExecutor(workers) as pool:
-        for outcomes in pool.map(run.outcomes_of, numbers):
+        for outcomes in pool.map(run.outcomes_of, jobs):
             results += outcomes
             for one in outcomes:
-                print(f"{one.name:50} {one.state:8} {one.seconds:7.1f} s", flush=True)
+                print(f"{one.name:62} {one.state:8} {one.seconds:7.1f} s", flush=True)
+    for statistics in (run.sources / "tests").glob("stats_*.json"):
+        statistics.unlink()
     return results
 
 
@@ -251,29 +258,19 @@ def _environment(folder: Path, addresses: list[str], protocol: str) -> dict[str,
     return environment
 
 
-def _complaint(text: str) -> str:
-    """The first thing a test complained about."""
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        if line.startswith('### Test "'):
-            return " ".join(lines[number : number + 2])[:400]
-    return ""
-
-
-def _report(outcomes: list[Outcome], *, complete: bool) -> int:
+def _report(outcomes: list[Outcome], expected: dict[str, str]) -> int:
     states = {state: [one for one in outcomes if one.state == state] for state in ("PASSED", "SKIPPED")}
     failed = [one for one in outcomes if one.state not in states]
     seconds = sum(one.seconds for one in outcomes)
     passed, skipped = len(states["PASSED"]), len(states["SKIPPED"])
     print(f"\n{passed} passed, {len(failed)} failed, {skipped} skipped themselves, {seconds:.0f} s of tests")
     for one in failed:
-        known = FAILURES.get(one.name)
-        print(f"{'as expected' if known else 'UNEXPECTED':12} {one.name}  {known or one.complaint}")
-    names = {one.name for one in failed}
-    mended = sorted(FAILURES.keys() - names) if complete else []
+        known = expected.get(one.name)
+        print(f"{'as expected' if known else 'UNEXPECTED':12} {one.name}  {known or one.complaint[:600]}")
+    mended = [one.name for one in states["PASSED"] if one.name in expected]
     for name in mended:
         print(f"{'MENDED':12} {name}")
-    return 1 if mended or not names <= FAILURES.keys() else 0
+    return 1 if mended or not {one.name for one in failed} <= expected.keys() else 0
 
 
 if __name__ == "__main__":
