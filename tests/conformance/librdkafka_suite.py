@@ -7,8 +7,8 @@ Apache Kafka, and runs its broker tests, four at a time.  Prints a table with th
 complaint of each failure, and whether FAILURES expects it; exit status 1 if not.  Numbers run those tests
 only.  Each test's output goes to the folder given by --logs.
 
-Some call Kafka's shell scripts; where there is Java they get some, elsewhere they fail.  Some want RapidJSON's
-headers when they are built, and skip themselves without.
+Some call Kafka's shell scripts; where there is Java they get some, elsewhere they fail.  Some want the
+headers of RapidJSON when they are built, and skip themselves without.
 """
 
 from __future__ import annotations
