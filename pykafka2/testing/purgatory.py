@@ -64,7 +64,8 @@ class Purgatory(Generic[K]):
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Iterable[K], now: float, *, was_tried: bool = False
     ) -> bool:
-        """True if the operation completed at once; else it is watched until it does or its time is up.
+        """True if the operation completed at once, or had no time; else it is watched until it does or its
+        time is up.
 
         `was_tried`: the caller has just found that it cannot complete yet.
         """
@@ -75,6 +76,9 @@ class Purgatory(Generic[K]):
         # What it waits for may have happened between the try above and the watching.
         if operation.try_complete(None, now):
             self._note_completed()
+            return True
+        if operation.deadline <= now:
+            self._expire(operation, now)
             return True
         operation.timer = self._wheel.add(operation.deadline, lambda at: self._expire(operation, at))
         return False

@@ -64,11 +64,11 @@ def reassigned(
 
 def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligible) -> PartitionImage:
     """A partition on its way to `target`; there already where nothing has to be copied."""
-    # What was on its way before is not there yet: it comes anew or not at all.
-    present = [replica for replica in image.replicas if replica not in image.adding]
-    adding = tuple(replica for replica in target if replica not in present)
-    removing = tuple(replica for replica in present if replica not in target)
+    # As in Kafka, what was on its way before counts as there: it goes like others, or stays on its way.
+    adding = tuple(sorted(set(target) - set(image.replicas))) or image.adding
+    removing = tuple(sorted(set(image.replicas) - set(target)))
     replicas = (*target, *removing)
+    removing = removing or image.removing
     if (replicas, adding, removing) == (image.replicas, image.adding, image.removing):
         return image
     changed = attrs.evolve(
@@ -83,13 +83,18 @@ def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligibl
 
 
 def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
-    """A move ends when all that were to come are in sync; the same object if there is none, or not yet."""
+    """A move ends when all that were to come are in sync, and all that stay where more go than come; the same
+    object if there is none, or not yet.
+    """
     staying = tuple(replica for replica in image.isr if replica not in image.removing)
+    replicas = tuple(replica for replica in image.replicas if replica not in image.removing)
     if not image.is_reassigned or not staying or not set(image.adding) <= set(staying):
+        return image
+    if len(image.adding) < len(image.removing) and not set(replicas) <= set(staying):
         return image
     changed = attrs.evolve(
         image,
-        replicas=tuple(replica for replica in image.replicas if replica not in image.removing),
+        replicas=replicas,
         isr=staying,
         adding=(),
         removing=(),

@@ -66,9 +66,7 @@ class ClassicJoins(ClassicRebalance):
         request = cast("JoinGroupRequest", deferred.request)
         if not request.group_id:
             raise InvalidGroupId
-        low, high = self.settings.min_session_timeout, self.settings.max_session_timeout
-        if not low * 1000 <= request.session_timeout_ms <= high * 1000:
-            raise InvalidSessionTimeout
+        self.check_session_timeout(request)
         group = self.get(request.group_id)
         is_new_group = group is None
         if group is None:
@@ -89,6 +87,12 @@ class ClassicJoins(ClassicRebalance):
             self._join_known(group, caller, deferred, out, now)
         if is_new_group and not out.records:
             self._store_new_group(group, deferred, out)
+
+    def check_session_timeout(self, request: JoinGroupRequest) -> None:
+        """INVALID_SESSION_TIMEOUT outside of what the broker allows."""
+        low, high = self.settings.min_session_timeout, self.settings.max_session_timeout
+        if not low * 1000 <= request.session_timeout_ms <= high * 1000:
+            raise InvalidSessionTimeout
 
     def _store_new_group(self, group: ClassicGroup, deferred: Deferred[Any], out: Result) -> None:
         """The log is to know of the group from its first member's first request on."""
@@ -219,10 +223,7 @@ class ClassicJoins(ClassicRebalance):
         old_leader = group.leader
         member = group.members[old_id]
         before = (member.protocols, member.rebalance_timeout, member.session_timeout)
-        for waiting in (member.awaiting_join, member.awaiting_sync):
-            if waiting is not None:
-                out.refuse(waiting, FencedInstanceId.code)
-        member.awaiting_join = member.awaiting_sync = None
+        self.dismiss(member, FencedInstanceId.code, old_id, out)
         instance_id = cast("str", request.group_instance_id)
         group.replace_static(instance_id, old_id, new_id)
         self.timers.cancel(("member", group.id, old_id))

@@ -28,7 +28,7 @@ from pykafka2.testing.coordinators.classic_state import (
     GroupState,
     joined_members,
 )
-from pykafka2.testing.coordinators.refusals import append_error_code
+from pykafka2.testing.coordinators.refusals import append_error_code, join_error
 from pykafka2.testing.coordinators.replay import Deferred, Result
 from pykafka2.testing.coordinators.settings import GroupSettings
 from pykafka2.testing.coordinators.timers import Timers
@@ -198,8 +198,7 @@ class ClassicRebalance:
     def _expire_member(self, group: ClassicGroup, member_id: str, out: Result, now: float) -> None:
         if member_id in group.pending_join:
             group.remove(member_id)
-            if group.state is GroupState.PREPARING_REBALANCE and group.have_all_joined:
-                self.complete_join(group, out, now)
+            self.complete_join_if_all_joined(group, out, now)
             return
         member = group.members.get(member_id)
         if member is None or member.has_satisfied_heartbeat:
@@ -207,17 +206,23 @@ class ClassicRebalance:
         self.drop_member(group, member, out)
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.rebalance_or_complete(group, out, now)
-        elif group.state is GroupState.PREPARING_REBALANCE and group.have_all_joined:
-            self.complete_join(group, out, now)
+        else:
+            self.complete_join_if_all_joined(group, out, now)
 
     def drop_member(self, group: ClassicGroup, member: ClassicMember, out: Result) -> None:
         """Take a member out; what it waits for is answered so that a live one joins anew."""
         self.timers.cancel(("member", group.id, member.id))
-        for deferred in (member.awaiting_join, member.awaiting_sync):
-            if deferred is not None:
-                out.refuse(deferred, UnknownMemberId.code)
-        member.awaiting_join = member.awaiting_sync = None
+        self.dismiss(member, UnknownMemberId.code, "", out)
         group.remove(member.id)
+
+    def dismiss(self, member: ClassicMember, code: int, member_id: str, out: Result) -> None:
+        """Answer whatever a member waits for with an error; a JoinGroup names this id."""
+        joining, syncing = member.awaiting_join, member.awaiting_sync
+        member.awaiting_join = member.awaiting_sync = None
+        if joining is not None:
+            out.reply(joining, join_error(joining.version, code, member_id))
+        if syncing is not None:
+            out.refuse(syncing, code)
 
     # -- endings ------------------------------------------------------------------------------------
 
@@ -232,10 +237,7 @@ class ClassicRebalance:
         """003-70: the group is dead here, and who waits is sent to the new coordinator."""
         group.move_to(GroupState.DEAD, group.changed_ms or 0)
         for member in group.members.values():
-            for deferred in (member.awaiting_join, member.awaiting_sync):
-                if deferred is not None:
-                    out.refuse(deferred, NotCoordinator.code)
-            member.awaiting_join = member.awaiting_sync = None
+            self.dismiss(member, NotCoordinator.code, member.id, out)
 
     def park_join(self, member: ClassicMember, deferred: Deferred[Any], out: Result) -> None:
         """The member waits for the join phase; an earlier wait of its own gives way (Apache forgets it)."""

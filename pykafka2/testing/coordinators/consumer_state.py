@@ -20,6 +20,7 @@ from pykafka2.errors import (
     IllegalGeneration,
     StaleMemberEpoch,
     UnknownMemberId,
+    UnknownServerError,
     UnsupportedVersion,
 )
 from pykafka2.protocol.messages import consumer_group_records as records
@@ -321,8 +322,10 @@ class ConsumerGroup:
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Whether committed offsets may be read by a member of this epoch; anyone may from outside."""
-        if not member_id and epoch < 0:
-            return
-        member = self.get_member(member_id or "")
+        if member_id is None:
+            if epoch < 0:
+                return
+            raise UnknownServerError("a member epoch without a member id")  # where Kafka fails inside
+        member = self.get_member(member_id)
         if epoch != member.epoch:
             raise StaleMemberEpoch(f"{member_id} is at epoch {member.epoch}, not {epoch}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Any
 
-from pykafka2.errors import InvalidGroupId
+from pykafka2.errors import BrokerError, InvalidGroupId
 from pykafka2.protocol.messages import committed_offsets as offset_messages
 from pykafka2.protocol.messages import consumer_group as consumer_messages
 from pykafka2.protocol.messages import group as classic_messages
@@ -29,6 +29,7 @@ from pykafka2.testing.coordinators.consumer_state import ConsumerGroup
 from pykafka2.testing.coordinators.group import ClassicGroups
 from pykafka2.testing.coordinators.migration import MixedGroups
 from pykafka2.testing.coordinators.offset_requests import Offsets
+from pykafka2.testing.coordinators.refusals import join_error
 from pykafka2.testing.coordinators.replay import (
     GROUP_RECORDS,
     Caller,
@@ -121,7 +122,11 @@ class GroupShard:
             self.classic.join(caller, deferred, out, now)
             return
         if group.members:
-            self.consumer.join_classic(caller, deferred, out, now)
+            self.classic.check_session_timeout(deferred.request)  # type: ignore[arg-type]
+            try:
+                self.consumer.join_classic(caller, deferred, out, now)
+            except BrokerError as error:  # told without the member's id, as by Kafka
+                out.reply(deferred, join_error(caller.version, error.code or 0, ""))
             return
         # The live classic group is in place before the tombstones of the other are replayed.
         del self.groups[group_id]

@@ -282,10 +282,13 @@ class MixedGroups(ConsumerGroups):
         out.on_appended = appended
 
     def _check_join(self, group: ConsumerGroup, request: JoinGroupRequest) -> None:
-        """INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the classic members there are."""
+        """INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the classic members there are.
+
+        What it said itself the last time counts, too.
+        """
         names = {one.name for one in request.protocols}
         for member in group.members.values():
-            if member.classic is not None and member.id != request.member_id:
+            if member.classic is not None:
                 names &= {name for name, _ in member.classic.protocols}
         if request.protocol_type != CONSUMER_PROTOCOL or not names:
             raise InconsistentGroupProtocol(f"{group.id} has members of the consumer protocol")

@@ -34,7 +34,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
 
     def on_done(done: dict[Key, DeleteResult]) -> None:
         if not context.is_answered:
-            broker.go_on_with(context, lambda: _answer(request, done))
+            broker.go_on_with(context, lambda: _answer(done))
 
     deadline = now + request.timeout_ms / 1000.0
     operation = broker.replicas.keeper.delete_records(offsets, deadline, on_done, now)
@@ -42,21 +42,19 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
         context.abandon = lambda at: broker.replicas.deletes.discard(operation)
 
 
-def _answer(request: DeleteRecordsRequest, done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
-    topics = []
-    for topic in request.topics:
-        partitions = []
-        for asked in topic.partitions:
-            result = done[topic.name, asked.partition_index]
-            partitions.append(
-                DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index,
-                    low_watermark=NO_LOW_WATERMARK if result.error else result.low_watermark,
-                    error_code=(result.error.code or 0) if result.error else 0,
-                )
+def _answer(done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
+    """Each partition once, however often it was named."""
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for (name, index), result in done.items():
+        topic = topics.setdefault(name, DeleteRecordsTopicResult(name=name, partitions=[]))
+        topic.partitions.append(
+            DeleteRecordsPartitionResult(
+                partition_index=index,
+                low_watermark=result.low_watermark,
+                error_code=(result.error.code or 0) if result.error else 0,
             )
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
-    return DeleteRecordsResponse(topics=topics)
+        )
+    return DeleteRecordsResponse(topics=list(topics.values()))
 
 
 @refuses(DeleteRecordsRequest)

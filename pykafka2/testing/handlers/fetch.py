@@ -30,6 +30,7 @@ from pykafka2.protocol.messages.fetch import (
 )
 from pykafka2.testing.handlers.leaders import endpoints, hint
 from pykafka2.testing.handlers.registry import handles, refuses
+from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.testing.replication.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -185,7 +186,7 @@ def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[F
             partition.partition,
             partition.fetch_offset,
             partition.partition_max_bytes,
-            partition.current_leader_epoch,
+            max(UNKNOWN_EPOCH, partition.current_leader_epoch),  # any negative one is none
             partition.last_fetched_epoch,
             partition.log_start_offset,
             error or (None if partition.partition in known_partitions else UnknownTopicOrPartition()),
@@ -204,7 +205,7 @@ def _answer(broker: Broker, version: int, results: list[FetchResult], plan: Fetc
             topic = topics[item.topic, item.topic_id] = FetchableTopicResponse(
                 topic=item.topic, topic_id=item.topic_id, partitions=[]
             )
-        topic.partitions.append(_partition(broker, version, result, leaders))
+        topic.partitions.append(_partition(broker, version, result, plan, leaders))
     if version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
         return FetchResponse(responses=list(topics.values()))
     nodes = [
@@ -214,14 +215,16 @@ def _answer(broker: Broker, version: int, results: list[FetchResult], plan: Fetc
     return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
 
 
-def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[int]) -> PartitionData:
+def _partition(
+    broker: Broker, version: int, result: FetchResult, plan: FetchPlan, leaders: list[int]
+) -> PartitionData:
     item = result.item
     data = PartitionData(
         partition_index=item.partition,
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
-        aborted_transactions=_aborted(result),
+        aborted_transactions=_aborted(result, plan),
         preferred_read_replica=result.preferred_read_replica,
         records=result.records,
     )
@@ -237,9 +240,12 @@ def _partition(broker: Broker, version: int, result: FetchResult, leaders: list[
     return data
 
 
-def _aborted(result: FetchResult) -> list[AbortedTransaction] | None:
-    """None where nobody asked for it (read_uncommitted); empty, as in Kafka, where nothing could be read."""
-    if result.item.error is not None:
+def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] | None:
+    """None where nobody asked for it (read_uncommitted); empty, as in Kafka, where there was nothing to read
+    when the fetch came.
+    """
+    is_gone = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
+    if result.item.error is not None or is_gone:
         return []
     if result.aborted is None:
         return None

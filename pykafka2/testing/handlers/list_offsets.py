@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from pykafka2.errors import (
     BrokerError,
     CorruptData,
-    FencedLeaderEpoch,
     InvalidRequest,
     LeaderNotAvailable,
     OffsetNotAvailable,
@@ -47,7 +46,6 @@ FIRST_VERSIONS = {
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 """What others say as replica id; to all but the first a log reaches to its very end."""
 
-NO_EPOCH = -1
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 NEVER = 0x7FFF
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
@@ -114,8 +112,6 @@ def _find(
 
 def _replica(broker: Broker, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> Replica:
     """The leader's; the debugging consumer may ask any replica."""
-    if asked.current_leader_epoch < NO_EPOCH:
-        raise FencedLeaderEpoch(f"there is no epoch {asked.current_leader_epoch}")
     key = (topic, asked.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
         return broker.replicas.leader_of(key, asked.current_leader_epoch)

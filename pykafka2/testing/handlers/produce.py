@@ -215,7 +215,9 @@ def _partition(
     answer = PartitionProduceResponse(
         index=key[1],
         error_code=result.error.code or 0,
-        base_offset=-1,
+        # Known, and said, if it was appended and only the replicas did not follow (rules 28 and 29).
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time,
         log_start_offset=result.log_start_offset,
         error_message=str(result.error),
     )

@@ -170,7 +170,7 @@ class ProducerStates:
         if batch.producer_epoch != state.epoch:
             state.epoch = batch.producer_epoch
             state.batches.clear()
-        state.last_timestamp = max(state.last_timestamp, batch.max_timestamp)
+        state.last_timestamp = batch.max_timestamp  # the latest batch's, be it older
         if batch.is_control:
             return self._record_marker(batch, state)
         state.batches.append(
@@ -212,14 +212,14 @@ class ProducerStates:
             self.record(batch)
 
     def expire(self, before_ms: int) -> int:
-        """Forget producers whose last batch is older than that (producer.id.expiration.ms); how many.
+        """Forget producers whose last batch is from then or before (producer.id.expiration.ms); how many.
 
         One whose transaction is open stays.
         """
         old = [
             state.producer_id
             for state in self._states.values()
-            if state.last_timestamp < before_ms
+            if state.last_timestamp <= before_ms
             and self.transactions.first_offset_of(state.producer_id) is None
         ]
         for producer_id in old:

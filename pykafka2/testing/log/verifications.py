@@ -70,8 +70,8 @@ class Verifications:
         self._by_producer.pop(producer_id, None)
 
     def expire(self, before_ms: int) -> int:
-        """Forget those begun before that (producer.id.expiration.ms); how many."""
-        old = [producer_id for producer_id, one in self._by_producer.items() if one.started_ms < before_ms]
+        """Forget those begun then or before (producer.id.expiration.ms); how many."""
+        old = [producer_id for producer_id, one in self._by_producer.items() if one.started_ms <= before_ms]
         for producer_id in old:
             del self._by_producer[producer_id]
         return len(old)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
 
-from pykafka2.errors import BrokerError, NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut
+from pykafka2.errors import (
+    BrokerError,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from pykafka2.testing.purgatory import DelayedOperation
 from pykafka2.testing.replication.replica import Key, Replica
 
@@ -69,6 +75,12 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
         """Whether this partition has what was waited for; an error that it finds goes into the result."""
         raise NotImplementedError
 
+    def lost(self, key: Key, replica: Replica | None) -> BrokerError:
+        """What a partition that this broker leads no more ends with."""
+        if replica is None and self._manager.image.partition(*key) is None:
+            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} was deleted meanwhile")
+        return NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
+
     @property
     def keys(self) -> list[Key]:
         return list(self._pending)
@@ -85,7 +97,7 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
         result = self.results[key]
         replica = self._manager.replicas.get(key)
         if replica is None or not replica.is_leader:
-            result.error = NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
+            result.error = self.lost(key, replica)
         elif not self.is_done(replica, result):
             return
         del self._pending[key]
@@ -110,7 +122,7 @@ class DelayedProduce(DelayedByPartition[ProduceResult]):
     def is_done(self, replica: Replica, result: ProduceResult) -> bool:
         if replica.high_watermark < result.required_offset:
             return False
-        if not replica.has_enough_in_sync:
+        if len(replica.maximal_isr) < replica.min_isr:
             result.error = NotEnoughReplicasAfterAppend()
         return True
 
@@ -173,7 +185,7 @@ class DeleteResult:
     error: BrokerError | None = None
     required_offset: int = -1
     low_watermark: int = -1
-    """The least start of the live replicas' logs, as far as it is known when the answer is made."""
+    """The least start of the live replicas' logs: as it was at first, until the deletion is done."""
 
 
 class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
@@ -183,6 +195,15 @@ class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
 
     TIMED_OUT = "follow"
 
+    def lost(self, key: Key, replica: Replica | None) -> BrokerError:
+        self.results[key].low_watermark = -1
+        if replica is None:
+            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} is not here any more")
+        return super().lost(key, replica)
+
     def is_done(self, replica: Replica, result: DeleteResult) -> bool:
-        result.low_watermark = replica.low_watermark(self._manager.image.is_alive)
-        return result.low_watermark >= result.required_offset
+        low_watermark = replica.low_watermark(self._manager.image.is_alive)
+        if low_watermark < result.required_offset:
+            return False
+        result.low_watermark = low_watermark
+        return True

@@ -83,7 +83,8 @@ class LogKeeper:
             if manager.is_internal(key[0]):
                 raise InvalidTopicException(f"records of the internal topic {key[0]} cannot be deleted")
             replica = manager.leader_of(key)
-            if "delete" not in replica.config.get("cleanup.policy"):
+            policy = replica.config.get("cleanup.policy")
+            if "compact" in policy and "delete" not in policy:
                 raise PolicyViolation(f"{key[0]} is compacted only: its records cannot be deleted")
             log = replica.log
             wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
@@ -93,6 +94,7 @@ class LogKeeper:
                 )
             if log.advance_log_start(wanted):
                 manager.log_start_moved(key)
-            return DeleteResult(required_offset=wanted)
+            low_watermark = replica.low_watermark(manager.image.is_alive)
+            return DeleteResult(required_offset=wanted, low_watermark=low_watermark)
         except BrokerError as error:
             return DeleteResult(error)

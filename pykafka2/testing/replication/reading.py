@@ -65,6 +65,8 @@ class FetchPlan:
     session: FetchSession | None = None
     first_segments: dict[Key, int] = attrs.field(factory=dict)
     """Where the active segments began when the fetch began to wait."""
+    has_waited: bool = False
+    """Whether it went through the purgatory."""
     _by_key: dict[Key, list[FetchItem]] | None = None
 
     @property

@@ -142,8 +142,8 @@ class Replica:
             )
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """The asker's leader epoch must be ours (KIP-320, rule 58); a negative one asks for no check."""
-        if current_leader_epoch < 0:
+        """The asker's leader epoch must be ours (KIP-320, rule 58); -1 asks for no check."""
+        if current_leader_epoch == UNKNOWN_EPOCH:
             return
         if current_leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"epoch {current_leader_epoch} is older than {self.leader_epoch}")
@@ -157,6 +157,9 @@ class Replica:
         end = self.log.end_of_epoch(last_fetched_epoch)
         if end.epoch == UNKNOWN_EPOCH or end.end_offset == UNKNOWN_EPOCH:
             raise OffsetOutOfRange(f"nothing is known of leader epoch {last_fetched_epoch}")
+        if fetch_offset < self.log.log_start_offset:
+            # Wherever the logs parted: who is that far behind has to begin anew at our start.
+            raise OffsetOutOfRange(f"offset {fetch_offset} is before {self.log.log_start_offset}")
         if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
         return None
@@ -173,7 +176,7 @@ class Replica:
     ) -> bool:
         """A follower asked to read on; False if that says nothing of how far it has come."""
         follower = self.followers.get(broker_id)
-        if follower is None or asked.offset > self.log.log_end_offset:
+        if follower is None or not self.log.log_start_offset <= asked.offset <= self.log.log_end_offset:
             return False
         if asked.current_leader_epoch not in (UNKNOWN_EPOCH, self.leader_epoch):
             return False

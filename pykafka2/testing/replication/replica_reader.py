@@ -7,15 +7,16 @@ that may have something to tell (fetch_sessions.py).  Under the cluster's lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pykafka2.errors import (
     BrokerError,
     InconsistentTopicId,
     NotLeaderOrFollower,
+    UnknownLeaderEpoch,
     UnknownServerError,
-    UnknownTopicId,
 )
+from pykafka2.testing.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.testing.log.partition_log import PartitionLog
 from pykafka2.testing.replication.delayed import DelayedFetch, more_for
 from pykafka2.testing.replication.fetch_sessions import FetchSession
@@ -61,6 +62,7 @@ class ReplicaReader:
             keys = [plan.session]
         if plan.is_from_follower:
             keys = [*keys, more_for(plan.replica_id)]
+        plan.has_waited = True
         if manager.fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
             return None
         return operation
@@ -121,7 +123,8 @@ class ReplicaReader:
                 return None
             if replica.log.log_start_offset <= item.offset and item.offset >= upper:
                 note_segment(plan, item, replica.log)
-                return 0 if item.offset <= replica.log.log_end_offset else None
+                # Above what it may read there is nothing to wait for, as in Kafka.
+                return 0 if item.offset == upper else None
             if plan.min_bytes > 1 and note_segment(plan, item, replica.log) < replica.log.segments.base_of(
                 upper
             ):
@@ -143,8 +146,10 @@ class ReplicaReader:
         if plan.is_from_follower or not plan.may_follow:
             replica.check_leader()
         if plan.is_from_follower:
-            if plan.replica_id not in replica.followers or self._manager.isrs.is_stale(plan):
-                raise NotLeaderOrFollower(f"broker {plan.replica_id} is no replica of {item.key}")
+            if plan.replica_id not in replica.followers:
+                _refuse_follower(plan.replica_id, item)
+            if self._manager.isrs.is_stale(plan):
+                raise NotLeaderOrFollower(f"broker {plan.replica_id} has registered anew since it asked")
             return replica, replica.log.log_end_offset
         if plan.replica_id == FUTURE_REPLICA:
             return replica, replica.log.log_end_offset
@@ -153,9 +158,7 @@ class ReplicaReader:
         return replica, replica.log.high_watermark
 
     def _replica_by_id(self, item: FetchItem) -> Replica:
-        """The replica of a topic that was asked for by id (rule 60)."""
-        if item.topic_id not in self._manager.image.topic_names:
-            raise UnknownTopicId(f"there is no topic with id {item.topic_id.hex()}")
+        """The replica of a topic that was asked for by id, and had that id when it was (rule 60)."""
         replica = self._manager.replica_of(item.key)
         if replica.log.topic_id != item.topic_id:
             raise InconsistentTopicId(f"{item.topic} has another id here than the one asked for")
@@ -166,6 +169,12 @@ class ReplicaReader:
         if self._select is None or plan.rack_id is None or not replica.is_leader:
             return -1
         return self._select(replica, item.offset, plan.rack_id, self._manager.image)
+
+
+def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
+    """Who names our leader epoch and is no replica may become one soon, and is to ask again."""
+    error = NotLeaderOrFollower if item.current_leader_epoch == UNKNOWN_EPOCH else UnknownLeaderEpoch
+    raise error(f"broker {replica_id} is no replica of {item.topic}-{item.partition}")
 
 
 def note_segment(plan: FetchPlan, item: FetchItem, log: PartitionLog) -> int:

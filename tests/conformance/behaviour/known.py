@@ -21,11 +21,17 @@ class Known:
 
 WORDS = "`error_message` of a refused batch"
 UNSERVED = "APIs of a later step"
+ABORTED = "Aborted transactions that a read_committed fetch lists"
 NO_ELR = "Eligible leader replicas (KIP-966)"
 NO_STREAMS = "Streams groups (KIP-1071)"
 
 KNOWN: tuple[Known, ...] = (
-    Known("produce_.*|transaction_.*", "Produce v", r"partition_responses\[\d+\]\.error_message$", WORDS),
+    Known(
+        ".*",
+        "Produce v",
+        r"partition_responses\[\d+\]\.error_message$",
+        WORDS,
+    ),
     Known("produce_refuses", "no records: Produce v12", "^$", "Produce with null records"),
     Known(
         "configs_of_a_broker",
@@ -34,6 +40,7 @@ KNOWN: tuple[Known, ...] = (
         "Options of its own",
     ),
     Known("configs_of_a_broker", r"log\.initial\.task\.delay\.ms", "^$", "First look at retention"),
+    Known("transaction_holds_readers_back", "all that is committed", "aborted_transactions$", ABORTED),
     Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
     Known("api_versions_advertised", r"^API (29|30|31|38|39|40|41|48|49|50|51)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (76|77|78|79|83|84|85|86|87|90|91|92)$", "^$", UNSERVED),
@@ -42,7 +49,12 @@ KNOWN: tuple[Known, ...] = (
     Known("api_versions_advertised", r"^API (80|81)$", "^$", "Raft APIs"),
     Known("api_versions_advertised", "eligible.leader.replicas.version", "^$", NO_ELR),
     # With ELR Kafka sets min.insync.replicas for the whole cluster, so it is not a default any more.
-    Known("topics_.*", "CreateTopics", r"topics\[\d+\]\.configs\[23\]\.config_source$", NO_ELR),
+    Known(
+        "topics_.*|old_versions_of_topics",
+        "CreateTopics",
+        r"topics\[\d+\]\.configs\[23\]\.config_source$",
+        NO_ELR,
+    ),
     Known("configs_altered", "DescribeConfigs", r"configs\[2\]\.config_source$", NO_ELR),
     Known("configs_described", "with synonyms", r"configs\[0\]\.synonyms$", NO_ELR),
     Known("configs_described", "a broker: DescribeConfigs", r"configs\[3\]\.config_source$", NO_ELR),

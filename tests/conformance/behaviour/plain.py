@@ -24,6 +24,8 @@ NAMES = (
 )  # fmt: skip
 """What an element of a list is called by; lists of such elements are sorted."""
 
+SETS = ("isr_nodes", "subscribed_topic_names")
+
 COUNTED = {"producer_id": "producer", "session_id": "session", "ongoing_txn_producer_id": "producer"}
 FIRST = {"producer": 0, "session": 1}
 FIRST_PRODUCER = ("producer_id", 0)  # an id like others, although it is a zero
@@ -95,7 +97,7 @@ class Plainer:
             return {key: self._numbered(key, one) for key, one in value.items()}
         if isinstance(value, list):
             elements = [self._numbered(name, one) for one in value]
-            return sorted(elements) if name == "isr_nodes" else elements  # a set
+            return sorted(elements) if name in SETS else elements
         if isinstance(value, bytes):
             return self.number("id", value) if len(value) == 16 else value.hex()
         if isinstance(value, str):
