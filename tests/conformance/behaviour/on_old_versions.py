@@ -16,7 +16,7 @@ from .side import Side, scenario
 def old_versions_of_records(side: Side) -> None:
     topic = side.topic("old-records")
     produce(side, "appended", topic, batch([b"a"]), 4)
-    produce(side, "with ids", topic, batch([b"b"]), 4, acks=1)
+    produce(side, "another", topic, batch([b"b"]), 4)
     for version in range(4, 19):
         fetch(side, "a part", topic, 1, version, partition_max_bytes=1)
         fetch(side, "out of range", topic, 7, version)

@@ -677,3 +677,46 @@ def test_listing_filters_by_state_and_type() -> None:
     assert listed(states_filter=["stable"]) == everything[:2]
     assert listed(types_filter=["consumer"]) == everything[1:2]
     assert listed(states_filter=["Empty", "Dead"], types_filter=["classic"]) == everything[2:]
+
+
+def test_rule_77_nobody_who_leaves_ends_the_first_wait() -> None:
+    """It is for members yet to come, so it lasts however many of those who came are gone again."""
+    bench = Bench()
+    joined = bench.join(bench.member_id())
+    other = bench.member_id()
+    bench.advance(1.0)
+    assert [one.error_code for one in bench.leave(other).members] == [0]
+    third = bench.join(bench.member_id(rebalance=60.0), rebalance=60.0)
+    gone = next(one for one in bench.classic().members.values() if one.awaiting_join is third)
+    assert [one.error_code for one in bench.leave(gone.id).members] == [0]
+    assert not joined.is_done
+    bench.advance(5.0)
+    assert _code(joined.response) == 0
+
+
+def test_rule_77_an_id_that_expires_does_not_end_the_first_wait() -> None:
+    bench = Bench()
+    late = bench.member_id(session=6.0)
+    bench.advance(5.0)
+    joined = bench.join(bench.member_id())
+    bench.advance(1.5)
+    assert late not in bench.classic().pending_join
+    assert not joined.is_done, "three seconds have not gone by"
+    bench.advance(1.5)
+    assert _code(joined.response) == 0
+
+
+def test_rule_80_a_fenced_join_says_whose_it_was() -> None:
+    """A request that is answered later names the member that it was for; one that left names nobody."""
+    bench = Bench()
+    waiting = bench.join(instance="a")
+    (old,) = bench.classic().members
+    bench.join(instance="a")
+    assert waiting.response is not None
+    assert (waiting.response.error_code, waiting.response.member_id) == (82, old)
+    (new,) = bench.classic().members.values()
+    left = new.awaiting_join
+    assert left is not None
+    bench.leave(new.id)
+    assert left.response is not None
+    assert (left.response.error_code, left.response.member_id) == (25, "")

@@ -108,6 +108,6 @@ def test_rule_35_old_producers_expire(log: PartitionLog) -> None:
     append(log, 0)
     state = log.producers.get(7)
     assert state is not None
-    assert log.producers.expire(state.last_timestamp) == 0
-    assert log.producers.expire(state.last_timestamp + 1) == 1
+    assert log.producers.expire(state.last_timestamp - 1) == 0
+    assert log.producers.expire(state.last_timestamp) == 1
     append(log, 77)

@@ -127,8 +127,8 @@ def test_rule_43_with_an_epoch_for_each_transaction_an_unknown_producer_starts_a
 def test_rule_43_verifications_expire(log: PartitionLog) -> None:
     log.verifications.required = True
     guard = log.begin_verification(7, 0, 0, False, NOW_MS)
-    assert log.verifications.expire(NOW_MS) == 0
-    assert log.verifications.expire(NOW_MS + 1) == 1
+    assert log.verifications.expire(NOW_MS - 1) == 0
+    assert log.verifications.expire(NOW_MS) == 1
     with pytest.raises(InvalidTxnState):
         write(log, 7, 0, guard=guard)
 

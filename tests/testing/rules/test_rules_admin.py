@@ -442,6 +442,55 @@ def test_rule_73_a_move_is_taken_back_changed_or_only_an_order(
     assert moving(wire) == []
 
 
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_a_move_that_is_changed_half_way_goes_kafkas_way(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """As three brokers of 4.3.1 did with replication throttled: what was to come counts as there.
+
+    Named out again it is to go, though it is still to come: such a move ends only by being cancelled.
+    """
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    kafka_cluster.controls.pause_followers(brokers=[2])
+    for target, shown in (
+        ([0, 2], (0, [0, 2, 1], [2], [1])),
+        ([0, 1], (0, [0, 1, 2], [2], [2])),
+        ([1, 2], (0, [1, 2, 0], [2], [0])),
+    ):
+        assert reassign(wire, 0, target) == DONE
+        assert moving(wire) == [shown]
+    assert reassign(wire, 0, None) == DONE
+    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, 1)
+    assert reassign(wire, 0, [2, 1]) == DONE
+    assert reassign(wire, 0, [2]) == DONE
+    assert moving(wire) == [(0, [2, 0, 1], [2], [0, 1])]
+    assert reassign(wire, 0, None) == DONE
+    assert reassign(wire, 0, [0, 2]) == DONE
+    assert reassign(wire, 0, [0, 1]) == DONE
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
+    assert moving(wire) == [(0, [0, 1, 2], [2], [2])]
+    assert reassign(wire, 0, None) == DONE
+    assert kafka_cluster.controller.image.topics["m"].partitions[0].replicas == (0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_fewer_replicas_wait_until_all_that_stay_are_in_sync(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1, 2]}))
+    kafka_cluster.controls.shrink_isr(("m", 0), 1)
+    assert reassign(wire, 0, [0, 1]) == DONE
+    assert moving(wire) == [(0, [0, 1, 2], [], [2])]
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    assert sorted(kafka_cluster.partition("m", 0).isr) == [0, 1]
+
+
 @pytest.mark.kafka(brokers=4)
 def test_rule_73_a_move_outlives_the_controller_that_began_it(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor

@@ -328,8 +328,14 @@ def test_rule_29_replicas_that_do_not_come_time_out_and_the_data_stays(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     kafka_cluster.controls.pause_followers()
-    assert error_of(leader("t", 0), batch([b"kept"]), timeout_ms=50) == "RequestTimedOut"
-    assert kafka_cluster.log("t", 0).values() == [b"kept"]
+    wire = leader("t", 0)
+    for offset, timeout_ms in enumerate((50, 0, -1)):
+        request = produce_request("t", 0, batch([b"kept"]), timeout_ms=timeout_ms)
+        answer = partition_of(wire.call(request, 12))
+        assert for_code(answer.error_code).__name__ == "RequestTimedOut"
+        # It says where the batch is: it was appended, unlike one that is refused (rule 24).
+        assert (answer.base_offset, answer.log_start_offset) == (offset, 0)
+    assert kafka_cluster.log("t", 0).values() == [b"kept"] * 3
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
