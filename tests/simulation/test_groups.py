@@ -14,6 +14,8 @@ from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
 from pykafka2.testing.simulation.world import World
+from tests.simulation import groups_story
+from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 
 SEEDS = 50
 FAULTS = ("break", "lose reply", "crash", "pause", "cut brokers", "move coordinator")
@@ -107,3 +109,8 @@ def test_a_planted_bug_of_the_coordinator_is_caught(
             assert named in caught_by, f"{error!r}\n{report.timeline[-4000:]}"
             return
     pytest.fail(f"{mutant.__name__} was not caught within {SEEDS} seeds")
+
+
+@pytest.mark.slow
+def test_groups_leave_the_same_trace_whatever_the_hash_seed() -> None:
+    assert hash_in_a_fresh_interpreter("tests.simulation.groups_story", 5, "77") == groups_story.tell(5)
