@@ -100,10 +100,14 @@ class KafkaPythonMember:
 
 
 class AiokafkaMember:
-    """aiokafka, in a loop of its own that runs while it is asked for something."""
+    """aiokafka, in a loop of its own that runs while it is asked for something.
+
+    The runner's end lets the loop go round until transports that aiokafka has closed are closed; a loop that
+    is closed at once leaves them to the collector, which warns.
+    """
 
     def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()
         self._consumer: Any = None
 
         async def start() -> None:
@@ -121,10 +125,10 @@ class AiokafkaMember:
             # Its start waits for the first rebalance, which may wait for members that are polled here, too.
             self._started = asyncio.ensure_future(self._consumer.start())
 
-        self._loop.run_until_complete(start())
+        self._runner.run(start())
 
     def _run(self, work: Any) -> Any:
-        return self._loop.run_until_complete(asyncio.wait_for(work, TIMEOUT))
+        return self._runner.run(asyncio.wait_for(work, TIMEOUT))
 
     def poll(self, seconds: float) -> list[bytes]:
         async def poll() -> list[bytes]:
@@ -145,9 +149,9 @@ class AiokafkaMember:
         self._run(self._consumer.commit())
 
     def close(self) -> None:
-        self._run(self._started)
-        self._run(self._consumer.stop())
-        self._loop.close()
+        with self._runner:
+            self._run(self._started)
+            self._run(self._consumer.stop())
 
 
 def group_member(library: str, bootstrap_servers: str, group_id: str, topic: str) -> GroupMember:

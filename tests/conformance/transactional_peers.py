@@ -130,12 +130,12 @@ def _is_fencing(error: Any) -> bool:
 
 
 class AiokafkaTransactions:
-    """aiokafka, on a loop of its own."""
+    """aiokafka, on a loop of its own, which goes round at its end until closed transports are closed."""
 
     def __init__(self, bootstrap_servers: str, transactional_id: str) -> None:
         from aiokafka import AIOKafkaProducer
 
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()
 
         async def start() -> Any:
             producer = AIOKafkaProducer(
@@ -165,15 +165,14 @@ class AiokafkaTransactions:
         self._run(self._producer.abort_transaction())
 
     def close(self) -> None:
-        with contextlib.suppress(Fenced):
+        with self._runner, contextlib.suppress(Fenced):
             self._run(self._producer.stop())
-        self._loop.close()
 
     def _run(self, work: Any) -> Any:
         from aiokafka.errors import IllegalOperation, ProducerFenced
 
         try:
-            return self._loop.run_until_complete(asyncio.wait_for(work, TIMEOUT))
+            return self._runner.run(asyncio.wait_for(work, TIMEOUT))
         except ProducerFenced as error:
             raise Fenced from error
         except IllegalOperation as error:
