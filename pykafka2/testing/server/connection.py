@@ -56,8 +56,9 @@ class FrameBuffer:
         end = start + LENGTH_BYTES + size
         if len(buffer) < end:
             return None
-        with memoryview(buffer) as view:
-            frame = bytes(view[start + LENGTH_BYTES : end])
+        # Both views end here: PyPy would keep the slice, and with it the buffer's size, until it collects.
+        with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:
+            frame = bytes(part)
         if end == len(buffer):
             buffer.clear()
             self._start = 0

@@ -52,6 +52,11 @@ def holds(predicate: Callable[[], bool] | None) -> bool:
         return True
 
 
+def NEVER() -> bool:  # noqa: N802 - a constant of the type that predicates have
+    """The predicate of whoever just sleeps; nobody needs to look at it."""
+    return False
+
+
 class Scheduler:
     """Owns virtual time.  `seed` decides every order and every hop."""
 
@@ -71,10 +76,12 @@ class Scheduler:
         self._turns_before = 0
         self._firing = False
         self._random = Random(f"{seed}/schedule")
+        self._draw = self._random.random
         self._heap: list[tuple[float, float, int, int, Due]] = []
         self._pushed = 0
         self._dirty = False
-        self._paused: dict[str, float] = {}
+        self.paused: dict[str, float] = {}
+        """Until when each place stands still that ever did."""
         self.deferred: dict[str, int] = {}
         """How many turns of a place a pause put off."""
         self._last_actor_run = START
@@ -88,11 +95,11 @@ class Scheduler:
 
     def hop(self) -> float:
         """The seeded cost of one wake-up."""
-        return SHORTEST_HOP + HOP_SPREAD * self._random.random()
+        return SHORTEST_HOP + HOP_SPREAD * self._draw()
 
     def push(self, when: float, due: Due) -> None:
         self._pushed += 1
-        heappush(self._heap, (when, self._random.random(), self._pushed, due.token, due))
+        heappush(self._heap, (when, self._draw(), self._pushed, due.token, due))
 
     def call_at(self, when: float, call: Callable[[], None]) -> Timer:
         timer = Timer(call)
@@ -109,12 +116,10 @@ class Scheduler:
 
     def pause(self, place: str, until: float) -> None:
         """Turn no loop of this place before `until`, as if its process were stopped."""
-        self._paused[place] = max(until, self._paused.get(place, 0.0))
+        self.paused[place] = max(until, self.paused.get(place, 0.0))
 
     def resumes_at(self, place: str) -> float:
-        if not self._paused:
-            return 0.0
-        return self._paused.get(place, 0.0)
+        return self.paused.get(place, 0.0)
 
     def current_place(self) -> str:
         """Where what runs now belongs: the loop's place, or the actor's name."""
@@ -142,7 +147,7 @@ class Scheduler:
         self._raise_failure(actor)
         if predicate():
             # Now and then a caller that need not wait lets others run first: a real scheduler would.
-            if self._random.random() >= 0.25:
+            if self._draw() >= 0.25:
                 return True
             self._resume_later(actor)
         elif timeout <= 0:
@@ -167,7 +172,7 @@ class Scheduler:
 
     def sleep(self, seconds: float) -> None:
         """Let `seconds` of virtual time pass for the calling actor."""
-        self.wait_until(lambda: False, seconds, f"sleep({seconds})")
+        self.wait_until(NEVER, seconds, f"sleep({seconds})")
 
     def _resume_later(self, actor: Actor) -> None:
         actor.is_scheduled = True
@@ -203,7 +208,7 @@ class Scheduler:
                     self.threads.hand_over(me, self.threads.main)
                     self._raise_failure(me)
                 return
-            due = self._next_due(me)
+            due = self._next_due()
             if due is None:
                 continue
             self.progress += 1
@@ -227,14 +232,15 @@ class Scheduler:
             finally:
                 self._firing = False
 
-    def _next_due(self, me: Actor) -> Due | None:
+    def _next_due(self) -> Due | None:
         heap = self._heap
+        last_actor_run = self._last_actor_run
         while heap:
             when, _, _, token, due = heappop(heap)
             if due.token != token:
                 continue
             if when > self.now:
-                if when - self._last_actor_run > PATIENCE and self._all_wait_for_ever():
+                if when - last_actor_run > PATIENCE and self._all_wait_for_ever():
                     break
                 self.now = when
             return due
@@ -266,7 +272,7 @@ class Scheduler:
 
     def _look_at_waiters(self) -> None:
         for actor in self._waiting:
-            if not actor.is_scheduled and holds(actor.predicate):
+            if not actor.is_scheduled and actor.predicate is not NEVER and holds(actor.predicate):
                 actor.is_scheduled = True
                 self.push(self.now + self.hop(), actor)
 

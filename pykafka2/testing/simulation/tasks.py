@@ -6,12 +6,12 @@ Used under the baton only; scheduler.py decides when each is due.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Step
-from pykafka2.network.transport import Ready, Selector
+from pykafka2.network.transport import Selector
 
 if TYPE_CHECKING:
     from pykafka2.testing.simulation.scheduler import Scheduler
@@ -55,6 +55,22 @@ class TaskSelector(Selector, Protocol):
 class SimTask:
     """A loop that the scheduler turns when it is due, woken, or its selector has something."""
 
+    __slots__ = (
+        "_due_at",
+        "_in_turn",
+        "_scheduler",
+        "_selector",
+        "_step",
+        "_stopped",
+        "_woken",
+        "error",
+        "name",
+        "place",
+        "token",
+        "turns",
+        "turns_before",
+    )
+
     def __init__(
         self, scheduler: Scheduler, name: str, place: str, step: Step, selector: TaskSelector | None
     ) -> None:
@@ -91,20 +107,24 @@ class SimTask:
             self._scheduler.push(when, self)
 
     def fire(self) -> None:
+        # Hot: about 20,000 times in a virtual minute of a busy cluster.
         scheduler = self._scheduler
-        resumes_at = scheduler.resumes_at(self.place)
+        now = scheduler.now
         self._due_at = FOREVER
-        if resumes_at > scheduler.now:
-            scheduler.deferred[self.place] = scheduler.deferred.get(self.place, 0) + 1
-            self.be_turned_by(resumes_at)
-            return
+        if scheduler.paused:
+            resumes_at = scheduler.resumes_at(self.place)
+            if resumes_at > now:
+                scheduler.deferred[self.place] = scheduler.deferred.get(self.place, 0) + 1
+                self.be_turned_by(resumes_at)
+                return
         self.turns += 1
-        scheduler.trace.turned(scheduler.now, self.name)
+        scheduler.trace.turned(now, self.name)
         before, scheduler.current_task = scheduler.current_task, self
         self._in_turn = True
         self._woken = False
         try:
-            wake_at = self._step.run_once(scheduler.now, self._events())
+            selector = self._selector
+            wake_at = self._step.run_once(now, () if selector is None else selector.select(0.0))
         except Exception as error:
             self._end(error)
             return
@@ -115,18 +135,16 @@ class SimTask:
             scheduler.after_turn(self)
         self._rest_until(wake_at)
 
-    def _events(self) -> Sequence[Ready]:
-        return () if self._selector is None else self._selector.select(0.0)
-
     def _rest_until(self, wake_at: float) -> None:
         if self._stopped:
             self._close_selector()
             return
-        soonest = self._scheduler.now + self._scheduler.hop()
+        scheduler = self._scheduler
+        soonest = scheduler.now + scheduler.hop()
         if self._woken or (self._selector is not None and self._selector.has_ready()):
-            wake_at = soonest
-        if wake_at < FOREVER:
-            self.be_turned_by(max(wake_at, soonest))
+            self.be_turned_by(soonest)
+        elif wake_at < FOREVER:
+            self.be_turned_by(wake_at if wake_at > soonest else soonest)
 
     def _end(self, error: Exception) -> None:
         logger.error("the loop %s ended by %r", self.name, error, exc_info=error)

@@ -12,6 +12,9 @@ from collections import deque
 
 _TIME = struct.Struct("<d")
 
+# Turns are gathered and hashed together: the same bytes in the same order, a third of the cost.
+MOST_GATHERED = 4096
+
 # Enough to see what led to a failure; a whole run is kept only for a replay.
 RECENT_LINES = 400
 
@@ -23,17 +26,28 @@ class Trace:
         self._hash = hashlib.blake2b(digest_size=16)
         self._lines: deque[tuple[float, str]] = deque(maxlen=None if keep_all else RECENT_LINES)
         self._keep_all = keep_all
+        self._gathered: list[bytes] = []
+        self._names: dict[str, bytes] = {}
         self.events = 0
 
     def turned(self, now: float, name: str) -> None:
         """A loop, a timer or an actor was given its turn.  Hot: once a turn, so it is hashed and not kept."""
         self.events += 1
-        self._hash.update(_TIME.pack(now) + name.encode())
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = name.encode()
+        gathered = self._gathered
+        gathered.append(_TIME.pack(now))
+        gathered.append(known)
+        if len(gathered) >= MOST_GATHERED:
+            self._hash_gathered()
 
     def carried(self, now: float, what: str, data: bytes | memoryview) -> None:
         """Bytes entered the network."""
         self.events += 1
-        self._hash.update(_TIME.pack(now) + what.encode())
+        # The caller's buffer may be used again, so these bytes are hashed at once.
+        self._gathered += (_TIME.pack(now), what.encode())
+        self._hash_gathered()
         self._hash.update(data)
         if self._keep_all:
             self._lines.append((now, f"{what} {len(data)} bytes"))
@@ -41,12 +55,17 @@ class Trace:
     def note(self, now: float, text: str) -> None:
         """Something worth a line: a connection, a fault, an election, a failure."""
         self.events += 1
-        self._hash.update(_TIME.pack(now) + text.encode())
+        self._gathered += (_TIME.pack(now), text.encode())
         self._lines.append((now, text))
+
+    def _hash_gathered(self) -> None:
+        self._hash.update(b"".join(self._gathered))
+        self._gathered.clear()
 
     @property
     def digest(self) -> str:
         """The hash so far, in hexadecimal."""
+        self._hash_gathered()
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:
