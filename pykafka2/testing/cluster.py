@@ -210,12 +210,15 @@ class KafkaCluster(ClusterViews):
         for broker in self._brokers:
             broker.finish_start()
         # How brokers register is the same in every run; a timeline begins with what the test does.
+        elections = [one for one in self.events.events("controller") if "event" not in one.facts]
         self.forget()
-        now = self.runtime.clock.monotonic()
+        now = self.told_since
         took_ms = (now - self.started_at) * 1000
         count = f"{len(self._brokers)} brokers" if len(self._brokers) > 1 else "1 broker"
-        text = f"{count} started in {took_ms:.0f} ms, broker {self.controller.id} is the controller"
-        self.events.note(now, "cluster", text, brokers=len(self._brokers), controller=self.controller.id)
+        text = f"{count} started in {took_ms:.0f} ms"
+        self.events.note(now, "cluster", text, brokers=len(self._brokers))
+        for one in elections:
+            self.events.note(now, one.kind, one.text, **one.facts)
 
     def close(self) -> None:
         """Stop everything and release every thread and socket.  Safe to repeat.

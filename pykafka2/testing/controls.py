@@ -125,8 +125,8 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
         *,
         brokers: Iterable[int] | None = None,
     ) -> None:
-        """Stop replication: of one partition or all, by some brokers or all.  What is under way still
-        arrives.
+        """Stop replication: of one partition or all, by some brokers or all.  What is under way is lost; it
+        is fetched again after `resume_followers`.
         """
         chosen = self._cluster.brokers if brokers is None else [self._cluster.broker(one) for one in brokers]
         with self._cluster.lock:

@@ -31,13 +31,21 @@ class IsrControls:
         that they stay out until `expand_isr` or `resume_followers`.
         """
         cluster, key = self._cluster, (partition[0], partition[1])
-        leader = self._check_followers(key, brokers)
+        self._check_followers(key, brokers)
         with cluster.lock:
             for broker in brokers:
                 cluster.broker(broker).fetchers.pause([key])
-            leading = cluster.broker(leader).replicas
-            leading.isrs.drop(leading.replicas[key], brokers, cluster.runtime.clock.monotonic())
-        self._wait_for_isr(key, lambda isr: not isr & set(brokers), "shrink")
+
+        def drop() -> None:
+            leader = cluster.controller.partition(*key).leader
+            leading = None if leader < 0 else cluster.broker(leader).replicas
+            replica = None if leading is None else leading.replicas.get(key)
+            # Again and again: the controller refuses what it is asked with news that are old by then.
+            if leading is not None and replica is not None and replica.pending_isr is None:
+                followers = [one for one in brokers if one in replica.followers]
+                leading.isrs.drop(replica, followers, cluster.runtime.clock.monotonic())
+
+        self._wait_for_isr(key, lambda isr: not isr & set(brokers), "shrink", drop)
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
         """Let these followers fetch the partition, and wait until they have caught up and are in the ISR."""
@@ -48,7 +56,7 @@ class IsrControls:
                 cluster.broker(broker).fetchers.resume([key])
         self._wait_for_isr(key, lambda isr: set(brokers) <= isr, "grow")
 
-    def _check_followers(self, key: tuple[str, int], brokers: tuple[int, ...]) -> int:
+    def _check_followers(self, key: tuple[str, int], brokers: tuple[int, ...]) -> None:
         view = self._cluster.partition(*key)
         for broker in brokers:
             if broker == view.leader or broker not in view.replicas:
@@ -56,9 +64,15 @@ class IsrControls:
                 raise ConfigurationError(
                     f"broker {broker} does not follow {key[0]}-{key[1]}; its followers are {known}"
                 )
-        return view.leader
 
-    def _wait_for_isr(self, key: tuple[str, int], is_done: Callable[[set[int]], bool], verb: str) -> None:
+    def _wait_for_isr(
+        self,
+        key: tuple[str, int],
+        is_done: Callable[[set[int]], bool],
+        verb: str,
+        work: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`work` is done until it is done, under the lock."""
         cluster = self._cluster
 
         def done() -> bool:
@@ -66,6 +80,9 @@ class IsrControls:
             return image is not None and is_done(set(image.isr))
 
         for _ in range(int(TIMEOUT / POLL_EVERY)):
+            with cluster.lock:
+                if not done():
+                    work()
             if cluster.runtime.wait_until(done, POLL_EVERY):
                 return
             cluster.check()

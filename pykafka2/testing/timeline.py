@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pykafka2.testing.image import ClusterImage
 
 MAX_NAMED = 4
+# How many partitions that change at the same time get a line each: a broker that goes takes hundreds along.
+MAX_AT_ONCE = 6
 
 
 class Timeline:
@@ -41,7 +43,7 @@ class Timeline:
         self._image = image
         self._metrics = metrics
         both: list[tuple[float, Entry | ClusterEvent]] = [(entry.received_at, entry) for entry in entries]
-        both += [(event.at, event) for event in events]
+        both += [(event.at, event) for event in folded(events)]
         both.sort(key=lambda one: one[0])
         self._left_out = 0 if last is None else max(len(both) - last, 0)
         self._items = [item for _, item in both[self._left_out :]]
@@ -106,6 +108,29 @@ class Timeline:
             ],
             "errors": list(dict.fromkeys(errors_in(item.response))) if item.response is not None else [],
         }
+
+
+def folded(events: list[ClusterEvent]) -> list[ClusterEvent]:
+    """The events, with one for all where many partitions got other leaders or ISRs at the same time; topics
+    of the test's own come before Kafka's.
+    """
+    together: dict[tuple[float, str], list[ClusterEvent]] = {}
+    for event in events:
+        if event.kind in ("leader", "isr"):
+            together.setdefault((event.at, event.kind), []).append(event)
+    many = {key: group for key, group in together.items() if len(group) > MAX_AT_ONCE}
+    found: list[ClusterEvent] = []
+    for event in events:
+        group = many.get((event.at, event.kind))
+        if group is None:
+            found.append(event)
+        elif event is group[0]:
+            group.sort(key=lambda one: one.text.startswith("__"))  # stable
+            found += group[: MAX_AT_ONCE - 1]
+            rest = [one.facts["partition"] for one in group[MAX_AT_ONCE - 1 :]]
+            text = f"and {len(rest)} more partitions, from {rest[0]} to {rest[-1]}"
+            found.append(ClusterEvent(event.at, event.kind, text, {"partitions": rest}))
+    return found
 
 
 def timeline_of(cluster: KafkaCluster, last: int | None) -> Timeline:

@@ -66,11 +66,12 @@ class MetadataPublisher:
         return broker_id in self._held
 
     def release(self, broker_id: int | None, now: float) -> None:
-        """End holding and delays, of one broker or all; who lags catches up at once."""
+        """End holding and delays, of one broker or all; who lags catches up now, whatever is under way."""
         for broker in self._brokers():
             if broker_id is None or broker.id == broker_id:
                 self._held.discard(broker.id)
-                self._delays.pop(broker.id, None)
+                if self._delays.pop(broker.id, 0.0):
+                    self._under_way.pop(broker.id, None)
                 if broker.is_running:
                     self.catch_up(broker, now)
 

@@ -110,7 +110,7 @@ class FollowerFetchers(Part):
         self._leader_of.clear()
 
     def pause(self, keys: Iterable[Key] | None = None) -> None:
-        """Fetch nothing (of these partitions) until `resume`; what is under way still comes in."""
+        """Fetch nothing (of these partitions) until `resume`; what is under way is thrown away."""
         if keys is None:
             self.is_paused = True
         else:
@@ -255,6 +255,9 @@ class FollowerFetchers(Part):
                 ):
                     continue
                 fetcher.changed[followed.replica.key] = None
+                if self.is_paused or followed.replica.key in self.paused_keys:
+                    followed.asked = None  # from here once more, later
+                    continue
                 try:
                     self._take(fetcher, followed, data, now)
                 except KafkaError as error:
