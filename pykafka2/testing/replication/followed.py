@@ -61,6 +61,8 @@ class Fetcher:
     session_id: int = NO_SESSION
     next_epoch: int = INITIAL_EPOCH
     in_flight: bool = False
+    is_answer_void: bool = False
+    """Whether the answer to the fetch that is under way is thrown away."""
     delayed_until: float = 0.0
 
     def add(self, followed: Followed) -> None:

@@ -113,6 +113,8 @@ class FollowerFetchers(Part):
         """Fetch nothing (of these partitions) until `resume`; what is under way is thrown away."""
         if keys is None:
             self.is_paused = True
+            for fetcher in self._fetchers.values():
+                fetcher.is_answer_void = fetcher.in_flight
         else:
             for key in keys:
                 self.paused_keys[key] = None
@@ -124,6 +126,8 @@ class FollowerFetchers(Part):
         """End `pause`, of these partitions or of all."""
         if keys is None:
             self.is_paused = False
+            for fetcher in self._fetchers.values():
+                fetcher.is_answer_void = False
         for key in list(self.paused_keys if keys is None else keys):
             leader = self._leader_of.get(key)
             if leader is not None:
@@ -228,13 +232,14 @@ class FollowerFetchers(Part):
         )
 
     def _on_failure(self, fetcher: Fetcher, error: KafkaError, now: float) -> None:
-        fetcher.in_flight = False
+        fetcher.in_flight = fetcher.is_answer_void = False
         fetcher.delayed_until = now + self._backoff
         fetcher.start_anew()
         self.signal()
 
     def _on_response(self, fetcher: Fetcher, response: FetchResponse, now: float) -> None:
         fetcher.in_flight = False
+        is_void, fetcher.is_answer_void = fetcher.is_answer_void, False
         if self._stopped:
             return
         self.signal()
@@ -255,7 +260,7 @@ class FollowerFetchers(Part):
                 ):
                     continue
                 fetcher.changed[followed.replica.key] = None
-                if self.is_paused or followed.replica.key in self.paused_keys:
+                if is_void or followed.replica.key in self.paused_keys:
                     followed.asked = None  # from here once more, later
                     continue
                 try:

@@ -155,6 +155,35 @@ def test_rule_59_what_only_the_old_leader_had_is_truncated(simulation: Simulatio
     assert_alike(cluster)
 
 
+def test_a_pause_of_followers_holds_at_once(simulation: Simulation) -> None:
+    """What a waiting fetch would bring is not taken in: a record after the pause is on the leader alone."""
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)  # the followers' fetches wait at the leader
+    cluster.controls.pause_followers()
+    append(cluster, b"the leader's own")
+    simulation.run_for(2)
+    assert sorted(replica.log_end_offset for replica in cluster.partition(*KEY).replicas.values()) == [
+        0,
+        0,
+        1,
+    ]
+    cluster.controls.resume_followers()
+    simulation.run_for(1)
+    assert marks(cluster) == [1, 1, 1]
+    # One partition alone, too.
+    cluster.controls.pause_followers(KEY)
+    append(cluster, b"again")
+    simulation.run_for(2)
+    assert sorted(replica.log_end_offset for replica in cluster.partition(*KEY).replicas.values()) == [
+        1,
+        1,
+        2,
+    ]
+    cluster.controls.heal()
+    simulation.run_for(1)
+    assert marks(cluster) == [2, 2, 2]
+
+
 def test_a_crash_loses_what_was_not_replicated(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
