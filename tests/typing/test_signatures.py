@@ -17,19 +17,15 @@ from pykafka2.aio import admin as aio_admin
 from pykafka2.aio import consumer as aio_consumer
 from pykafka2.aio import producer as aio_producer
 from pykafka2.consumer.undelivered import Undelivered
-from pykafka2.testing import group_views, transaction_views, views
+from pykafka2.testing import group_views, views
 from pykafka2.testing.admin_client import AdminClient
 from pykafka2.testing.admin_port import AdminPort
 from pykafka2.testing.broker import Broker
-from pykafka2.testing.cluster_metrics import ClusterMetrics
-from pykafka2.testing.controls import Controls
-from pykafka2.testing.history import Entry, History
 from pykafka2.testing.process_cluster import BrokerView, ProcessCluster
 from pykafka2.testing.server.request_metrics import ApiMetrics, Histogram, RequestMetrics
 from pykafka2.testing.simulation.actors import Actor
 from pykafka2.testing.simulation.sync import SimEvent, SimQueue
 from pykafka2.testing.throttle import ThrottleRule
-from pykafka2.testing.timeline import Timeline
 
 PAIRS = [
     (KafkaProducer, aio.KafkaProducer),
@@ -87,30 +83,21 @@ SPECIAL = {
 }
 
 TESTING_CLASSES: list[type] = [
-    *(getattr(testing, name) for name in testing.__all__),
+    *(getattr(testing, name) for name in testing.__all__ if name != "QUICK"),
     Actor,
     AdminClient,
     AdminPort,
     ApiMetrics,
     Broker,
     BrokerView,
-    ClusterMetrics,
-    Controls,
-    Entry,
     Histogram,
-    History,
     ProcessCluster,
     RequestMetrics,
     SimEvent,
     SimQueue,
     ThrottleRule,
-    Timeline,
-    group_views.GroupView,
     group_views.MemberView,
-    transaction_views.TransactionView,
     views.ControllerView,
-    views.LogView,
-    views.PartitionView,
     views.ReplicaView,
 ]
 
