@@ -296,7 +296,7 @@ class Offsets(OffsetStore):
                     code = UnknownTopicOrPartition.code
                 elif group.is_subscribed_to(topic.name):
                     code = GroupSubscribedToTopic.code
-                elif place in known:
+                elif place in known or self.is_pending(request.group_id, place):
                     write_offset(out, request.group_id, place, None)
                 answers.append(
                     wire.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code)

@@ -40,15 +40,18 @@ class CommittedOffset:
     metadata: str
     committed_ms: int
     expires_ms: int | None = None
+    place_in_log: int = attrs.field(default=0, eq=False)
+    """Which of two came later, whatever its transaction's marker does."""
 
     @classmethod
-    def from_record(cls, value: OffsetCommitValue) -> CommittedOffset:
+    def from_record(cls, value: OffsetCommitValue, place_in_log: int) -> CommittedOffset:
         return cls(
             value.offset,
             value.leader_epoch,
             value.metadata,
             value.commit_timestamp,
             None if value.expire_timestamp == -1 else value.expire_timestamp,
+            place_in_log,
         )
 
 
@@ -67,6 +70,7 @@ class OffsetStore:
         self.committed: dict[str, dict[Place, CommittedOffset]] = {}
         # Per producer and group what its open transaction would commit.
         self.pending: dict[int, dict[str, dict[Place, CommittedOffset]]] = {}
+        self._replayed = 0
         self._classic = classic
         self._settings = settings
         self._wall_ms = wall_ms
@@ -86,20 +90,23 @@ class OffsetStore:
         # A consumer outside of groups has a group nonetheless: empty, without a protocol.
         if key.group not in self.groups:
             self.groups[key.group] = ClassicGroup(key.group)
-        offset = CommittedOffset.from_record(value)
+        self._replayed += 1
+        offset = CommittedOffset.from_record(value, self._replayed)
         if producer is not None:
             self.pending.setdefault(producer.id, {}).setdefault(key.group, {})[place] = offset
         else:
             self.committed.setdefault(key.group, {})[place] = offset
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """A transaction ended: what it would commit is committed, or was never there."""
+        """A transaction ended: what it would commit is committed, or was never there.
+
+        What was committed since the transaction said its own stays.
+        """
         for group_id, offsets in self.pending.pop(producer.id, {}).items():
-            if not committed:
-                continue
-            if group_id not in self.groups:
-                self.groups[group_id] = ClassicGroup(group_id)
-            self.committed.setdefault(group_id, {}).update(offsets)
+            known = self.committed.setdefault(group_id, {}) if committed else {}
+            for place, offset in offsets.items():
+                if place not in known or known[place].place_in_log < offset.place_in_log:
+                    known[place] = offset
 
     def _forget(self, group_id: str, place: Place) -> None:
         offsets = self.committed.get(group_id, {})
@@ -107,7 +114,10 @@ class OffsetStore:
         if not offsets:
             self.committed.pop(group_id, None)
         for groups in self.pending.values():
-            groups.get(group_id, {}).pop(place, None)
+            pending = groups.get(group_id, {})
+            pending.pop(place, None)
+            if not pending:
+                groups.pop(group_id, None)
 
     def is_pending(self, group_id: str, place: Place) -> bool:
         """Whether an open transaction would commit it."""
@@ -119,20 +129,25 @@ class OffsetStore:
     # -- the end of offsets -------------------------------------------------------------------------
 
     def forget_all(self, group_id: str, out: Result) -> None:
-        """All offsets of a group that is deleted."""
-        places = set(self.committed.get(group_id, ()))
-        for groups in self.pending.values():
-            places |= set(groups.get(group_id, ()))
-        for place in sorted(places):
+        """All offsets of a group that is deleted, those that a transaction would commit among them."""
+        for place in self._places(group_id):
             write_offset(out, group_id, place, None)
 
     def forget_topics(self, names: Iterable[str], out: Result) -> None:
-        """Topics were deleted: so are the offsets in them."""
+        """Topics were deleted: so are the offsets in them, pending ones among them."""
         gone = set(names)
-        for group_id, offsets in self.committed.items():
-            for place in sorted(offsets):
+        groups = dict.fromkeys([*self.committed, *(one for each in self.pending.values() for one in each)])
+        for group_id in groups:
+            for place in self._places(group_id):
                 if place[0] in gone:
                     write_offset(out, group_id, place, None)
+
+    def _places(self, group_id: str) -> list[Place]:
+        """Where a group has offsets, committed or yet to be, in order."""
+        places = set(self.committed.get(group_id, ()))
+        for groups in self.pending.values():
+            places |= set(groups.get(group_id, ()))
+        return sorted(places)
 
     def expire(self, group_id: str, now: float, out: Result) -> bool:
         """Rule 84: remove a group's offsets that are due; whether none is left, pending ones included."""

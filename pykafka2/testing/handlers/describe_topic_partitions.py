@@ -25,7 +25,7 @@ from pykafka2.protocol.messages.metadata import (
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.handlers.metadata import ALL_TOPIC_OPERATIONS
 from pykafka2.testing.image import NO_LEADER, ClusterImage, PartitionImage
-from pykafka2.testing.topic_names import check_topic_name
+from pykafka2.testing.topic_names import INTERNAL_TOPICS, check_topic_name
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
@@ -104,6 +104,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=error.code or 0,
         name=name,
         topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
         partitions=[],
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )

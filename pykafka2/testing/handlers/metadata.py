@@ -31,7 +31,7 @@ from pykafka2.testing.coordinators.hosting import INTERNAL
 from pykafka2.testing.coordinators.internal_topics import create_internal_topic
 from pykafka2.testing.handlers.registry import handles, refuses
 from pykafka2.testing.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from pykafka2.testing.topic_names import check_topic_name
+from pykafka2.testing.topic_names import INTERNAL_TOPICS, check_topic_name
 
 if TYPE_CHECKING:
     from pykafka2.testing.broker import Broker
@@ -105,7 +105,13 @@ def _asked(
 
 
 def _failed(name: str | None, error: type[BrokerError], topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=error.code or 0, name=name, topic_id=topic_id, partitions=[])
+    return MetadataResponseTopic(
+        error_code=error.code or 0,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,  # by its name alone, whether there is one or not
+        partitions=[],
+    )
 
 
 def _known(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:

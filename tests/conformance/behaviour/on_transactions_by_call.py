@@ -10,6 +10,7 @@ import attrs
 
 from ...testing.wire import batch
 from .on_fetch import fetch
+from .on_groups_by_call import committing
 from .on_offsets import list_offsets
 from .on_produce import produce
 from .on_transactions import TRANSACTIONAL, Producer, add, producer, read_both_ways
@@ -280,3 +281,67 @@ def transactions_listed(side: Side) -> None:
     for pattern in (None, "", "listed-[01]", "listed", ".*-2", "(", "listed-(?=1)"):
         ask(f"called {pattern}", 2, transactional_id_pattern=pattern)
     found["listed-1"].end("ends", committed=False)
+
+
+@scenario
+def transaction_offsets_overtaken(side: Side) -> None:
+    """Offsets that a transaction has yet to commit, and what comes between: commits and deletions."""
+    topic, gone = side.topic("transaction-overtaken", partitions=2), side.topic("transaction-overtaken-2")
+    group = "overtaken"
+    at = side.coordinator(group)
+    who = producer(side, "transaction-overtaken")
+    who.init("an id")
+
+    def pending(label: str, *places: tuple[str, int, int], of: str = group) -> None:
+        topics = [
+            {"name": name, "partitions": [{"partition_index": index, "committed_offset": offset}]}
+            for name, index, offset in places
+        ]
+        side.when_ready(label, "TxnOffsetCommit", 5, at, **who.own(), group_id=of, topics=topics)
+
+    def fetched(label: str, of: str = group, **options: Any) -> None:
+        side.ask(label, "OffsetFetch", 9, at, groups=[{"group_id": of, "topics": None}], **options)
+
+    def settled(label: str, of: str = group) -> None:
+        def is_stable(answer: Any) -> bool:
+            return all(not one.error_code for each in answer.groups[0].topics for one in each.partitions)
+
+        await_state(side, who, "CompleteCommit")
+        asked = [{"group_id": of, "topics": [{"name": topic, "partition_indexes": [0, 1]}]}]
+        side.eventually(label, is_stable, "OffsetFetch", 9, at, groups=asked, require_stable=True)
+
+    pending("in a transaction", (topic, 0, 5), (topic, 1, 6))
+    side.ask("overtaken", "OffsetCommit", 9, at, **committing(group, topic, 0, offset=9))
+    fetched("overtaken")
+    fetched("overtaken, stable", require_stable=True)
+    who.end("commits", committed=True)
+    settled("the later one stays")
+    pending("in another", (topic, 0, 15), (topic, 1, 16))
+    one = [{"name": topic, "partitions": [{"partition_index": 1}]}]
+    side.ask("deletes one", "OffsetDelete", 0, at, group_id=group, topics=one)
+    who.end("commits", committed=True)
+    settled("it stays deleted")
+    fresh = "overtaken-fresh"
+    pending("in a group of its own", (topic, 0, 25), (gone, 0, 26), of=fresh)
+    fetched("nothing yet", fresh)
+    side.ask("the group", "DescribeGroups", 6, at, groups=[fresh])
+    one = [{"name": topic, "partitions": [{"partition_index": 0}]}]
+    side.ask("deletes one", "OffsetDelete", 0, at, group_id=fresh, topics=one)
+    side.quietly("DeleteTopics", 6, topics=[{"name": gone, "topic_id": bytes(16)}], timeout_ms=5000)
+    deadline = time.monotonic() + TIMEOUT
+    asked = {"topics": [{"name": gone, "partition_indexes": [0]}], "group_id": fresh}
+    while time.monotonic() < deadline:
+        found = side.quietly("OffsetFetch", 9, at, groups=[asked], require_stable=True).groups[0]
+        if not found.topics[0].partitions[0].error_code:
+            break
+        time.sleep(0.02)
+    who.end("commits", committed=True)
+    settled("the group is empty", fresh)
+    fetched("the group is empty", fresh)
+    last = "overtaken-last"
+    pending("in a group of its own", (topic, 0, 35), of=last)
+    side.ask("deletes the group", "DeleteGroups", 2, at, groups_names=[last])
+    side.ask("the group", "DescribeGroups", 6, at, groups=[last])
+    who.end("commits", committed=True)
+    settled("the group is gone", last)
+    side.ask("the group", "DescribeGroups", 6, at, groups=[last])

@@ -194,6 +194,45 @@ def test_rule_49_two_producers_transactions_end_apart() -> None:
     assert bench.committed(0, require_stable=True) == -1 - 88
 
 
+def test_rule_49_what_was_committed_since_the_transaction_said_its_own_stays() -> None:
+    """As in Apache Kafka, where the later record counts, not the later end; also to the next coordinator."""
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    bench.commit(9)
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed(require_stable=True) == 9
+    bench.reload()
+    assert bench.committed(require_stable=True) == 9
+    bench.commit_transactional(10, MOVER)
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed(require_stable=True) == 10
+
+
+def test_rule_49_a_marker_does_not_bring_a_deleted_group_back() -> None:
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    assert bench.delete_group() == 0
+    assert not bench.shard.offsets.has_open_transaction(GROUP)
+    bench.end_transaction(MOVER, committed=True)
+    assert GROUP not in bench.shard.groups
+
+
+@pytest.mark.parametrize("how", ["OffsetDelete", "the topic goes"])
+def test_rule_49_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> None:
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    if how == "OffsetDelete":
+        partition = wire.OffsetDeleteRequestPartition(partition_index=0)
+        asked = wire.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
+        request = wire.OffsetDeleteRequest(group_id=GROUP, topics=[asked])
+        assert bench.answer(request).topics[0].partitions[0].error_code == 0
+    else:
+        bench.runtime.carry_out(bench.shard.on_topics(TopicTable({}), {"orders"}), bench.now)
+    assert bench.committed(require_stable=True) == -1, "it is not unstable any more"
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed() == -1
+
+
 def test_rule_49_a_deleted_groups_pending_offsets_are_gone_too() -> None:
     bench = Bench()
     bench.commit_transactional(8, MOVER)

@@ -85,6 +85,13 @@ def test_rule_70_it_needs_the_request_and_the_broker(config: dict[str, object], 
         assert cluster.topics() == []
 
 
+@pytest.mark.kafka(brokers=1)
+def test_rule_70_an_internal_topic_is_told_by_its_name_before_there_is_one(connect: Connect) -> None:
+    answers = asked_for(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
+    assert {name_of(one.error_code) for one in answers} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert [one.is_internal for one in answers] == [True, True, False]
+
+
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
 def test_rule_70_no_topic_comes_of_an_illegal_or_a_colliding_name(
     kafka_cluster: KafkaCluster, connect: Connect

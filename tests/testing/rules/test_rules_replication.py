@@ -64,6 +64,15 @@ class TestLastCaughtUp:
         assert not follower.is_caught_up(6, now=40.1, max_lag=30.0)
         assert follower.is_caught_up(5, now=99.0, max_lag=30.0), "it has all that there is"
 
+    def test_rule_65_it_may_join_at_the_high_watermark_and_not_before_the_leader_s_epoch(self) -> None:
+        """A new leader's high watermark may be far behind what was committed before its time."""
+        follower = FollowerState(1, last_caught_up=0.0)
+        for offset, may in ((3, False), (4, False), (5, False), (6, True), (7, True)):
+            follower.fetched(offset, 0, 9, now=1.0)
+            assert follower.may_join(4, 6) is may
+            assert follower.may_join(offset, 0)
+            assert not follower.may_join(offset + 1, 0)
+
     def test_in_a_session_fetches_that_do_not_name_it_count_while_it_rests(self) -> None:
         item = FetchItem("t", bytes(16), 0, 10, 1)
         session = FetchSession(1, False, 1, 0.0, 0.0)
