@@ -1,27 +1,27 @@
 """One broker: its parts, its image of the cluster, and what it does with a request.
 
 The path of a request: acceptor -> processor (decodes) -> request channel -> handler (`handle`, under the
-cluster's lock) -> the API's function -> reply -> the same processor.  The broker object outlives crashes
-and restarts (broker_process.py); its parts are made anew with each start, its logs are not.
+cluster's lock, see broker_requests.py) -> the API's function -> reply -> the same processor.  The broker
+object outlives crashes and restarts (broker_process.py); its parts are made anew with each start, its logs
+are not.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.clock import Clock, SeededEntropy
-from pykafka2.errors import BrokerError, KafkaError, KafkaTimeoutError, UnknownServerError
+from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.broker_process import BrokerProcess
+from pykafka2.testing.broker_requests import BrokerRequests
 from pykafka2.testing.chores import Chores, Completions
 from pykafka2.testing.controller import Controller, NewTopic
 from pykafka2.testing.controller.node import ControllerNode
 from pykafka2.testing.controller_channel import ControllerChannel
 from pykafka2.testing.coordinators.hosting import Coordinators
-from pykafka2.testing.forwarding import to_controller
-from pykafka2.testing.handlers.registry import APIS, Api
 from pykafka2.testing.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
 from pykafka2.testing.lifecycle import BrokerLifecycle
 from pykafka2.testing.log.log_dir import LogDir
@@ -33,7 +33,7 @@ from pykafka2.testing.server.acceptor import Acceptor
 from pykafka2.testing.server.connection_quotas import ConnectionQuotas
 from pykafka2.testing.server.handler_pool import Handler
 from pykafka2.testing.server.processor import Processor
-from pykafka2.testing.server.request_channel import RequestChannel, RequestContext
+from pykafka2.testing.server.request_channel import RequestChannel
 from pykafka2.testing.server.request_metrics import RequestMetrics
 from pykafka2.testing.server.threads import Part
 from pykafka2.testing.timing_wheel import TimingWheel
@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Response)
 logger = logging.getLogger(__name__)
 
 
-class Broker(BrokerProcess):
+class Broker(BrokerRequests, BrokerProcess):
     """A broker of a `KafkaCluster`.  The controls start and stop it, from the test's thread."""
 
     def __init__(self, cluster: KafkaCluster, broker_id: int, port: int) -> None:
@@ -239,13 +239,6 @@ class Broker(BrokerProcess):
         """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""
         return self.producer_ids.next(self.clock.monotonic())
 
-    def refuse(self, context: RequestContext, code: int) -> None:
-        """Answer with one error everywhere, if nobody has answered yet."""
-        if not context.is_answered:
-            response = self.refused(context, code)
-            if response is not None:
-                context.reply(response)
-
     # ------------------------------------------------------------------ the rest
 
     def notify(self) -> None:
@@ -280,113 +273,7 @@ class Broker(BrokerProcess):
         """Have the broker look at its timers and coordinators now."""
         self._chores.signal()
 
-    def go_on(self, context: RequestContext) -> None:
-        """A request that a fault held goes on to its handler."""
-        if self.is_running:
-            if context.slot is None and not context.is_from_broker:
-                self._on_request(context)  # late, from a connection that is dead
-            self._requests.put(context)
-
-    # ------------------------------------------------------------------ requests
-
-    def _on_request(self, context: RequestContext) -> None:
-        """A processor has decoded a client's request."""
-        context.on_reply = self.on_reply
-        with self.lock:
-            self._cluster.history.received(self.id, context)
-
-    def _on_gone(self, context: RequestContext, now: float) -> None:
-        """The connection of a request is gone before its answer left: nothing may wait for it."""
-        with self.lock:
-            self._cluster.history.ended(context, None, now)
-            if not context.is_answered and context.abandon is not None:
-                context.abandon(now)
-            context.is_answered = True
-
-    def _on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
-        """Replies have left for their clients."""
-        with self.lock:
-            for context in contexts:
-                self.metrics.record(context, now)
-
-    def on_reply(self, context: RequestContext, response: Response | None) -> bool:
-        """A request is answered: False if a fault takes care of the answer."""
-        context.answered_at = self.clock.monotonic()
-        faults = self._cluster.faults
-        is_plain = context.faults is None and not faults.is_active
-        sent = response if is_plain else faults.reshaped(context, response)
-        if self._cluster.throttles.rules:
-            self._cluster.throttles.apply(context, sent)
-        self._cluster.history.ended(context, sent, context.answered_at)
-        return is_plain or faults.sends(self, context, sent, response)
-
-    def handle(self, context: RequestContext, now: float) -> None:
-        """Answer one request, unless a fault has something else to say about it."""
-        with self.lock:
-            if not self.is_running or context.is_answered:
-                return
-            if self.is_paused:
-                self._requests.put_back(context)
-                return
-            faults = self._cluster.faults
-            if faults.is_active and faults.meets(self, context, now):
-                return
-            self.answer(context, now)
-
-    def answer(self, context: RequestContext, now: float) -> None:
-        """Have a request answered, by the API's function or by the controller."""
-        context.metrics = self.metrics
-        context.taken_at = self.clock.monotonic()
-        api = APIS[context.api_key]
-        if api.by_controller:
-            to_controller(self, api, context, now)
-        else:
-            self.respond(api, context, now)
-        context.handled_at = self.clock.monotonic()
-
-    def respond(self, api: Api, context: RequestContext, now: float) -> None:
-        """Have the API's function answer; whatever goes wrong costs this request alone."""
-        if context.is_answered:
-            return  # its connection is gone
-        response: Response | None
-        try:
-            response = api.handle(self, context, context.request, now)
-        except Exception as error:
-            response = self._failed(context, error)
-        if response is not None and not context.is_answered:
-            context.reply(response)
-
-    def go_on_with(self, context: RequestContext, work: Callable[[], Response | None]) -> None:
-        """Do the rest of a request that waited for another broker; what goes wrong costs it alone."""
-        response: Response | None
-        try:
-            response = work()
-        except Exception as error:
-            response = self._failed(context, error)
-        if response is not None and not context.is_answered:
-            context.reply(response)
-
-    def _failed(self, context: RequestContext, error: Exception) -> Response | None:
-        """What a request hears whose handling raised this; all but a broker's errors are mistakes of ours."""
-        code = UnknownServerError.code
-        if isinstance(error, BrokerError):
-            code = error.code or code
-        elif isinstance(error, KafkaError):
-            logger.warning("broker %d refused %s: %s", self.id, APIS[context.api_key].name, error)
-        else:
-            self.problems.note(f"broker {self.id} at {context.request!r}", error)
-        if context.is_answered:
-            return None  # its connection is gone
-        return self.refused(context, code)
-
-    def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """The answer with an error everywhere; where there can be none the connection is closed."""
-        api = APIS[context.api_key]
-        # Nobody waits for the answer to a produce with acks=0 (rule 7).
-        if not api.can_refuse or context.is_answered or getattr(context.request, "acks", None) == 0:
-            context.close()
-            return None
-        return api.refusal(context.request, context.version, code if code is not None else -1)
+    # ------------------------------------------------------------------ the end of a turn
 
     def _after(self, now: float) -> None:
         """The end of a handler's turn."""

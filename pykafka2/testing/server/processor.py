@@ -204,7 +204,7 @@ class Processor(Part):
                 self._throttle(connection, now + context.throttle)
             connection.channel.complete(slot, payload)
         except KafkaError as error:
-            self.drop(connection, error)
+            self.failed(connection, error)
             return
         self._touched[connection] = None
 
@@ -256,7 +256,10 @@ class Processor(Part):
             self.loop.problems.note(self.name, error)
             return
         self.loop.problems.note(f"{self.name}: the connection of {connection.peer}", error)
-        self.drop(connection, Disconnected(f"the broker failed over the connection of {connection.peer}"))
+        try:
+            self.drop(connection, Disconnected(f"the broker failed over the connection of {connection.peer}"))
+        except Exception as another:
+            self.loop.problems.note(f"{self.name}: the end of the connection of {connection.peer}", another)
 
     def drop_soon(self, connection: Connection, *, reset: bool) -> None:
         error = Disconnected(f"the broker closed the connection to {connection.peer}")

@@ -191,7 +191,7 @@ class Loop:
                 target.on_ready(bits, now)  # type: ignore[attr-defined]
             except Exception as error:
                 self.problems.note(f"{self.name}: {target!r}", error)
-                target.on_failure(error, now)  # type: ignore[attr-defined]
+                self._tell_failure(target, error, now)
         if self._commands:
             self._run_commands()
         for _ in range(MAX_ROUNDS):
@@ -200,6 +200,12 @@ class Loop:
                     break
             if not self._pass(self._last, now):
                 break
+
+    def _tell_failure(self, target: object, error: Exception, now: float) -> None:
+        try:
+            target.on_failure(error, now)  # type: ignore[attr-defined]
+        except Exception as another:
+            self.problems.note(f"{self.name}: the end of {target!r}", another)
 
     def _pass(self, parts: tuple[Part, ...], now: float) -> bool:
         """Run those whose turn it is; False if there were none."""

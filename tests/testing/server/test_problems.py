@@ -20,7 +20,7 @@ from pykafka2.testing.remote import RemoteProblems
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.problems import LoopFailed
 from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire, batch, produce
+from tests.testing.wire import Wire, batch, produce, produce_request
 
 Connect = Callable[[int], Wire]
 WaitFor = Callable[[Callable[[], bool]], None]
@@ -100,8 +100,41 @@ def test_what_fails_over_a_connection_costs_that_connection(
     del metrics.record
     assert ask(other) == 2
     where = taken(kafka_cluster)
-    assert sum(one == "handler-0-0: MetadataRequest" for one in where) == 2
+    assert sum(one == "handler-0-0: MetadataRequest" for one in where) == 1
+    assert sum("at its answer to MetadataRequest" in one for one in where) == 1
     assert sum("the connection of" in one for one in where) >= 2
+
+
+def test_an_answer_that_fails_late_closes_its_connection(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+) -> None:
+    """It comes from the purgatory, where nobody else waits for it; the client must not wait in vain."""
+    kafka_cluster.controls.pause_followers()
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    history: Any = kafka_cluster.history
+    history.ended = planted
+    kafka_cluster.controls.resume_followers()
+    assert wire.is_closed_by_broker()
+    del history.ended
+    assert any("at its answer to ProduceRequest" in where for where in taken(kafka_cluster))
+
+
+def test_a_connection_whose_end_fails_harms_nobody(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+) -> None:
+    one, other = leader("t", 0), leader("t", 0)
+    kafka_cluster.controls.pause_followers()
+    one.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    history: Any = kafka_cluster.history
+    history.ended = planted
+    one.close()
+    wait_for(lambda: len(kafka_cluster.problems) > 0)
+    del history.ended
+    assert ask(other) == 2
+    assert len(taken(kafka_cluster)) == 1
 
 
 def test_a_listener_that_fails_is_not_asked_again_at_once(
