@@ -100,13 +100,10 @@ def kafka_jars() -> KafkaJars:
     missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
     if missing:
         raise KafkaUnavailable(MISSING_TOOLS.format(", ".join(missing)))
-    cache = cache_folder()
-    with _locked(cache / "lock"):
-        jars = _made_once(cache / f"jars-{_digest([POM])}", _resolve)
-        classes = _made_once(
-            cache / f"classes-{_digest([POM, *SOURCES])}",
-            lambda folder: _compile(folder, jars / "current"),
-        )
+    jars = made_once("jars", [POM], lambda folder: resolved(POM, folder))
+    classes = made_once(
+        "classes", [POM, *SOURCES], lambda folder: compiled(SOURCES, folder, f"{jars / 'current'}/*")
+    )
     return KafkaJars(current=jars / "current", oldest=jars / "oldest", classes=classes)
 
 
@@ -127,12 +124,31 @@ def skip_or_fail(reason: str) -> NoReturn:
     pytest.skip(f"!!! NOT CHECKED AGAINST APACHE KAFKA: {reason}")
 
 
-def _resolve(folder: Path) -> None:
-    command = ["mvn", "-B", "-q", "-f", str(POM), "generate-resources", f"-Dconformance.lib={folder}"]
+def made_once(name: str, sources: list[Path], make: Callable[[Path], None]) -> Path:
+    """The folder of this name for these files as they are now, from the cache or made now.
+
+    Runs side by side cannot see half of it: one makes, the others wait, and it appears whole.
+    """
+    cache = cache_folder()
+    folder = cache / f"{name}-{_digest(sources)}"
+    with _locked(cache / "lock"):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=cache, prefix="making-") as scratch:
+                unfinished = Path(scratch) / "result"
+                unfinished.mkdir()
+                make(unfinished)
+                unfinished.rename(folder)
+    return folder
+
+
+def resolved(pom: Path, folder: Path) -> None:
+    """Copy into the folder the jars that a pom.xml names."""
+    command = ["mvn", "-B", "-q", "-f", str(pom), "generate-resources", f"-Dconformance.lib={folder}"]
     _run(command, MAVEN_TIMEOUT, "Maven could not resolve Apache Kafka's jars")
 
 
-def _compile(folder: Path, jars: Path) -> None:
+def compiled(sources: list[Path], folder: Path, class_path: str) -> None:
+    """Compile our Java into the folder, warnings being errors."""
     command = [
         "javac",
         "-Xlint:all,-path,-processing,-classfile",
@@ -142,9 +158,9 @@ def _compile(folder: Path, jars: Path) -> None:
         "--release",
         "17",
     ]
-    command += ["-d", str(folder), "-cp", str(jars / "*"), *map(str, SOURCES)]
+    command += ["-d", str(folder), "-cp", class_path, *map(str, sources)]
     try:
-        _run(command, JAVAC_TIMEOUT, "javac refused tests/conformance/java/src")
+        _run(command, JAVAC_TIMEOUT, "javac refused our Java below tests/conformance/java")
     except KafkaUnavailable as refused:
         # Our own mistake, not a machine without Kafka: never passed over.
         raise SyntaxError(str(refused)) from None
@@ -161,16 +177,6 @@ def _run(command: list[str], timeout: float, what_failed: str) -> None:
         raise KafkaUnavailable(
             f"{what_failed} (exit {done.returncode}):\n{done.stdout.decode(errors='replace')}"
         )
-
-
-def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    if not folder.exists():
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as scratch:
-            unfinished = Path(scratch) / "result"
-            unfinished.mkdir()
-            make(unfinished)
-            unfinished.rename(folder)
-    return folder
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def test_rule_66_an_isr_change_needs_the_current_epochs_and_live_replicas(publis
     assert change(0, 0, 0, 1, topic=bytes(16)) is UnknownTopicId
     assert sorted(published.partition.isr) == [0, 1, 2]
     assert change(0, 0, 2, 0) is None
-    assert (published.partition.isr, published.partition.partition_epoch) == ((0, 2), 1)
+    assert (published.partition.isr, published.partition.partition_epoch) == ((2, 0), 1)  # as it was said
     assert change(0, 0, 0, 1, 2) is InvalidUpdateVersion
     controller.broker_is_gone(1)
     assert change(0, 1, 0, 1, 2) is IneligibleReplica

@@ -223,8 +223,8 @@ class Controller:
         for replica, epoch in sorted(change.isr.items()):
             if not self._may_be_in_sync(replica, epoch):
                 raise IneligibleReplica(f"broker {replica} is fenced, shutting down or was registered anew")
-        ordered = tuple(replica for replica in image.replicas if replica in change.isr)
-        altered = attrs.evolve(image, isr=ordered, partition_epoch=image.partition_epoch + 1)
+        # In the order in which the leader names them, as Kafka's controller keeps it: tools print it.
+        altered = attrs.evolve(image, isr=tuple(change.isr), partition_epoch=image.partition_epoch + 1)
         return completed(altered, self.image.is_eligible)
 
     def _may_be_in_sync(self, replica: int, epoch: int) -> bool:

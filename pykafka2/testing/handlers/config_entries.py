@@ -61,11 +61,14 @@ def of_group(configs: Mapping[str, str], broker: BrokerConfig) -> Entries:
     return [_with_default(key, configs.get(name), GROUP_SOURCE, broker) for name, key in GROUP_KEYS.items()]
 
 
-def of_metrics(configs: Mapping[str, str], broker: BrokerConfig) -> Entries:
-    """A subscription of client metrics."""
-    return [
-        _with_default(key, configs.get(name), METRICS_SOURCE, broker) for name, key in METRICS_KEYS.items()
-    ]
+def of_metrics(configs: Mapping[str, str]) -> Entries:
+    """A subscription of client metrics; its defaults are nobody's synonyms, as in Kafka's ConfigHelper."""
+    entries = []
+    for name, key in METRICS_KEYS.items():
+        value = configs.get(name)
+        own = [] if value is None else [Synonym(name, value, METRICS_SOURCE)]
+        entries.append(_entry(key, key.default if value is None else value, own))
+    return entries
 
 
 def of_loggers(broker: Broker) -> Entries:

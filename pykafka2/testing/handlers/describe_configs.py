@@ -80,7 +80,7 @@ def _configs(broker: Broker, resource_type: int, name: str) -> Entries:
     if resource_type == METRICS_RESOURCE:
         if not name:
             raise InvalidRequest("Client metrics subscription name must not be empty")
-        return config_entries.of_metrics(image.configs_of(resource_type, name), broker.config)
+        return config_entries.of_metrics(image.configs_of(resource_type, name))
     raise InvalidRequest(f"Unsupported resource type: {resource_type}")
 
 

@@ -230,6 +230,10 @@ def test_resources_with_configurations_are_listed(connect: Connect) -> None:
     assert alter(wire, METRICS, "m", ("interval.ms", SET, "5000")) == DONE
     assert value_of(wire, GROUP, "g", "consumer.session.timeout.ms") == ("50000", FROM_GROUP)
     assert value_of(wire, METRICS, "m", "interval.ms") == ("5000", FROM_METRICS)
+    told = describe(wire, METRICS, "m")
+    # kafka-configs prints the synonyms: of a subscription only what it sets itself is one.
+    assert [(one.value, one.source) for one in told["interval.ms"].synonyms] == [("5000", FROM_METRICS)]
+    assert (told["metrics"].config_source, told["metrics"].synonyms) == (FROM_DEFAULT, [])
     listed = wire.call(ListConfigResourcesRequest(resource_types=[]), 1).config_resources
     assert [(one.resource_type, one.resource_name) for one in listed] == [
         (GROUP, "g"),

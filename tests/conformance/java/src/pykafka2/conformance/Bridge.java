@@ -76,6 +76,8 @@ public final class Bridge {
             case "consume": return ClientIo::consume;
             case "transaction_step": return Transactions::step;
             case "tool": return Tools::run;
+            case "admin_calls": return AdminCalls::run;
+            case "client_case": return ClientCases::run;
             case "broker_options": return BrokerFacts::options;
             case "broker_option_values": return BrokerFacts::allowed;
             default: throw new IllegalArgumentException("no operation named " + name);

@@ -1,0 +1,29 @@
+"""Where Java's world sees the bundled broker differ from Apache Kafka on purpose: rows of docs/fidelity.md."""
+
+from __future__ import annotations
+
+import re
+
+from ..behaviour.compare import Difference
+from ..behaviour.known import NO_ELR, NO_STREAMS, UNSERVED, Known
+
+KNOWN: tuple[Known, ...] = (
+    Known("admin", "(?i)acls|DelegationToken|ClientQuotas|Scram|Share", "", UNSERVED),
+    Known("admin", "Streams", "", NO_STREAMS),
+    Known("admin", "RaftVoter", "", "Raft APIs"),
+    Known("admin", "describeConfigs", r"^min\.insync\.replicas$", NO_ELR),
+    Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
+    Known("admin", "describeFeatures", r"eligible\.leader\.replicas\.version", NO_ELR),
+)
+
+
+def meant(difference: Difference) -> Known | None:
+    """The entry that says this difference is meant."""
+    for one in KNOWN:
+        if (
+            re.fullmatch(one.scenario, difference.scenario)
+            and re.search(one.step, difference.step)
+            and re.search(one.path, difference.path)
+        ):
+            return one
+    return None
