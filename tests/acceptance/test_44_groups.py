@@ -28,6 +28,6 @@ def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Si
         assert answer.topics[0].partitions[0].error_code == 0
     assert bench.committed() == 8
     values = [
-        OffsetCommitValue.decode(value[2:], 3) for value in bench.cluster.log(*PARTITION).values() if value
+        OffsetCommitValue.decode(value[2:], 4) for value in bench.cluster.log(*PARTITION).values() if value
     ]
     assert [value.offset for value in values] == list(range(9))

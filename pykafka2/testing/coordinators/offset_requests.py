@@ -25,7 +25,13 @@ from pykafka2.protocol.messages import committed_offsets as wire
 from pykafka2.protocol.messages import transaction
 from pykafka2.testing.coordinators.classic_state import ClassicGroup, GroupState
 from pykafka2.testing.coordinators.consumer_state import ConsumerGroup
-from pykafka2.testing.coordinators.offsets import CommittedOffset, OffsetStore, Place, write_offset
+from pykafka2.testing.coordinators.offsets import (
+    NO_TOPIC_ID,
+    CommittedOffset,
+    OffsetStore,
+    Place,
+    write_offset,
+)
 from pykafka2.testing.coordinators.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
 from pykafka2.testing.coordinators.replay import Caller, Deferred, Producer, Result
 from pykafka2.testing.coordinators.settings import Topics
@@ -77,6 +83,7 @@ class Offsets(OffsetStore):
                         one.committed_metadata or "",
                         at_ms,
                         expires_ms,
+                        self.topics.id_of(name) or NO_TOPIC_ID,
                     )
                     write_offset(out, request.group_id, (name, one.partition_index), offset)
                 answers.append(
@@ -245,7 +252,7 @@ class Offsets(OffsetStore):
                     ]
                     continue
             answers.setdefault((one.name, one.topic_id), []).extend(
-                self._answer(asked.group_id, (found, partition), require_stable)
+                self._answer(asked.group_id, (found, partition), require_stable, one.topic_id)
                 for partition in one.partition_indexes
             )
         return wire.OffsetFetchResponseGroup(
@@ -257,12 +264,12 @@ class Offsets(OffsetStore):
         )
 
     def _answer(
-        self, group_id: str, place: Place, require_stable: bool
+        self, group_id: str, place: Place, require_stable: bool, topic_id: bytes = NO_TOPIC_ID
     ) -> wire.OffsetFetchResponsePartitions:
         if require_stable and self.is_pending(group_id, place):
             return _absent(place[1], UnstableOffsetCommit.code)
         offset = self.committed.get(group_id, {}).get(place)
-        if offset is None:
+        if offset is None or not offset.is_of(topic_id):
             return _absent(place[1], 0)
         return wire.OffsetFetchResponsePartitions(
             partition_index=place[1],

@@ -27,6 +27,8 @@ FIRST_COMMIT_WITH_TOPIC_IDS: Final = 10
 FIRST_FETCH_WITH_TOPIC_IDS: Final = 10
 FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP: Final = 9
 
+NO_TOPIC_ID: Final = bytes(16)
+
 Place = tuple[str, int]
 """Topic and partition."""
 
@@ -40,6 +42,8 @@ class CommittedOffset:
     metadata: str
     committed_ms: int
     expires_ms: int | None = None
+    topic_id: bytes = NO_TOPIC_ID
+    """The topic it was committed for, where the commit knew: not another one of the same name (KIP-848)."""
     place_in_log: int = attrs.field(default=0, eq=False)
     """Which of two came later, whatever its transaction's marker does."""
 
@@ -51,8 +55,13 @@ class CommittedOffset:
             value.metadata,
             value.commit_timestamp,
             None if value.expire_timestamp == -1 else value.expire_timestamp,
+            value.topic_id,
             place_in_log,
         )
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it counts for who asks by this id; NO_TOPIC_ID is anybody's."""
+        return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
 class OffsetStore:
@@ -197,6 +206,7 @@ def write_offset(out: Result, group_id: str, place: Place, offset: CommittedOffs
         metadata=offset.metadata,
         commit_timestamp=offset.committed_ms,
         expire_timestamp=-1 if offset.expires_ms is None else offset.expires_ms,
+        topic_id=offset.topic_id,
     )
     # Only version 1 has a place for an expiry of its own, as clients before 2.1 ask for.
-    out.write(key, value, 3 if offset.expires_ms is None else 1)
+    out.write(key, value, 4 if offset.expires_ms is None else 1)

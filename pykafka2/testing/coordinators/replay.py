@@ -52,9 +52,8 @@ GROUP_RECORDS: Final[Kinds] = {
 TRANSACTION_RECORDS: Final[Kinds] = {0: (transaction.TransactionLogKey, transaction.TransactionLogValue)}
 """Records of __transaction_state."""
 
-# Kafka writes the highest version that is not flexible, so that older brokers can still read it.
+# Kafka 4.3 writes the highest version of all others.
 _WRITTEN_VERSION: Final[dict[type[RecordValue], int]] = {
-    group.OffsetCommitValue: 3,
     group.GroupMetadataValue: 3,
 }
 

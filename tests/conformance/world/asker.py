@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from .side import Answers, Side
 
+AT = 1_700_000_000_000
+"""When the records that are written here claim to be from."""
+
 
 class Asker:
     """Runs one tool after another, and keeps what each printed under a name for the step."""
@@ -52,7 +55,10 @@ class Asker:
                     "bootstrap_servers": self.side.servers,
                     "topic": topic,
                     "partition": partition,
-                    "records": [{"key": None, "value": "YWJj", "headers": []}] * count,
+                    "records": [
+                        {"key": None, "value": "YWJj", "timestamp": AT + number, "headers": []}
+                        for number in range(count)
+                    ],
                     "config": {"linger.ms": "300"},  # one batch, so that sizes are the same
                 }
             ],

@@ -1,4 +1,4 @@
-"""Where Java's world sees the bundled broker differ from Apache Kafka on purpose: rows of docs/fidelity.md."""
+"""Where Java's world sees the bundled broker differ on purpose: rows of docs/fidelity.md."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ KNOWN: tuple[Known, ...] = (
     Known("admin", "describeConfigs", r"^min\.insync\.replicas$", NO_ELR),
     Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
     Known("admin", "describeFeatures", r"eligible\.leader\.replicas\.version", NO_ELR),
+    Known("admin|clients", "", r"(^|\.)message$", "Words of error messages"),
+    Known("configs", "broker-loggers 1", "output", "Loggers (BROKER_LOGGER)"),
+    Known("configs", "--entity-type (users|clients|ips)", "", UNSERVED),
+    Known("cluster", "FeatureCommand (describe|upgrade --release-version)", "", NO_STREAMS),
+    Known(
+        "cluster",
+        "BrokerApiVersionsCommand|AclCommand|DelegationTokenCommand|ShareGroupCommand",
+        "",
+        UNSERVED,
+    ),
+    Known("cluster", "StreamsGroupCommand", "", NO_STREAMS),
+    Known("data", "share consumer", "", UNSERVED),
+    Known("streams", "group.protocol=streams", "", NO_STREAMS),
 )
 
 

@@ -1,4 +1,4 @@
-"""The Java clients in their corners (ClientCases.java), every method of the admin client (AdminCalls.java)."""
+"""The Java clients in their corners (ClientCases.java), and every method of Admin (AdminCalls.java)."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ VARY = {
     "finalizedFeaturesEpoch": "an epoch",
     "coordinatorId": "a broker",
     "consumerId": "a member id",
+    "coordinator": "a broker",
 }
 
 

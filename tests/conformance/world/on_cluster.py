@@ -125,7 +125,7 @@ def data(side: Side) -> Answers:
         ordered=False,
         name="all that was typed",
     )
-    a.ask(*reader, "--partition", 0, "--offset", "latest", "--timeout-ms", 1000, name="from the end")
+    a.ask(*reader, "--partition", 0, "--offset", "latest", name="from the end")
     a.ask(
         *reader,
         "--from-beginning",

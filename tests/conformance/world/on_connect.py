@@ -51,9 +51,8 @@ def connect(side: Side) -> Answers:
             answers[f"put {name}"] = status
         wait(lambda: _lines(sink) >= 100, "the first lines", side)
         answers["statuses"] = {name: _states(port, name) for name in connectors}
-        answers["offsets of the source"] = _rest(port, "connectors/from-file/offsets")[1]["offsets"][0][
-            "offset"
-        ]
+        (offsets,) = _rest(port, "connectors/from-file/offsets")[1]["offsets"]
+        answers["offset of the source"] = offsets["offset"]
         _append(source, range(100, 200))
         wait(lambda: _lines(sink) >= 200, "more lines", side)
     _append(source, range(200, 300))
@@ -62,7 +61,7 @@ def connect(side: Side) -> Answers:
         answers["statuses after the restart"] = {name: _states(port, name) for name in connectors}
         time.sleep(1)
         answers["each line once"] = sorted(sink.read_text().split()) == sorted(source.read_text().split())
-        # Altering and resetting offsets fences the source's tasks and writes in a transaction of the worker's.
+        # Resetting offsets fences the source's tasks and writes in a transaction of the worker's.
         answers["stop"] = _rest(port, "connectors/from-file/stop", method="PUT")[0]
         wait(
             lambda: _rest(port, "connectors/from-file/status")[1]["connector"]["state"] == "STOPPED",

@@ -7,6 +7,7 @@ import pytest
 from pykafka2.protocol.messages import committed_offsets as wire
 from pykafka2.protocol.messages.group_records import (
     LegacyOffsetCommitKey,
+    OffsetCommitKey,
     OffsetCommitValue,
 )
 from pykafka2.testing.coordinators.replay import Producer, record_of
@@ -138,6 +139,31 @@ def test_offsets_in_kafkas_first_record_form_are_read() -> None:
     bench.log.commit_all()
     bench.reload()
     assert bench.committed() == 3
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(version: int) -> None:
+    bench = Bench()
+    bench.commit(5, version=version)
+    value = bench.log.entries[-1].value
+    assert value is not None
+    assert value[:2] == b"\0\4"
+    assert OffsetCommitValue.decode(value[2:], 4).topic_id == ORDERS
+
+
+def test_an_offset_of_another_topic_of_the_same_name_is_not_told_to_who_asks_by_id() -> None:
+    bench = Bench()
+    record = record_of(
+        OffsetCommitKey(group=GROUP, topic="orders", partition=0),
+        OffsetCommitValue(offset=3, metadata="", commit_timestamp=1, topic_id=REFUNDS),
+    )
+    bench.log.entries.append(Entry(record.key, record.value))
+    bench.log.commit_all()
+    bench.reload()
+    assert bench.committed(version=9) == 3  # as Kafka: only an id can be another one
+    assert bench.committed(version=10) == -1
+    bench.commit(4)
+    assert bench.committed(version=10) == 4
 
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:

@@ -52,7 +52,7 @@ def test_a_record_says_its_kind_and_version_first() -> None:
     record = record_of(OffsetCommitKey(group="g", topic="t", partition=3), value)
     assert record.key[:2] == b"\0\1"
     assert record.value is not None
-    assert record.value[:2] == b"\0\3"
+    assert record.value[:2] == b"\0\4"
     assert decode_record(GROUP_RECORDS, record.key, record.value) == (
         OffsetCommitKey(group="g", topic="t", partition=3),
         value,
