@@ -1,27 +1,30 @@
 """`KafkaConsumer`: what applications call.  Everything here runs on the thread of the one who calls.
 
-One thread at a time: a second one gets `ConcurrentUse` at once.  Behind it: reader.py (poll), subscription.py
-(what is read), fetcher.py and positions.py (the IO thread's part), fetch_buffer.py between the two.
+One thread at a time: a second one gets `ConcurrentUse` at once (ownership.py).  Behind it: reader.py (poll),
+subscription.py (what is read), fetcher.py and positions.py (the IO thread's part), fetch_buffer.py between
+the two.  The calls that only look are in looking.py.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
+from pykafka2.cluster.arguments import checked_partitions, checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.group_calls import GroupCalls
 from pykafka2.consumer.inspection import Inspection
+from pykafka2.consumer.looking import LookingCalls
 from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, ConsumerConfig
-from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetLookups
+from pykafka2.consumer.ownership import owned
+from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.reader import Reader, Records
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
@@ -29,45 +32,17 @@ from pykafka2.errors import (
     ClientClosed,
     ConcurrentUse,
     ForkedClientError,
-    IllegalState,
     KafkaError,
     NotYetAvailable,
 )
-from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.records.columns import Columns
-from pykafka2.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from pykafka2.types import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def _owned(
-    method: Callable[Concatenate[KafkaConsumer, P], T],
-) -> Callable[Concatenate[KafkaConsumer, P], T]:
-    """One thread at a time, and none after close(); calls from within a call of the same thread are fine."""
-
-    @functools.wraps(method)
-    def guarded(self: KafkaConsumer, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        lock = self._lock
-        if not lock.acquire(blocking=False):
-            raise ConcurrentUse(
-                f"another thread is inside a call of this KafkaConsumer, so {method.__name__}() is refused; "
-                "give each thread a consumer of its own (wakeup() alone may be called from any thread)"
-            )
-        try:
-            if self._refusal is not None:
-                self._refuse()
-            return method(self, *args, **kwargs)
-        finally:
-            lock.release()
-
-    return guarded
-
-
-class KafkaConsumer(GroupCalls):
+class KafkaConsumer(LookingCalls, GroupCalls):
     """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
 
     Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
@@ -117,7 +92,7 @@ class KafkaConsumer(GroupCalls):
 
     # ------------------------------------------------------------------ what to read
 
-    @_owned
+    @owned
     def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
         """Read all partitions of these topics from now on, those added later included.
 
@@ -139,7 +114,7 @@ class KafkaConsumer(GroupCalls):
         self._subscription.subscribe(names)
         self._release([p for p in self._subscription.assigned if p.topic not in self._subscription.topics])
 
-    @_owned
+    @owned
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their positions.
 
@@ -151,26 +126,26 @@ class KafkaConsumer(GroupCalls):
         self._undelivered.forget(change.removed)
         self._reader.tell()
 
-    @_owned
+    @owned
     def unsubscribe(self) -> None:
         """Read nothing any more, whether subscribed or assigned; positions are forgotten."""
         removed = self._subscription.unsubscribe().removed
         self._undelivered.forget(removed)
         self._reader.tell()
 
-    @_owned
+    @owned
     def assignment(self) -> set[TopicPartition]:
         """The partitions being read; after `subscribe` they are known once `poll` has met the brokers."""
         return set(self._subscription.assigned)
 
-    @_owned
+    @owned
     def subscription(self) -> set[str]:
         """The topics subscribed to; empty after `assign`."""
         return set(self._subscription.topics)
 
     # ------------------------------------------------------------------ reading
 
-    @_owned
+    @owned
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> Records:
@@ -199,7 +174,7 @@ class KafkaConsumer(GroupCalls):
             return self._undelivered.take(limit, keep=not update_offsets)
         return self._reader.poll(timeout, limit, keep_position=not update_offsets)
 
-    @_owned
+    @owned
     def poll_columns(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, Columns]:
@@ -215,7 +190,7 @@ class KafkaConsumer(GroupCalls):
     def __iter__(self) -> Self:
         return self
 
-    @_owned
+    @owned
     def __next__(self) -> ConsumerRecord:
         """The next record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`."""
         if not self._undelivered:
@@ -232,7 +207,7 @@ class KafkaConsumer(GroupCalls):
 
     # ------------------------------------------------------------------ positions
 
-    @_owned
+    @owned
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """The offset of the next record of this partition to be handed over.
 
@@ -248,7 +223,7 @@ class KafkaConsumer(GroupCalls):
             return offset
         return self._reader.position(partition, self._seconds(timeout_ms))
 
-    @_owned
+    @owned
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading at this offset.
 
@@ -263,127 +238,33 @@ class KafkaConsumer(GroupCalls):
         self._undelivered.forget([partition])
         self._reader.seek(partition, offset)
 
-    @_owned
+    @owned
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first record of these partitions (of all assigned, where none is named)."""
         self._seek_to(EARLIEST, partitions)
 
-    @_owned
+    @owned
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go behind the last record of these partitions (of all assigned, where none is named)."""
         self._seek_to(LATEST, partitions)
 
-    @_owned
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset of each partition, assigned or not.
-
-        Raises:
-            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: not all were to be had within
-                `timeout_ms` (default_api_timeout_ms by default).
-        """
-        return self._queries.ends(
-            checked_partitions(partitions), EARLIEST_TIMESTAMP, self._seconds(timeout_ms)
-        )
-
-    @_owned
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that may be read: the high watermark, or with read_committed the
-        last stable offset.  Raises as `beginning_offsets`."""
-        return self._queries.ends(checked_partitions(partitions), LATEST_TIMESTAMP, self._seconds(timeout_ms))
-
-    @_owned
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time (milliseconds since the epoch), or None.
-
-        Raises as `beginning_offsets`.
-        """
-        wanted = {checked_partition(partition): timestamp for partition, timestamp in timestamps.items()}
-        for partition, timestamp in wanted.items():
-            if timestamp < 0:
-                raise ValueError(f"{partition}: the time {timestamp} is negative")
-        return self._queries.at_times(wanted, self._seconds(timeout_ms))
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of the partition as of its last fetch, without asking the broker; None before the first."""
-        return self._fetcher.high_watermarks.get(partition)
-
     # ------------------------------------------------------------------ flow
 
-    @_owned
+    @owned
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand over nothing of these partitions until `resume`; what is fetched stays fetched."""
         self._rewind(partitions)
         self._reader.pause(partitions, True)
 
-    @_owned
+    @owned
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand over records of these partitions again."""
         self._reader.pause(partitions, False)
 
-    @_owned
+    @owned
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
         return self._subscription.paused()
-
-    # ------------------------------------------------------------------ the cluster
-
-    @_owned
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The topic's partition numbers; None if there is no such topic.
-
-        Raises:
-            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
-            TopicAuthorizationFailed, InvalidTopicException: the brokers refuse.
-        """
-        return self._queries.partition_numbers(checked_topic(topic), self._options.default_api_timeout)
-
-    @_owned
-    def topics(self) -> set[str]:
-        """The names of all topics that may be seen; Kafka's own ones only with exclude_internal_topics=False.
-
-        Raises:
-            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
-        """
-        answer = self._cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
-        is_hidden = self._options.exclude_internal_topics
-        return {
-            topic.name
-            for topic in answer.topics
-            if topic.name is not None and not topic.error_code and not (topic.is_internal and is_hidden)
-        }
-
-    @_owned
-    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Meet the brokers now, not with the first call that needs them; again only with `refresh`.
-
-        Raises:
-            NoBrokersAvailable, KafkaTimeoutError, TlsError: not within `timeout_ms` (default_api_timeout_ms).
-        """
-        if not refresh and self._cluster.metadata.version:
-            return
-        self._cluster.meet(self._seconds(timeout_ms))
-
-    def bootstrap_connected(self) -> bool:
-        """True while any broker is connected."""
-        return self._cluster.nodes.has_connection
-
-    def metrics(self, raw: bool = False) -> dict[str, float]:
-        """Totals since the start and current values, as plain numbers; `raw` changes nothing."""
-        return self._inspection.metrics()
-
-    def health(self) -> dict[str, Any]:
-        """What the consumer is doing, as data: state, position and end of each partition, metadata."""
-        return self._inspection.health()
-
-    def explain(self) -> str:
-        """What the consumer is waiting for, in words."""
-        return self._inspection.explain()
 
     # ------------------------------------------------------------------ the end
 
@@ -446,19 +327,11 @@ class KafkaConsumer(GroupCalls):
 
     # ------------------------------------------------------------------ inside
 
-    def _refuse(self) -> NoReturn:
-        """Raise why this consumer cannot be used any more (a new error, as each gets a traceback)."""
-        refusal = self._refusal
-        raise type(refusal)(str(refusal)) if refusal is not None else IllegalState("not refused")
-
     def _limit(self, max_records: int | None) -> int:
         limit = self._options.max_poll_records if max_records is None else max_records
         if not isinstance(limit, int) or limit < 1:
             raise ValueError(f"max_records={max_records!r}: it must be an integer of at least 1")
         return limit
-
-    def _seconds(self, timeout_ms: float | None) -> float:
-        return self._options.default_api_timeout if timeout_ms is None else timeout_ms / 1000
 
     def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...]) -> None:
         chosen = partitions or tuple(self._subscription.assigned)
