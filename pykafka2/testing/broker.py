@@ -120,6 +120,7 @@ class Broker(BrokerRequests, BrokerProcess):
                 self._on_gone,
                 self._on_left,
                 self.quotas,
+                self._on_refused,
             )
             for number in range(self.config.int("num.network.threads"))
         ]

@@ -66,6 +66,11 @@ class BrokerRequests:
             for context in contexts:
                 self.metrics.record(context, now)
 
+    def _on_refused(self, client: str, reason: str, now: float) -> None:
+        """A client sent what cannot be answered; its connection is being closed."""
+        with self.lock:
+            self._cluster.events.client_refused(now, self.id, client, reason)
+
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
         """A request is answered: False if a fault takes care of the answer."""
         context.answered_at = self.clock.monotonic()

@@ -1,5 +1,5 @@
 """What happened in a cluster besides requests: leaders that moved, ISRs that changed, brokers that came and
-went, faults that fired.
+went, faults that fired, clients that were refused.
 
 Bounded: the oldest go first.  Written under the cluster's lock, read from any thread; timeline.py shows it
 together with the history of requests.
@@ -15,12 +15,13 @@ import attrs
 from pykafka2.testing.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 
 MAX_EVENTS = 10_000
+MAX_REFUSALS = 100
 
 
 @attrs.define(frozen=True)
 class ClusterEvent:
-    """One thing that happened: `kind` is topic, leader, isr, broker, controller, fault or a coordinator's;
-    `facts` say it in data.  `at` is a time of the brokers' monotonic clock.
+    """One thing that happened: `kind` is topic, leader, isr, broker, controller, fault, refused or a
+    coordinator's; `facts` say it in data.  `at` is a time of the brokers' monotonic clock.
     """
 
     at: float
@@ -35,6 +36,7 @@ class EventLog:
     def __init__(self, max_events: int = MAX_EVENTS) -> None:
         self._events: deque[ClusterEvent] = deque(maxlen=max_events)
         self._image: ClusterImage | None = None
+        self._refusals: dict[tuple[int, str, str], None] = {}
 
     def note(self, at: float, kind: str, text: str, **facts: object) -> None:
         """Something happened."""
@@ -44,8 +46,20 @@ class EventLog:
         """Oldest first, of one kind or all."""
         return [event for event in list(self._events) if kind in (None, event.kind)]
 
+    def client_refused(self, now: float, broker: int, client: str, reason: str) -> None:
+        """A broker closed a client's connection because of what it sent.
+
+        Noted once for each client and reason, as clients try again and again.
+        """
+        refusal = (broker, client, reason)
+        if refusal not in self._refusals and len(self._refusals) < MAX_REFUSALS:
+            self._refusals[refusal] = None
+            text = f"broker {broker} closed a connection of {client}: {reason}"
+            self.note(now, "refused", text, broker=broker, client=client, reason=reason)
+
     def clear(self) -> None:
         self._events.clear()
+        self._refusals.clear()
 
     # ------------------------------------------------------------------ told by the controller
 

@@ -390,3 +390,22 @@ def test_a_timeline_begins_with_two_lines_of_the_start(kafka_cluster: KafkaClust
     started, elected = str(kafka_cluster.timeline()).splitlines()
     assert "cluster: 3 brokers started in" in started
     assert elected.endswith("broker 0 is the controller in epoch 1")
+
+
+@one_broker
+def test_who_was_refused_is_an_event(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    """An old client sees only its connection close; the test's author is told why, once."""
+    for _ in range(3):
+        wire = connect(0)
+        wire.socket.sendall(bytes.fromhex("0000001b 0000 0000 00000001 0007") + b"ancient" + bytes(10))
+        assert wire.socket.recv(100) == b""
+    wire = connect(0)
+    wire.socket.sendall(b"GET / HTTP/1.1")
+    assert wire.socket.recv(100) == b""
+    refused = kafka_cluster.events.events("refused")
+    assert [event.text for event in refused] == [
+        "broker 0 closed a connection of ancient: Produce v0 is not served, v3 to v13 are",
+        "broker 0 closed a connection of a nameless client: a request of 1195725856 bytes; "
+        "socket.request.max.bytes is 104857600",
+    ]
+    assert "Produce v0 is not served" in kafka_cluster.timeline().text()

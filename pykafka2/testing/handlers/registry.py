@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from pykafka2.protocol.registry import API_KEYS
+from pykafka2.protocol.registry import API_KEYS, name_of
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
@@ -141,3 +141,11 @@ def is_served(api_key: int, version: int) -> bool:
     """Whether clients may ask this."""
     api = APIS.get(api_key)
     return api is not None and not api.between_brokers and api.min_version <= version <= api.max_version
+
+
+def why_not_served(api_key: int, version: int) -> str:
+    """What to tell the people whose client asked it."""
+    api = APIS.get(api_key)
+    if api is None or api.between_brokers:
+        return f"{name_of(api_key)} is not served to clients"
+    return f"{name_of(api_key)} v{version} is not served, v{api.min_version} to v{api.max_version} are"

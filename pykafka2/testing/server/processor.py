@@ -21,7 +21,7 @@ from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.fault_rules import Action
-from pykafka2.testing.handlers.registry import is_served
+from pykafka2.testing.handlers.registry import is_served, why_not_served
 from pykafka2.testing.server.channel import Channel, Slot
 from pykafka2.testing.server.connection import Connection
 from pykafka2.testing.server.connection_quotas import ConnectionQuotas
@@ -51,6 +51,7 @@ class Processor(Part):
         on_gone: Callable[[RequestContext, float], None],
         on_left: Callable[[Sequence[RequestContext], float], None],
         quotas: ConnectionQuotas,
+        on_refused: Callable[[str, str, float], None],
     ) -> None:
         super().__init__(name)
         self.connections: dict[Connection, dict[int, RequestContext]] = {}
@@ -59,6 +60,7 @@ class Processor(Part):
         self._on_request = on_request
         self._on_gone = on_gone
         self._on_left = on_left
+        self._on_refused = on_refused
         self._max_frame_bytes = config.int("socket.request.max.bytes")
         self._pipelined = config.get("channel.mode") == "pipelined"
         self._max_pipelined = config.int("max.pipelined.requests")
@@ -141,6 +143,7 @@ class Processor(Part):
                 self._take_request(connection, frame, now)
         except (CorruptData, UnsupportedVersion) as error:
             logger.info("%s: closing the connection: %s", connection.peer, error)
+            self._on_refused(connection.client_id or "a nameless client", str(error), now)
             self.drop(connection, error)
             return
         connection.update_interest()
@@ -148,6 +151,7 @@ class Processor(Part):
     def _take_request(self, connection: Connection, frame: bytes, now: float) -> None:
         header, offset = decode_request_header(frame)
         key, version = header.request_api_key, header.request_api_version
+        connection.client_id = header.client_id
         is_unsupported = False
         request: Request[Any]
         if is_served(key, version):
@@ -158,12 +162,11 @@ class Processor(Part):
             # Its body may be of a version that we cannot read, and need not be read (rule 3).
             request, is_unsupported = ApiVersionsRequest(), True
         else:
-            raise UnsupportedVersion(f"API key {key} version {version} is not offered")
+            raise UnsupportedVersion(why_not_served(key, version))
         context = RequestContext(
             connection.origin, request, version, header.correlation_id, header.client_id, len(frame), now
         )
         context.is_unsupported = is_unsupported
-        connection.client_id = header.client_id
         if isinstance(request, ApiVersionsRequest):
             connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
         context.slot = connection.channel.receive(len(frame))
