@@ -8,7 +8,7 @@ thread and takes the cluster's lock where it needs it, as a test would.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
+from inspect import Parameter, getdoc, signature
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.errors import ConfigurationError
@@ -75,6 +75,20 @@ class AdminApi:
         """Everything that may be called."""
         controls = [CONTROLS + name for name in dir(Controls) if not name.startswith("_")]
         return sorted([*self._calls, *controls])
+
+    def help(self) -> dict[str, str]:
+        """Everything that may be called, with its arguments and what it does."""
+        told: dict[str, str] = {}
+        for name in self.names():
+            function = (
+                getattr(Controls, name.removeprefix(CONTROLS))
+                if name.startswith(CONTROLS)
+                else self._calls[name]
+            )
+            words = " ".join((getdoc(function) or "").split("\n\n")[0].split())
+            taken = [str(one) for one in signature(function).parameters.values() if one.name != "self"]
+            told[name] = f"({', '.join(taken)})" + (f": {words}" if words else "")
+        return told
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """Call by name.  Raises `UnknownCall`, `ConfigurationError` for arguments that do not fit, and what

@@ -107,6 +107,8 @@ class AdminPort:
         name = path.partition("?")[0].strip("/")
         if not name:
             return 200, {"result": self._api.names()}
+        if name == "help":
+            return 200, {"result": self._api.help()}
         try:
             arguments = json.loads(body) if body.strip() else {}
             if not isinstance(arguments, dict) or method not in ("GET", "POST"):

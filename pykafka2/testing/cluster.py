@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Mapping, Sequence
-from inspect import signature
+from inspect import Parameter, signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,11 @@ class KafkaCluster(ClusterViews):
     """
 
     def __new__(cls, *arguments: Any, process: bool = False, **options: Any) -> KafkaCluster:
+        taken = signature(cls.__init__).parameters
+        for name in options:
+            if name not in taken and not any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
+                close = nearest(name, taken)
+                raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}{close}")
         if process and cls is KafkaCluster:
             from pykafka2.testing.process_cluster import ProcessCluster
 
@@ -274,8 +279,8 @@ class KafkaCluster(ClusterViews):
 
     def broker(self, broker_id: int) -> Broker:
         """The broker with this id, running or not.  Raises `ConfigurationError` if there is none."""
-        if not 0 <= broker_id < len(self._brokers):
-            raise ConfigurationError(f"no broker {broker_id}; there are 0 to {len(self._brokers) - 1}")
+        if not isinstance(broker_id, int) or not 0 <= broker_id < len(self._brokers):
+            raise ConfigurationError(f"no broker {broker_id!r}; there are 0 to {len(self._brokers) - 1}")
         return self._brokers[broker_id]
 
     @property

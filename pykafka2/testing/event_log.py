@@ -12,22 +12,42 @@ from collections.abc import Mapping
 
 import attrs
 
+from pykafka2.errors import ConfigurationError
+from pykafka2.testing.configs import nearest
 from pykafka2.testing.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 
 MAX_EVENTS = 10_000
 MAX_REFUSALS = 100
+KINDS = (
+    "broker",
+    "cluster",
+    "controller",
+    "fault",
+    "group",
+    "isr",
+    "leader",
+    "refused",
+    "topic",
+    "transaction",
+)
 
 
 @attrs.define(frozen=True)
 class ClusterEvent:
-    """One thing that happened: `kind` is topic, leader, isr, broker, controller, fault, refused or a
-    coordinator's; `facts` say it in data.  `at` is a time of the brokers' monotonic clock.
+    """One thing that happened: `kind` is one of `KINDS`, `facts` say it in data.  `at` is a time of the
+    brokers' monotonic clock.
     """
 
     at: float
     kind: str
     text: str
     facts: Mapping[str, object]
+
+
+def check_kind(kind: str | None) -> None:
+    """Raise for a kind that there is not, naming the nearest."""
+    if kind is not None and kind not in KINDS:
+        raise ConfigurationError(f"no events are of the kind {kind!r}{nearest(kind, KINDS)}")
 
 
 class EventLog:
@@ -43,7 +63,8 @@ class EventLog:
         self._events.append(ClusterEvent(at, kind, text, facts))
 
     def events(self, kind: str | None = None) -> list[ClusterEvent]:
-        """Oldest first, of one kind or all."""
+        """Oldest first, of one kind (see `KINDS`; a misspelt one raises) or all."""
+        check_kind(kind)
         return [event for event in list(self._events) if kind in (None, event.kind)]
 
     def client_refused(self, now: float, broker: int, client: str, reason: str) -> None:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
 import attrs
 
+from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.testing.configs import nearest
 from pykafka2.testing.fault_rules import ApiName, api_name
 from pykafka2.testing.server.request_channel import RequestContext
 
@@ -104,6 +106,7 @@ class History:
         misspelt one raises.
         """
         name = None if api is None else api_name(api)
+        check_asked(asked)
         found = [entry for entry in self if is_meant(entry, name, asked)]
         since = asked.get("since")
         return found[found.index(since) + 1 :] if isinstance(since, Entry) and since in found else found
@@ -225,6 +228,14 @@ class History:
         # A fetch's records would keep much of the log alive.
         if entry.api != "Fetch":
             entry.response = response
+
+
+def check_asked(asked: Asked) -> None:
+    """Raise for what is no criterion, naming the nearest: unnoticed, it would match everything."""
+    for name in asked:
+        if name not in Asked.__annotations__:
+            close = nearest(name, Asked.__annotations__)
+            raise ConfigurationError(f"the history knows no {name!r}{close}")
 
 
 def is_meant(entry: Entry, api: str | None, asked: Asked) -> bool:

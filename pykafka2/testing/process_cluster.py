@@ -221,8 +221,8 @@ class ProcessCluster(KafkaCluster):
 
     def broker(self, broker_id: int) -> Any:
         known = self.brokers
-        if not 0 <= broker_id < len(known):
-            raise ConfigurationError(f"no broker {broker_id}; there are 0 to {len(known) - 1}")
+        if not isinstance(broker_id, int) or not 0 <= broker_id < len(known):
+            raise ConfigurationError(f"no broker {broker_id!r}; there are 0 to {len(known) - 1}")
         return known[broker_id]
 
     @property

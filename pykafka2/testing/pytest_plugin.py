@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from pykafka2.testing.simulation import Simulation
 
 MARKER = (
-    "kafka(brokers=3, topics=None, config=None, seed=0, process=False, allow=()): what the fixtures of "
-    "clusters start (arguments of KafkaCluster), and which leaks ('clients', 'sockets', 'threads', "
-    "'transactions') the test may have"
+    "kafka(brokers=3, topics=None, config=None, process=False, ..., allow=()): what the fixtures "
+    "kafka_cluster, fresh_kafka_cluster and kafka_tls_cluster start, by any argument of "
+    "pykafka2.testing.KafkaCluster, such as topics={'orders': 6}, config={'message.max.bytes': 2000}; allow= "
+    "names what the test may leave behind: 'clients', 'sockets', 'threads', 'transactions'"
 )
 
 FAILED = pytest.StashKey[bool]()
-"""Of a test that failed, for the end of its fixtures."""
+"""Whether a test failed or was not let finish (Ctrl-C); for the end of its fixtures."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,7 +54,7 @@ def pytest_runtest_makereport(
     report: pytest.TestReport = outcome.get_result()
     if report.when == "teardown":
         return
-    item.stash[FAILED] = report.failed
+    item.stash[FAILED] = report.failed or report.when == "setup"
     # Without the module there is no cluster.
     if report.failed and "pykafka2.testing.cluster" in sys.modules:
         from pykafka2.testing.pytest_clusters import add_timelines
@@ -84,9 +85,11 @@ def _kafka_shelf() -> Iterator[Shelf]:
 def kafka_cluster(request: pytest.FixtureRequest, _kafka_shelf: Shelf) -> Iterator[KafkaCluster]:
     """A Kafka cluster of three brokers (or what `@pytest.mark.kafka(...)` says), as good as new.
 
-    Kept for the session and emptied between tests; a test that crashes brokers, changes configurations or
-    uses groups or transactions has it to itself.  Fails the test if it leaves clients, threads, sockets or
-    open transactions behind.
+    Clients connect to `kafka_cluster.bootstrap_servers`; `.create_topic("orders", partitions=6)`, `.controls`
+    and `.history` are what tests use most (docs/guides/testing.md).  Kept for the session and emptied between
+    tests; a test that crashes brokers, changes configurations or uses groups or transactions has it to
+    itself.  Fails the test if it leaves clients (of any library), threads, sockets or open transactions
+    behind.
     """
     yield from _kafka_shelf.shared(request)
 

@@ -18,9 +18,9 @@ from pykafka2.testing.admin_client import AdminClient
 from pykafka2.testing.as_data import from_data, to_data
 from pykafka2.testing.configs import nearest
 from pykafka2.testing.controls import Controls
-from pykafka2.testing.event_log import ClusterEvent, EventLog
+from pykafka2.testing.event_log import ClusterEvent, EventLog, check_kind
 from pykafka2.testing.fault_rules import ApiName, FaultRule, api_name, error_name
-from pykafka2.testing.history import Asked, Entry, History, is_meant
+from pykafka2.testing.history import Asked, Entry, History, check_asked, is_meant
 from pykafka2.testing.problems import Problem, Problems
 from pykafka2.testing.struct_json import to_plain
 from pykafka2.testing.timeline import Timeline
@@ -142,6 +142,7 @@ class RemoteHistory(History):
 
     def entries(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Entry]:
         api = None if api is None else api_name(api)
+        check_asked(asked)
         chosen = {name: asked.get(name) for name in ("client_id", "broker", "peer")}
         entries: list[Entry] = from_data(list[Entry], self._client.call("history", api=api, **chosen))
         since = asked.get("since")
@@ -166,6 +167,7 @@ class RemoteEvents(EventLog):
         self._client = client
 
     def events(self, kind: str | None = None) -> list[ClusterEvent]:
+        check_kind(kind)
         return [ClusterEvent(**event) for event in self._client.call("events", kind=kind)]
 
     def clear(self) -> None:

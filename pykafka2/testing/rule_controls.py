@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.registry import request_class
 from pykafka2.protocol.struct import Request
-from pykafka2.testing.fault_rules import FOR_EVER, Action, FaultRule, api_key, check_keys, error_name
+from pykafka2.testing.fault_rules import (
+    FOR_EVER,
+    Action,
+    FaultRule,
+    Reply,
+    Where,
+    api_key,
+    check_keys,
+    error_name,
+)
 from pykafka2.testing.throttle import ThrottleRule
 
 if TYPE_CHECKING:
@@ -34,12 +43,24 @@ class Match(TypedDict, total=False):
     between_brokers: bool
 
 
+class Matching(Match, total=False):
+    """What a rule may depend on, and how it goes on; see `FaultRule`."""
+
+    api: AnyRequest | None
+    where: Where | None
+    nth: int | None
+    every: int | None
+    times: int | None
+    reset: bool | None
+    reply: Reply | None
+
+
 class RuleControls:
     """Fault rules: `controls.rule(api="Produce", nth=3, then="apply_then_lose_reply")`."""
 
     _cluster: KafkaCluster
 
-    def rule(self, *, then: str | type[BrokerError] | None = None, **matching: Any) -> FaultRule:
+    def rule(self, *, then: str | type[BrokerError] | None = None, **matching: Unpack[Matching]) -> FaultRule:
         """Plant a rule; the arguments are those of `FaultRule`, and `then` may be an error's class.
 
         Returns the rule: `.fired` counts.  Raises `ConfigurationError` naming the nearest word for a

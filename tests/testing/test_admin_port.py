@@ -80,6 +80,17 @@ def test_a_head_that_does_not_end_ends_the_connection(caller: socket.socket) -> 
     assert caller.recv(1) == b""
 
 
+def test_it_says_what_there_is_and_what_that_takes(caller: socket.socket) -> None:
+    caller.sendall(request("/help", method="GET"))
+    ((status, answer),) = receive(caller)
+    assert status == 200
+    told = answer["result"]
+    assert told["controls/cut_link"].startswith(
+        "(source: 'int', target: 'int', one_way: 'bool' = False): Lose"
+    )
+    assert {"topics", "connections", "controls/add_rule"} <= set(told)
+
+
 def test_several_at_once_are_answered_in_order(caller: socket.socket) -> None:
     caller.sendall(request("/topics") + request("/cluster_id", method="GET") + request("/", method="GET"))
     topics, cluster_id, names = receive(caller, 3)

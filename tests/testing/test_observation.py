@@ -166,6 +166,10 @@ def test_never_and_order_say_what_was_seen_instead(kafka_cluster: KafkaCluster, 
         history.order("Fetch")
     with pytest.raises(ConfigurationError, match="did you mean 'Fetch'"):
         history.never("Fetsch")
+    with pytest.raises(ConfigurationError, match="knows no 'clinet_id'; did you mean 'client_id'"):
+        history.count("Produce", clinet_id="wire")  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="kind 'leadr'; did you mean 'leader'"):
+        kafka_cluster.events.events("leadr")
 
 
 def test_the_history_may_be_short_or_off(simulation: Simulation) -> None:

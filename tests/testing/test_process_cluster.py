@@ -105,6 +105,12 @@ def test_misspelt_things_are_named_as_in_one_process(cluster: ProcessCluster) ->
         cluster.controls.rule(api="Prodduce", then="hold")
     with pytest.raises(ConfigurationError, match="no broker 9"):
         cluster.controls.crash_broker(9)
+    with pytest.raises(ConfigurationError, match="no broker '1'"):
+        cluster.controls.crash_broker("1")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="did you mean 'client_id'"):
+        cluster.history.count("Produce", clinet_id="wire")  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="did you mean 'leader'"):
+        cluster.events.events("leadr")
     with pytest.raises(TopicAlreadyExists):
         cluster.create_topic("t")
     with pytest.raises(UnknownTopicOrPartition):
@@ -169,7 +175,7 @@ def test_brokers_crash_and_come_back_and_isrs_move(cluster: ProcessCluster) -> N
 def test_what_cannot_be_given_is_refused_at_once() -> None:
     with pytest.raises(UnknownOption, match=r"did you mean 'num\.partitions'"):
         KafkaCluster(process=True, config={"num.partition": 1})
-    with pytest.raises(TypeError, match="unexpected keyword argument 'broker'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'broker'; did you mean 'brokers'"):
         KafkaCluster(process=True, broker=1)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="runtime= cannot be given"):
         KafkaCluster(process=True, runtime=object())  # type: ignore[arg-type]

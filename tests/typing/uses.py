@@ -84,6 +84,7 @@ def testing() -> None:
         controls = cluster.controls
         assert_type(controls.rule(api="Produce", nth=3, then="apply_then_lose_reply"), FaultRule)
         assert_type(controls.fail_next("Produce", NotLeaderOrFollower, topic="orders"), FaultRule)
+        controls.rule(api="Produce", nht=3, then="hold")  # type: ignore[call-arg]
         assert_type(controls.add_rule({"api": "Fetch", "then": "hold"}), FaultRule)
         controls.cut_client("orders-app", broker=1, silently=True)
         controls.shrink_isr(("orders", 0), 1, 2)

@@ -1,0 +1,60 @@
+"""The guides name everything that a test author can use, and the picture is as its script draws it."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from pykafka2 import testing
+from pykafka2.testing.cluster_views import ClusterViews
+from pykafka2.testing.controls import Controls
+from pykafka2.testing.fault_rules import RULE_KEYS, Action
+from pykafka2.testing.history import Asked, History
+from pykafka2.testing.leaks import KINDS
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+# The broker's side of it.
+FED = {"received", "ended"}
+
+
+def public(owner: type) -> set[str]:
+    return {name for name in vars(owner) if not name.startswith("_")}
+
+
+def everything() -> dict[str, set[str]]:
+    controls = {name for name in dir(Controls) if not name.startswith("_")}
+    return {
+        "names of pykafka2.testing": set(testing.__all__),
+        "controls": controls,
+        "actions of rules": {action.value for action in Action},
+        "keys of rules": set(RULE_KEYS),
+        "views": public(ClusterViews),
+        "the history": public(History) - FED - {"is_on"},
+        "criteria of the history": set(Asked.__annotations__),
+        "fixtures": {"kafka_cluster", "fresh_kafka_cluster", "kafka_tls_cluster", "simulation"},
+        "kinds of leaks": {*KINDS, "transactions"},
+        "the command": {"--admin-port", "--admin-token", "--quick", "--port"},
+    }
+
+
+@pytest.mark.parametrize("what", everything())
+def test_the_guide_names(what: str) -> None:
+    text = (GUIDES / "testing.md").read_text()
+    missing = {name for name in everything()[what] if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)}
+    assert missing == set()
+
+
+def test_the_picture_is_as_its_script_draws_it() -> None:
+    script = runpy.run_path(str(GUIDES / "where_faults_act.py"))
+    assert (GUIDES / "where-faults-act.svg").read_text() == script["drawing"]()
+
+
+def test_the_picture_shows_controls_and_actions_that_there_are() -> None:
+    script = runpy.run_path(str(GUIDES / "where_faults_act.py"))
+    words = {
+        word for _, _, lines in script["NOTES"] for line in lines for word in re.findall(r"\w+_\w+", line)
+    }
+    assert words <= set(dir(Controls)) | {action.value for action in Action}
