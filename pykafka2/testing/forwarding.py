@@ -1,8 +1,8 @@
 """Requests that only the controller answers: made events of its queue, or forwarded to it in an Envelope and
 answered here (KIP-590, rule 69).
 
-A client may ask any broker.  The request's own timeout bounds the wait for a controller; after it the client
-is told REQUEST_TIMED_OUT.  Under the cluster's lock.
+A client may ask any broker.  The request's own timeout, where Kafka heeds it, bounds the wait for a controller;
+after it the client is told REQUEST_TIMED_OUT.  Under the cluster's lock.
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ logger = logging.getLogger(__name__)
 
 LENGTH_BYTES = 4
 
-# For requests that name no timeout of their own: Kafka's request.timeout.ms.
+# The requests whose timeout_ms Kafka's controller heeds: CreateTopics, DeleteTopics, CreatePartitions,
+# ElectLeaders, AlterPartitionReassignments.  ListPartitionReassignments and UpdateFeatures carry one in vain.
+BOUNDED_BY_THEMSELVES = frozenset((19, 20, 37, 43, 45))
+
+# For all others: Kafka's request.timeout.ms.
 DEFAULT_TIMEOUT = 30.0
 
 
 def timeout_of(request: Any) -> float:
     """How long the asker waits, in seconds."""
-    timeout_ms: int | None = getattr(request, "timeout_ms", None)
-    return DEFAULT_TIMEOUT if timeout_ms is None else max(timeout_ms, 0) / 1000.0
+    if request.API_KEY not in BOUNDED_BY_THEMSELVES:
+        return DEFAULT_TIMEOUT
+    timeout_ms: int = request.timeout_ms
+    return max(timeout_ms, 0) / 1000.0
 
 
 def to_controller(broker: Broker, api: Api, context: RequestContext, now: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pykafka2.errors import name_of
+from pykafka2.protocol.messages.cluster import UpdateFeaturesRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from pykafka2.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -517,3 +518,17 @@ def test_rule_73_a_move_outlives_the_controller_that_began_it(
     wait_for(lambda: not moving(wire))
     assert sorted(kafka_cluster.partition("m", 0).replicas) == [1, 3]
     wait_for(lambda: kafka_cluster.log("m", 0, broker=3).values() == [b"1", b"2"])
+
+
+@pytest.mark.kafka(brokers=2, topics={"m": 1})
+@pytest.mark.parametrize("asked_of", [0, 1])
+def test_rule_73_a_question_without_patience_is_answered(connect: Connect, asked_of: int) -> None:
+    """Apache's controller heeds the time-outs of five requests; kafka-go's ListPartitionReassignments, which
+    names none (0 ms), is not one of them, nor is UpdateFeatures."""
+    wire = connect(asked_of)
+    listed = wire.call(ListPartitionReassignmentsRequest(topics=None, timeout_ms=0), 0)
+    assert (name_of(listed.error_code), listed.topics) == ("NONE", [])
+    updated = wire.call(UpdateFeaturesRequest(feature_updates=[], timeout_ms=0, validate_only=True), 2)
+    assert name_of(updated.error_code) == "NONE"
+    elected = wire.call(ElectLeadersRequest(topic_partitions=None, timeout_ms=0), 2)
+    assert name_of(elected.error_code) == "REQUEST_TIMED_OUT"
