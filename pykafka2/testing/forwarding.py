@@ -1,8 +1,8 @@
 """Requests that only the controller answers: made events of its queue, or forwarded to it in an Envelope and
 answered here (KIP-590, rule 69).
 
-A client may ask any broker.  The request's own timeout, where Kafka heeds it, bounds the wait for a controller;
-after it the client is told REQUEST_TIMED_OUT.  Under the cluster's lock.
+A client may ask any broker.  The request's own timeout, where Kafka heeds it, bounds the wait for a
+controller; after it the client is told REQUEST_TIMED_OUT.  Under the cluster's lock.
 """
 
 from __future__ import annotations
