@@ -44,6 +44,9 @@ def conformance(session: nox.Session) -> None:
     )
     # kafka-python's own integration tests; too long for the gate.
     session.run("python", "-m", "tests.conformance.kafka_python_suite")
+    # The same of three Go clients, side by side.
+    if which("go"):
+        session.run("python", "-m", "tests.conformance.go_suites")
 
 
 @nox.session
