@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from shutil import which
 
 import nox
 
