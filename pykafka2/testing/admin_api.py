@@ -96,8 +96,6 @@ class AdminApi:
         """
         if name not in self.names():
             raise UnknownCall(f"the admin port has no {name!r}{nearest(name, self.names())}")
-        if name == CONTROLS + "unthrottle" and arguments:
-            raise ConfigurationError("a throttle has no id: over the admin port unthrottle() ends them all")
         if name.startswith(CONTROLS):
             function = getattr(self._cluster.controls, name.removeprefix(CONTROLS))
         else:

@@ -19,7 +19,7 @@ from pykafka2.testing.as_data import from_data, to_data
 from pykafka2.testing.configs import nearest
 from pykafka2.testing.controls import Controls
 from pykafka2.testing.event_log import ClusterEvent, EventLog, check_kind
-from pykafka2.testing.fault_rules import ApiName, FaultRule, api_name, error_name
+from pykafka2.testing.fault_rules import RULE_KEYS, ApiName, FaultRule, api_name, error_name
 from pykafka2.testing.history import Asked, Entry, History, check_asked, is_meant
 from pykafka2.testing.problems import Problem, Problems
 from pykafka2.testing.struct_json import to_plain
@@ -58,8 +58,30 @@ class RemoteRule:
         rule = self.to_dict()
         return bool(0 <= rule["times"] <= rule["fired"])
 
+    def __getattr__(self, name: str) -> Any:
+        """What it was made of: `rule.then`, `rule.times`."""
+        if name not in RULE_KEYS:
+            raise AttributeError(f"a fault rule has no {name!r}{nearest(name, RULE_KEYS)}")
+        return self.to_dict().get(name)
+
     def __repr__(self) -> str:
         return f"<rule {self.id}>"
+
+
+class RemoteThrottle:
+    """A throttle over there; `fired` is asked for when it is read."""
+
+    def __init__(self, client: AdminClient, data: Mapping[str, Any]) -> None:
+        self._client = client
+        self.id = int(data["id"])
+        self.client_id, self.api_key, self.seconds = data["client_id"], data["api_key"], data["seconds"]
+
+    @property
+    def fired(self) -> int:
+        for rule in self._client.call(CONTROLS + "throttles"):
+            if rule["id"] == self.id:
+                return int(rule["fired"])
+        raise ConfigurationError(f"no throttle has the id {self.id}; see throttles()")
 
 
 class RemoteControls:
@@ -79,6 +101,10 @@ class RemoteControls:
             result = self._client.call(CONTROLS + name, **arguments)
             if name == "rules":
                 return [RemoteRule(self._client, rule["id"]) for rule in result]
+            if name == "throttles":
+                return [RemoteThrottle(self._client, rule) for rule in result]
+            if name == "throttle":
+                return RemoteThrottle(self._client, result)
             return RemoteRule(self._client, result["id"]) if name in RULE_RESULTS else result
 
         return control
@@ -108,7 +134,7 @@ def _crossing(name: str, value: Any) -> Any:
             _crossing(inner, getattr(value, inner))
         data = {key: one for key, one in value.to_dict().items() if key not in ("id", "seen", "fired")}
         return {**data, **({"reply": _crossing("reply", value.reply)} if value.reply is not None else {})}
-    if isinstance(value, RemoteRule):
+    if isinstance(value, RemoteRule | RemoteThrottle):
         return value.id
     if isinstance(value, Response):
         return {"message": type(value).NAME, "fields": to_plain(value)}

@@ -118,11 +118,21 @@ class RuleControls:
         with self._cluster.lock:
             return self._cluster.throttles.add(client_id, known, seconds, times)
 
-    def unthrottle(self, rule: ThrottleRule | None = None) -> None:
-        """End one rule, or all; connections that are muted stay so until their time is up."""
+    def throttles(self) -> list[ThrottleRule]:
+        """Those planted since the last `unthrottle()` or `clear`, spent ones included: see `fired`."""
         with self._cluster.lock:
-            for known in [rule] if rule is not None else list(self._cluster.throttles.rules):
-                self._cluster.throttles.remove(known)
+            return list(self._cluster.throttles.planted)
+
+    def unthrottle(self, rule: ThrottleRule | int | None = None) -> None:
+        """End one rule (or the one with this id), or all; connections that are muted stay so until their time
+        is up.
+        """
+        with self._cluster.lock:
+            throttles = self._cluster.throttles
+            if rule is None:
+                throttles.clear()
+            else:
+                throttles.remove(throttles.find(rule) if isinstance(rule, int) else rule)
 
     # ------------------------------------------------------------------ holding
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.server.request_channel import RequestContext
 
 FOR_EVER = -1
+MAX_PLANTED = 1000
 LONGEST = 2_147_483.0
 """Seconds; throttle_time_ms has 31 bits."""
 
@@ -30,6 +31,7 @@ class ThrottleRule:
     seconds: float
     times: int = FOR_EVER
     fired: int = 0
+    id: int = 0
 
 
 class Throttles:
@@ -37,6 +39,10 @@ class Throttles:
 
     def __init__(self) -> None:
         self.rules: list[ThrottleRule] = []
+        """Those that may fire yet."""
+        self.planted: list[ThrottleRule] = []
+        """Those planted since the last `clear`, spent ones included; the oldest go first."""
+        self._count = 0
 
     def add(
         self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
@@ -46,8 +52,24 @@ class Throttles:
         if times != FOR_EVER and times < 1:
             raise ConfigurationError(f"throttle times={times}: say how often, from 1, or {FOR_EVER} for ever")
         rule = ThrottleRule(client_id, None if request is None else request.API_KEY, seconds, times)
+        self._count += 1
+        rule.id = self._count
         self.rules.append(rule)
+        self.planted.append(rule)
+        del self.planted[:-MAX_PLANTED]
         return rule
+
+    def find(self, rule_id: int) -> ThrottleRule:
+        """By its id.  Raises `ConfigurationError`."""
+        for rule in self.planted:
+            if rule.id == rule_id:
+                return rule
+        raise ConfigurationError(f"no throttle has the id {rule_id}; see throttles()")
+
+    def clear(self) -> None:
+        """Take all back."""
+        self.rules.clear()
+        self.planted.clear()
 
     def remove(self, rule: ThrottleRule) -> None:
         """Take a rule back; what it has throttled stays so.  Safe to repeat."""

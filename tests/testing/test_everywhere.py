@@ -399,11 +399,13 @@ def rules(world: World) -> None:
         controls.release("Produce")
         waiting.result(timeout=30)
     assert world.values() == [b"1", b"2", b"3"]
-    controls.throttle(APP, "Produce", 0.01)
+    throttled = controls.throttle(APP, "Produce", 0.01)
     cluster.forget()
     world.send(b"4")
     assert cluster.history.entries("Produce")[0].response.throttle_time_ms == 10
-    controls.unthrottle()
+    assert [one.id for one in controls.throttles()] == [throttled.id]
+    assert throttled.fired == 1
+    controls.unthrottle(throttled)
     cluster.forget()
     world.send(b"5")
     assert cluster.history.entries("Produce")[0].response.throttle_time_ms == 0

@@ -66,6 +66,9 @@ def test_rules_as_data_and_short_words(cluster: ProcessCluster, wire: Wire) -> N
     assert [produce(wire, "t", 0, batch()).error_code for _ in range(5)] == [6, 0, 7, 6, 0]
     assert [one.fired for one in (word, rule, made)] == [1, 1, 1]
     assert rule.is_spent
+    assert (rule.then, rule.nth, rule.topic) == ("error:REQUEST_TIMED_OUT", 3, None)
+    with pytest.raises(AttributeError, match="did you mean 'then'"):
+        assert rule.thn  # type: ignore[attr-defined]
     assert [one.id for one in controls.rules()] == [word.id, rule.id, made.id]
     held = controls.hold("Metadata")
     controls.remove_rule(held)
@@ -73,10 +76,15 @@ def test_rules_as_data_and_short_words(cluster: ProcessCluster, wire: Wire) -> N
 
 
 def test_throttles_begin_and_end(cluster: ProcessCluster, wire: Wire) -> None:
-    cluster.controls.throttle("wire", MetadataRequest, 0.01)
+    controls = cluster.controls
+    longer, other = controls.throttle("wire", MetadataRequest, 0.01), controls.throttle("other", "Fetch", 9)
     assert wire.call(METADATA, 12).throttle_time_ms == 10
-    with pytest.raises(ConfigurationError, match="ends them all"):
-        cluster.controls.unthrottle({})  # type: ignore[arg-type]
+    assert [one.fired for one in controls.throttles()] == [longer.fired, other.fired] == [1, 0]
+    controls.unthrottle(longer)
+    assert wire.call(METADATA, 12).throttle_time_ms == 0
+    with pytest.raises(ConfigurationError, match="no throttle has the id 77"):
+        controls.unthrottle(77)
+    controls.throttle("wire", MetadataRequest, 0.01)
     cluster.controls.unthrottle()
     assert wire.call(METADATA, 12).throttle_time_ms == 0
 
