@@ -7,6 +7,7 @@ same question, whatever the order of members.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -29,6 +30,43 @@ Assigned = dict[str, set[Partition]]
 
 def uniform(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
     """Balanced and sticky: totals differ by at most one where all read the same, nothing moves in vain."""
+    if len({member.topics for member in members.values()}) == 1:
+        return _alike(members, sizes)
+    return _mixed(members, sizes)
+
+
+def _alike(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
+    """Where all read the same: each keeps the first of what it has, up to its share; the rest goes round.
+
+    The outcome is that of Kafka's UniformHomogeneousAssignmentBuilder, which takes members as they come.
+    """
+    topics = sorted(next(iter(members.values())).topics & sizes.keys())
+    every = dict.fromkeys(
+        (topic_id, partition) for topic_id in topics for partition in range(sizes[topic_id])
+    )
+    taken = {one for member in members.values() for one in member.owned}
+    free = [one for one in every if one not in taken]
+    share, extras = divmod(len(every), len(members))
+    assigned: Assigned = {}
+    wants: dict[str, int] = {}
+    for place, member_id in enumerate(sorted(members)):
+        has_extra = extras > 0
+        owned = sorted(one for one in members[member_id].owned if one in every)
+        kept = assigned[member_id] = set(owned[: share + has_extra])
+        free += owned[len(kept) :]
+        room = share + has_extra - len(kept)
+        if room and has_extra and len(members) - place > extras:
+            # It is not full: the larger share goes to those after it that are, while there are enough.
+            room, has_extra = room - 1, False
+        wants[member_id] = room
+        extras -= has_extra
+    left = iter(free)
+    for member_id, room in wants.items():
+        assigned[member_id].update(islice(left, room))
+    return assigned
+
+
+def _mixed(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
     assigned: Assigned = {member_id: set() for member_id in members}
     readers = _readers(members, sizes)
     taken: set[Partition] = set()

@@ -11,6 +11,7 @@ from . import (
     on_changes,
     on_connections,
     on_consumer_groups,
+    on_corners,
     on_fetch,
     on_groups,
     on_groups_by_call,
@@ -41,6 +42,7 @@ MODULES = (
     on_old_versions,
     on_rebalances,
     on_consumer_groups,
+    on_corners,
     on_leadership,
 )
 

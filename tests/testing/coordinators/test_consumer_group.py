@@ -383,6 +383,31 @@ def test_uniform_is_balanced_and_moves_no_more_than_it_must(
         assert first[one] <= again[one], "who stays keeps what it has"
 
 
+def test_consumer_group_uniformly_hands_out_as_apache_kafka_does() -> None:
+    """Seven partitions, members that come one by one and go again, as in the scenario of that name."""
+    topic = TOPIC_IDS[0]
+    has: dict[str, frozenset[tuple[bytes, int]]] = {}
+    seen = []
+    for step in ("+a", "+b", "+c", "+d", "-a", "-b", "-c"):
+        if step[0] == "+":
+            has[step[1]] = frozenset()
+        else:
+            del has[step[1]]
+        members = {one: Subscriber(frozenset({topic}), owned) for one, owned in has.items()}
+        given = ASSIGNORS["uniform"](members, {topic: 7})
+        has = {one: frozenset(partitions) for one, partitions in given.items()}
+        seen.append(" ".join(one + "".join(str(n) for _, n in sorted(has[one])) for one in sorted(has)))
+    assert seen == [
+        "a0123456",
+        "a0123 b456",
+        "a012 b45 c36",
+        "a01 b45 c36 d2",
+        "b45 c36 d012",
+        "c346 d0125",
+        "d0123456",
+    ]
+
+
 def test_range_gives_equal_numbers_of_all_topics_to_the_same_member() -> None:
     everything = frozenset(TOPIC_IDS[:2])
     members = {

@@ -43,6 +43,15 @@ def test_rule_82_while_the_assignment_is_awaited_commits_are_refused() -> None:
     assert bench.commit(member=member, generation=2) == 27
 
 
+def test_rule_82_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
+    """Its producer knows nothing of rebalances; the member's generation is checked all the same."""
+    bench = Bench()
+    (member,) = bench.stable(1)
+    bench.join(member)
+    assert bench.commit_transactional(8, MOVER, member=member, generation=2) == 0
+    assert bench.commit_transactional(8, MOVER, member=member, generation=1) == 22
+
+
 def test_a_generation_of_a_group_that_does_not_exist() -> None:
     bench = Bench()
     assert bench.commit(member="m", generation=3, version=8) == 22
@@ -325,10 +334,12 @@ def test_rule_84_offsets_expire_a_week_after_the_group_became_empty() -> None:
     bench = Bench()
     (member,) = bench.stable(1, session=1800.0)
     bench.commit(5, member=member, generation=1)
-    bench.advance(1000.0)
+    for _ in range(5):
+        bench.advance(1000.0)
+        assert bench.heartbeat(member, 1) == 0
     bench.leave(member)
     bench.advance(7 * DAY - 1000.0)
-    assert bench.committed() == 5, "a week since the commit, not since the group became empty"
+    assert bench.committed() == 5, "more than a week since the commit, less since the group became empty"
     bench.advance(2000.0)
     assert bench.shard.groups == {}, "the group goes with its last offset"
     bench.reload()
@@ -368,6 +379,16 @@ def test_rule_84_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
     bench.commit_transactional(6, MOVER)
     bench.advance(1200.0)
     assert bench.committed() == 5
+    bench.end_transaction(MOVER, committed=False)
+    bench.advance(20.0)
+    assert bench.shard.groups == {}
+
+
+def test_rule_84_a_group_whose_only_offsets_are_in_a_transaction_stays() -> None:
+    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench.commit_transactional(6, MOVER)
+    bench.advance(1200.0)
+    assert GROUP in bench.shard.groups
     bench.end_transaction(MOVER, committed=False)
     bench.advance(20.0)
     assert bench.shard.groups == {}

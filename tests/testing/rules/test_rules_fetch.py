@@ -118,6 +118,25 @@ def test_rule_56_a_fetch_waits_for_min_bytes(kafka_cluster: KafkaCluster, leader
 
 
 @one_broker
+def test_rule_56_what_is_in_an_older_segment_is_not_waited_for(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    """It will not grow: the log was rolled behind it, before the fetch came or while it waits."""
+    reader, writer = leader("t", 0), leader("t", 0)
+    fill(writer, 1)
+    kafka_cluster.controls.roll_segments(("t", 0))
+    fill(writer, 1)
+    patient = {"max_wait_ms": 60_000, "min_bytes": 1_000_000}
+    assert offsets(fetch(reader, "t", 0, 0, partition_max_bytes=1, **patient)) == [0]
+    reader.send(fetch_request("t", 0, 1, **patient), 12)
+    fill(writer, 1)
+    assert kafka_cluster.history.entries("Fetch")[-1].answered_at is None
+    kafka_cluster.controls.roll_segments(("t", 0))
+    fill(writer, 1)
+    assert offsets(data_of(reader.receive(FetchRequest, 12)[1]))[:2] == [1, 2]
+
+
+@one_broker
 def test_rule_56_a_fetch_ends_by_its_timeout(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     data = fetch(leader("t", 0), "t", 0, 0, max_wait_ms=30)
     assert (error_of(data), offsets(data)) == ("none", [])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2.clock import SeededEntropy
-from pykafka2.errors import FetchSessionIdNotFound, for_code
+from pykafka2.errors import FetchSessionIdNotFound, UnknownTopicId, for_code
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -18,7 +18,7 @@ from pykafka2.protocol.messages.fetch import (
     ForgottenTopic,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from pykafka2.testing.replication.fetch_sessions import FetchSession, FetchSessions
+from pykafka2.testing.replication.fetch_sessions import FetchSession, FetchSessions, next_epoch
 from pykafka2.testing.replication.reading import FetchItem, FetchResult
 from pykafka2.testing.simulation import Simulation
 from tests.testing.leading import append
@@ -298,3 +298,35 @@ def test_an_idle_cluster_with_internal_topics_takes_no_percent_of_a_core() -> No
         before, began = time.process_time(), time.monotonic()
         time.sleep(1.3)
         assert (time.process_time() - before) / (time.monotonic() - began) < 0.02
+
+
+def test_rule_57_epochs_go_round_without_those_that_have_a_meaning() -> None:
+    assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 2, 2**31 - 1)] == [1, 2, 2**31 - 1, 1]
+
+
+def test_rule_57_an_id_that_nobody_knew_is_looked_up_with_every_fetch() -> None:
+    """Metadata may be late: the session asked for a topic that this broker has not heard of yet."""
+    sessions = FetchSessions(10, SeededEntropy(1))
+    topic_id = b"\x07" * 16
+    item = FetchItem(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
+    unknown = FetchResult(item, UnknownTopicId())
+    session = sessions.create([unknown], uses_topic_ids=True, replica_id=-1, now=0.0)
+    assert session is not None
+
+    def fetched(names: dict[bytes, str]) -> FetchItem:
+        found = sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=True,
+            items=[],
+            forgotten=[],
+            name_of=names.get,
+            now=1.0,
+        )
+        (current,) = found.current_items()
+        return current
+
+    assert fetched({}) is item
+    known = fetched({topic_id: "t"})
+    assert (known.topic, known.error) == ("t", None)
+    assert list(sessions.moved(("t", 0))) == [session]
