@@ -211,7 +211,9 @@ def _left_after(request: pytest.FixtureRequest, leaks: LeakCheck, known: Collect
 
 def _fail_for(found: list[str]) -> None:
     if found:
-        pytest.fail("the test left behind: " + "; ".join(found) + "; close every client", pytrace=False)
+        pytest.fail(
+            "the test left behind: " + "; ".join(found) + "; close clients, end transactions", pytrace=False
+        )
 
 
 def _open_transactions(cluster: KafkaCluster, allowed: Collection[str]) -> list[str]:

@@ -14,6 +14,7 @@ from pykafka2.testing.controls import Controls
 from pykafka2.testing.fault_rules import RULE_KEYS, Action
 from pykafka2.testing.history import Asked, History
 from pykafka2.testing.leaks import KINDS
+from pykafka2.testing.simulation import Simulation
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 # The broker's side of it.
@@ -34,6 +35,7 @@ def everything() -> dict[str, set[str]]:
         "views": public(ClusterViews),
         "the history": public(History) - FED - {"is_on"},
         "criteria of the history": set(Asked.__annotations__),
+        "the simulation": public(Simulation),
         "fixtures": {"kafka_cluster", "fresh_kafka_cluster", "kafka_tls_cluster", "simulation"},
         "kinds of leaks": {*KINDS, "transactions"},
         "the command": {"--admin-port", "--admin-token", "--quick", "--port"},

@@ -202,7 +202,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
     for line in (
         "*the test left behind: unclosed *left-open*",
         "*the test left behind: unclosed connection that has asked nothing from 127*",
-        "*; unclosed client 'their-app' (theirs 1.0), connected from 127*; socket 127*; close every client*",
+        "*; unclosed client 'their-app' (theirs 1.0), connected from 127*; socket 127*; close clients, end*",
         "*the test left behind: *thread 'stray'*",
         "*there is no pytest.mark.kafak; did you mean 'kafka'*",
         "*has no 'client'; did you mean 'clients'*",
