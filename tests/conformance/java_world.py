@@ -31,6 +31,9 @@ from .world.jars import WorldJars, world_jars
 from .world.known import meant
 from .world.side import Answers, Side
 
+GOLDEN = Path(__file__).parent / "world" / "golden_admin.json"
+"""What Apache Kafka answers to every method of Admin; test_java_clients.py holds ours to it."""
+
 RACKS = ["rack-0", "rack-1", "rack-2"]
 
 SECTIONS: dict[str, Callable[[Side], Answers]] = {
@@ -57,6 +60,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
     parser.add_argument("--bundled", action="store_true", help="leave Apache Kafka out, compare nothing")
+    parser.add_argument("--record", action="store_true", help="keep Apache's answers of section admin")
     parser.add_argument("--words", action="store_true", help="also show messages worded differently")
     parser.add_argument("--show", action="store_true", help="print all that was seen")
     options = parser.parse_args(arguments)
@@ -73,6 +77,8 @@ def main(arguments: list[str]) -> int:
         if not options.bundled:
             with apache(jars) as side:
                 theirs, theirs_took = seen(name, side)
+                if options.record and name == "admin":
+                    GOLDEN.write_text(json.dumps(theirs, indent=1) + "\n", encoding="utf-8")
         if options.show:
             print(json.dumps({"ours": ours, "Apache's": theirs}, indent=1))
         found = differences(name, theirs, ours)

@@ -15,9 +15,11 @@ KNOWN: tuple[Known, ...] = (
     Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
     Known("admin", "describeFeatures", r"eligible\.leader\.replicas\.version", NO_ELR),
     Known("admin|clients", "", r"(^|\.)message$", "Words of error messages"),
+    Known("topics", "topics-with-overrides", "", NO_ELR),
     Known("configs", "broker-loggers 1", "output", "Loggers (BROKER_LOGGER)"),
     Known("configs", "--entity-type (users|clients|ips)", "", UNSERVED),
-    Known("cluster", "FeatureCommand (describe|upgrade --release-version)", "", NO_STREAMS),
+    Known("cluster", "FeatureCommand describe", "", NO_STREAMS),
+    Known("cluster", "FeatureCommand upgrade --release-version", "", "All features of a release at once"),
     Known(
         "cluster",
         "BrokerApiVersionsCommand|AclCommand|DelegationTokenCommand|ShareGroupCommand",
@@ -25,7 +27,7 @@ KNOWN: tuple[Known, ...] = (
         UNSERVED,
     ),
     Known("cluster", "StreamsGroupCommand", "", NO_STREAMS),
-    Known("data", "share consumer", "", UNSERVED),
+    Known("clients", "share group", "", UNSERVED),
     Known("streams", "group.protocol=streams", "", NO_STREAMS),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..bridge import Bridge
 from .side import Answers, Side
 
 ASSIGNORS = "org.apache.kafka.clients.consumer."
@@ -46,6 +47,7 @@ CASES: dict[str, dict[str, Any]] = {
     "transactions: consumer": {"case": "transactions", "protocol": "consumer"},
     "codecs and levels": {"case": "codecs"},
     "telemetry": {"case": "telemetry"},
+    "share group": {"case": "share"},
     "racks: classic": {"case": "rack", "protocol": "classic"},
     "racks: consumer": {"case": "rack", "protocol": "consumer"},
 }
@@ -61,7 +63,12 @@ def clients(side: Side) -> Answers:
 
 
 def admin(side: Side) -> Answers:
-    (answers,) = side.bridge("admin_calls", [{"bootstrap_servers": side.servers}])
+    return admin_answers(side.bridge, side.servers)
+
+
+def admin_answers(bridge: Bridge, servers: str) -> Answers:
+    """What every method of Admin answers there, without ids and times."""
+    (answers,) = bridge("admin_calls", [{"bootstrap_servers": servers}])
     return {name: _plain("", answer) for name, answer in answers.items()}
 
 

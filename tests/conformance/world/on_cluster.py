@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from .asker import Asker
@@ -79,6 +80,7 @@ def cluster(side: Side) -> Answers:
         servers="",
         name="unregister",
     )
+    a.answers["ReplicaVerificationTool"] = verified(side, "weighed")
     a.ask("AclCommand", "--list")
     a.ask("DelegationTokenCommand", "--describe")
     a.ask("consumer.group.ShareGroupCommand", "--list")
@@ -86,6 +88,20 @@ def cluster(side: Side) -> Answers:
     a.ask("streams.StreamsGroupCommand", "--list")
     a.ask("streams.StreamsGroupCommand", "--describe", "--group", "s")
     return a.answers
+
+
+def verified(side: Side, topic: str) -> str:
+    """What ReplicaVerificationTool reports of the topic's replicas; it runs until it is killed."""
+    arguments = ("--bootstrap-server", side.servers, "--topics-include", topic, "--report-interval-ms", "500")
+    log = side.folder / "ReplicaVerificationTool.log"
+    deadline = time.monotonic() + 20
+    with side.process("org.apache.kafka.tools.ReplicaVerificationTool", *arguments):
+        while time.monotonic() < deadline:
+            time.sleep(0.2)
+            found = re.findall(r"max lag is (\d+) for partition .* among (\d+) partitions", log.read_text())
+            if found:
+                return "max lag {} among {} partitions".format(*found[-1])
+    return log.read_text()
 
 
 def data(side: Side) -> Answers:

@@ -15,7 +15,7 @@ from typing import Any
 from .side import Answers, Side
 
 WORKER = "org.apache.kafka.connect.cli.ConnectDistributed"
-TIMEOUT = 60.0
+TIMEOUT = 180.0
 
 INTERNAL = {"offset": "connect-offsets", "config": "connect-configs", "status": "connect-status"}
 

@@ -16,7 +16,7 @@ from .side import Answers, Side
 
 WORDS = [f"word{number}" for number in range(12)]
 PARTITIONS = 4
-TIMEOUT = 60.0
+TIMEOUT = 180.0
 APP = "pykafka2.world.WordCount"
 
 

@@ -80,7 +80,6 @@ def configs(side: Side) -> Answers:
     change("brokers", "", "--add-config", "log.retention.ms=9000000")
     change("brokers", "", "--delete-config", "log.retention.ms")
     change("brokers", "1", "--add-config", "log.dirs=/x")
-    change("brokers", "99", "--add-config", "message.max.bytes=2000000")
     change("groups", "g", "--add-config", "consumer.session.timeout.ms=50000")
     change("groups", "g", "--add-config", "consumer.session.timeout.ms=1")
     change("groups", "g", "--delete-config", "consumer.session.timeout.ms")

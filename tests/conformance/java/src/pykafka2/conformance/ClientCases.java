@@ -21,6 +21,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
@@ -58,6 +59,7 @@ final class ClientCases {
             case "telemetry": cases.telemetry(); break;
             case "bootstrap_again": cases.bootstrapAgain(); break;
             case "rack": cases.rack(); break;
+            case "share": cases.share(); break;
             default: throw new IllegalArgumentException("no case named " + name);
         }
         return cases.answers;
@@ -403,7 +405,7 @@ final class ClientCases {
     private void bootstrapAgain() throws Exception {
         String topic = item.get("topic").asText();
         create(topic, 1);
-        try (KafkaProducer<String, String> producer = producer("metadata.max.age.ms", "300", "metadata.recovery.strategy", "rebootstrap",
+        try (KafkaProducer<String, String> producer = producer("client.id", "again", "metadata.max.age.ms", "300", "metadata.recovery.strategy", "rebootstrap",
                 "metadata.recovery.rebootstrap.trigger.ms", "500")) {
             for (int i = 0; i < 20; i++) {
                 producer.send(new ProducerRecord<>(topic, 0, null, "value " + i)).get(20, TimeUnit.SECONDS);
@@ -413,6 +415,28 @@ final class ClientCases {
             answers.set("send", Plain.failure(refused));
         }
         answers.put("read", values(topic, 20, "read_uncommitted").size());
+    }
+
+    /** A consumer of a share group reads, or is told that it cannot. */
+    private void share() throws Exception {
+        String topic = item.get("topic").asText();
+        create(topic, 1);
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", servers);
+        properties.put("group.id", topic);
+        try (KafkaProducer<String, String> producer = producer();
+             KafkaShareConsumer<String, String> consumer = new KafkaShareConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
+            consumer.subscribe(List.of(topic));
+            int[] read = {0};
+            until("a record, or a refusal", () -> {
+                producer.send(new ProducerRecord<>(topic, 0, null, "value")); // it begins at the end
+                read[0] += consumer.poll(Duration.ofMillis(500)).count();
+                return read[0] > 0;
+            });
+            answers.put("share group", "reads");
+        } catch (Exception refused) {
+            answers.set("share group", Plain.failure(refused));
+        }
     }
 
     /** Brokers in racks: members are given the partitions whose replicas are in their own. */
