@@ -78,7 +78,7 @@ def options_at_work(side: Side) -> None:
             if (found.config_source == 1) == (value is not None):
                 break
             time.sleep(0.01)
-        time.sleep(0.05)  # brokers tell of it a moment before it acts
+        time.sleep(0.03)  # brokers tell of it a moment before it acts
 
     produce(side, "before", topic, batch([bytes(500)]))
     change("max.message.bytes", "400")

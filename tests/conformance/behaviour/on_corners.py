@@ -44,7 +44,7 @@ def segments_roll(side: Side) -> None:
     for number in range(3):
         records = batch([bytes(700_000)], timestamp=NOW_MS + number)
         produce(side, "a large one", topic, records)
-    patient = {"min_bytes": 10_000_000, "max_bytes": 20_000_000, "max_wait_ms": 600}
+    patient = {"min_bytes": 10_000_000, "max_bytes": 20_000_000, "max_wait_ms": 300}
     for offset, limit in ((0, 100), (1, 1 << 20), (2, 100), (3, 100)):
         started = time.monotonic()
         answer = side.quietly(
@@ -59,7 +59,7 @@ def segments_roll(side: Side) -> None:
             **patient,
         )
         found = answer.responses[0].partitions[0]
-        waited = time.monotonic() - started > 0.4
+        waited = time.monotonic() - started > 0.2
         told = "waited" if waited else "at once"
         side.note(f"from {offset}", [found.error_code, len(found.records or b""), told])
     for number in range(4):
@@ -84,7 +84,7 @@ def options_of_one_broker(side: Side) -> None:
             if value is None or found.value == value:
                 break
             time.sleep(0.01)
-        time.sleep(0.1)
+        time.sleep(0.05)
 
     def ask(label: str, size: int) -> None:
         for topic, broker in ((mine, 0), (other, 1), (own, 0)):

@@ -163,6 +163,15 @@ def test_rule_86_a_static_member_leaves_for_a_while_and_finds_its_partitions(ben
     assert bench.beat("a", epoch, instance="one").error_code == 82
 
 
+def test_rule_86_a_static_member_that_leaves_for_a_while_has_given_up_what_it_had_to(bench: Bench) -> None:
+    bench.beat("a", 0, instance="one")
+    bench.beat("b", 0)
+    assert assigned(bench.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
+    assert assigned(bench.beat("b", 3)) is None, "it has not said yet that it reads the others no more"
+    bench.beat("a", -2, instance="one")
+    assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
+
+
 def test_rule_86_an_instance_in_use_is_not_released(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     assert bench.beat("b", 0, instance="one").error_code == 111

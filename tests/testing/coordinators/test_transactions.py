@@ -419,6 +419,8 @@ def test_transactional_ids_are_forgotten_in_time_but_not_inside_a_transaction(be
     bench.shard.settings = attrs.evolve(bench.settings, abort_check_interval=10 * week)
     bench.pass_time(3600.0)
     assert set(bench.shard.transactions) == {"busy"}
+    bench.pass_time(week + 3600.0)
+    assert set(bench.shard.transactions) == {"busy"}
     bench.reload()
     assert set(bench.shard.transactions) == {"busy"}
 
