@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError
+from pykafka2.testing.control_arguments import check_number
 
 if TYPE_CHECKING:
     from pykafka2.testing.cluster import KafkaCluster
@@ -43,6 +44,8 @@ class ControllerControls:
     def slow_controller(self, seconds: float, times: int = 1) -> None:
         """Let each of the controller's next changes take that long; those behind it wait."""
         self._cluster.check()
+        check_number("seconds", seconds, least=0)
+        check_number("times", times, least=1)
         with self._cluster.lock:
             node = self._cluster.controller.active_node
             if node is None:
@@ -52,6 +55,7 @@ class ControllerControls:
     def delay_metadata(self, broker_id: int, seconds: float) -> None:
         """Let a broker learn of changes that much later; 0 ends it.  What is under way keeps its time."""
         self._cluster.broker(broker_id)
+        check_number("seconds", seconds, least=0)
         with self._cluster.lock:
             self._cluster.controller.publisher.delay(broker_id, seconds)
 
@@ -63,6 +67,8 @@ class ControllerControls:
 
     def release_metadata(self, broker_id: int | None = None) -> None:
         """End holding and delays of metadata, to one broker or all; what they lack they learn now."""
+        if broker_id is not None:
+            self._cluster.broker(broker_id)
         with self._cluster.lock:
             self._cluster.controller.publisher.release(broker_id, self._now())
 

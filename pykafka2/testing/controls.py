@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from pykafka2.testing.configs import nearest
+from pykafka2.testing.control_arguments import partition_key
 from pykafka2.testing.controller_controls import ControllerControls
 from pykafka2.testing.isr_controls import IsrControls
 from pykafka2.testing.link_controls import LinkControls
@@ -95,9 +96,11 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
         With unclean=False such a one is refused, `IneligibleReplica`.
         """
         self._cluster.check()
+        topic, number = partition_key(self._cluster.controller.image, partition)
+        self._cluster.broker(to)
         self._cluster.controller.run(
-            f"move the leader of {partition[0]}-{partition[1]} to broker {to}",
-            lambda active: active.move_leader(partition[0], partition[1], to, unclean=unclean),
+            f"move the leader of {topic}-{number} to broker {to}",
+            lambda active: active.move_leader(topic, number, to, unclean=unclean),
         )
 
     def roll_segments(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
@@ -106,7 +109,7 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
         Logs whose last segment is empty stay as they are.
         """
         self._cluster.check()
-        keys = None if partition is None else [(partition[0], partition[1])]
+        keys = None if partition is None else [partition_key(self._cluster.controller.image, partition)]
         with self._cluster.lock:
             return sum(one.replicas.keeper.roll(keys) for one in self._cluster.brokers if one.is_running)
 
@@ -115,7 +118,7 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
         or all, without waiting for log.retention.check.interval.ms; how many segments went.
         """
         self._cluster.check()
-        keys = None if partition is None else [(partition[0], partition[1])]
+        keys = None if partition is None else [partition_key(self._cluster.controller.image, partition)]
         with self._cluster.lock:
             return sum(one.apply_retention(keys) for one in self._cluster.brokers if one.is_running)
 
@@ -128,10 +131,12 @@ class Controls(RuleControls, LinkControls, IsrControls, ControllerControls):
         """Stop replication: of one partition or all, by some brokers or all.  What is under way is lost; it
         is fetched again after `resume_followers`.
         """
+        self._cluster.check()
+        keys = None if partition is None else [partition_key(self._cluster.controller.image, partition)]
         chosen = self._cluster.brokers if brokers is None else [self._cluster.broker(one) for one in brokers]
         with self._cluster.lock:
             for broker in chosen:
-                broker.fetchers.pause(None if partition is None else [(partition[0], partition[1])])
+                broker.fetchers.pause(keys)
 
     def resume_followers(self) -> None:
         """All followers fetch again."""

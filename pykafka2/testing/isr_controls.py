@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError, KafkaTimeoutError
+from pykafka2.testing.control_arguments import partition_key
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class IsrControls:
         """Have the leader drop these followers from the ISR now, and stop them fetching the partition, so
         that they stay out until `expand_isr` or `resume_followers`.
         """
-        cluster, key = self._cluster, (partition[0], partition[1])
+        cluster = self._cluster
+        key = partition_key(cluster.controller.image, partition)
         self._check_followers(key, brokers)
         with cluster.lock:
             for broker in brokers:
@@ -49,7 +51,8 @@ class IsrControls:
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
         """Let these followers fetch the partition, and wait until they have caught up and are in the ISR."""
-        cluster, key = self._cluster, (partition[0], partition[1])
+        cluster = self._cluster
+        key = partition_key(cluster.controller.image, partition)
         self._check_followers(key, brokers)
         with cluster.lock:
             for broker in brokers:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError
+from pykafka2.testing.control_arguments import check_client, check_number
 
 if TYPE_CHECKING:
     from pykafka2.testing.client_links import ClientLink
@@ -30,7 +31,7 @@ class LinkControls:
 
     def delay_link(self, source: int, target: int, seconds: float, *, one_way: bool = False) -> None:
         """Carry what two brokers say to each other that much later; 0 ends it."""
-        _check("seconds", seconds, least=0)
+        check_number("seconds", seconds, least=0)
         for one, other in self._ways(source, target, one_way):
             with self._cluster.lock:
                 self._cluster.links.delay(one, other, seconds)
@@ -40,7 +41,7 @@ class LinkControls:
     ) -> None:
         """Carry at most so many bytes a second each way; None ends it."""
         if bytes_per_second is not None:
-            _check("bytes_per_second", bytes_per_second, least=1)
+            check_number("bytes_per_second", bytes_per_second, least=1)
         for one, other in self._ways(source, target, one_way):
             with self._cluster.lock:
                 self._cluster.links.throttle(one, other, bytes_per_second)
@@ -80,7 +81,7 @@ class LinkControls:
 
     def delay_client(self, client_id: str, seconds: float, broker: int | None = None) -> None:
         """Carry a client's requests, and the answers to it, that much later; 0 ends it."""
-        _check("seconds", seconds, least=0)
+        check_number("seconds", seconds, least=0)
         link = self._client_link(client_id, broker)
         with self._cluster.lock:
             link.delay = seconds
@@ -90,7 +91,7 @@ class LinkControls:
     ) -> None:
         """Carry at most so many bytes a second to a client, and from it; None ends it."""
         if bytes_per_second is not None:
-            _check("bytes_per_second", bytes_per_second, least=1)
+            check_number("bytes_per_second", bytes_per_second, least=1)
         link = self._client_link(client_id, broker)
         with self._cluster.lock:
             link.rate = bytes_per_second
@@ -99,6 +100,7 @@ class LinkControls:
 
     def _client_link(self, client_id: str, broker: int | None) -> ClientLink:
         self._cluster.check()
+        check_client(client_id)
         if broker is not None:
             self._cluster.broker(broker)
         with self._cluster.lock:
@@ -111,8 +113,3 @@ class LinkControls:
         if source == target:
             raise ConfigurationError("a link joins two brokers")
         return [(source, target)] if one_way else [(source, target), (target, source)]
-
-
-def _check(name: str, value: float, least: float) -> None:
-    if not least <= value < float("inf"):
-        raise ConfigurationError(f"{name}={value}: say a number from {least}")

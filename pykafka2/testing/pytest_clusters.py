@@ -140,8 +140,9 @@ def add_timelines(
 
 
 def clusters_of(error: BaseException | None, arguments: Mapping[str, object]) -> dict[str, KafkaCluster]:
-    """The clusters that a test was using when it ended so: those of fixtures, and those in variables of the
-    functions that the error passed through; by name, and only those that can still tell.
+    """The clusters that a test was using when it ended so: those of fixtures, and those in variables (and in
+    attributes of `self`) of the functions that the error passed through; by name, and only those that can
+    still tell.
     """
     found: dict[str, KafkaCluster] = {}
     seen: list[KafkaCluster] = []
@@ -149,6 +150,7 @@ def clusters_of(error: BaseException | None, arguments: Mapping[str, object]) ->
     variables = [arguments]
     while traceback is not None:
         variables.append(traceback.tb_frame.f_locals)
+        variables.append(getattr(traceback.tb_frame.f_locals.get("self"), "__dict__", {}))
         traceback = traceback.tb_next
     for place in variables:
         for name, value in list(place.items()):

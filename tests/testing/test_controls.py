@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -14,6 +14,7 @@ from pykafka2.errors import (
     KafkaError,
     NotLeaderOrFollower,
     RequestTimedOut,
+    UnknownTopicOrPartition,
     for_code,
 )
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
@@ -177,6 +178,39 @@ def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
         controls.crash_broker(3)
     with pytest.raises(ConfigurationError, match="two brokers"):
         controls.cut_link(0, 0)
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[KafkaCluster]:
+    with KafkaCluster(brokers=3, topics={"orders": 2}) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda c: c.controls.pause_followers(("ordrs", 0)), "no topic 'ordrs'; did you mean 'orders'"),
+        (lambda c: c.controls.roll_segments(("orders", 7)), "orders-7: orders has 0 to 1"),
+        (lambda c: c.controls.apply_retention(("ordrs", 0)), "did you mean 'orders'"),
+        (lambda c: c.controls.shrink_isr("orders", 1), "'orders' is no partition: say"),
+        (lambda c: c.controls.expand_isr(("orders", "0"), 1), "is no partition"),
+        (lambda c: c.controls.move_leader(("ordrs", 0), to=1), "did you mean 'orders'"),
+        (lambda c: c.controls.move_leader(("orders", 0), to=7), "no broker 7"),
+        (lambda c: c.log("ordrs", 0), "did you mean 'orders'"),
+        (lambda c: c.partition("orders", 2), "0 to 1"),
+        (lambda c: c.controls.delay_link(0, 1, "x"), "seconds='x': say a number from 0"),
+        (lambda c: c.controls.throttle_client("app", 0), "say a number from 1"),
+        (lambda c: c.controls.cut_client(None), "client_id=None: say a client's id"),
+        (lambda c: c.controls.slow_controller("x"), "seconds='x'"),
+        (lambda c: c.controls.delay_metadata(0, -1), "seconds=-1"),
+        (lambda c: c.controls.release_metadata(7), "no broker 7"),
+    ],
+)
+def test_what_controls_cannot_do_is_said(
+    three_brokers: KafkaCluster, call: Callable[[KafkaCluster], object], words: str
+) -> None:
+    with pytest.raises((ConfigurationError, UnknownTopicOrPartition), match=words):
+        call(three_brokers)
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})

@@ -162,7 +162,7 @@ def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None
     assert [event.facts["topic"] for event in cluster.events.events("topic")][-1:] == ["new"]
     cluster.delete_topic("new")
     cluster.forget()
-    assert (len(history), len(cluster.timeline()), cluster.metrics().names) == (0, 0, [])
+    assert (len(history), len(cluster.timeline()), cluster.metrics().api("Produce").count) == (0, 0, 0)
     with pytest.raises(ConfigurationError, match="port and token"):
         cluster.open_admin_port(token="mine")
     assert cluster.open_admin_port().address.startswith("127.0.0.1:")

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from pykafka2.testing import Simulation
+from pykafka2.testing.pytest_clusters import clusters_of
 from pykafka2.testing.pytest_plugin import pytest_keyboard_interrupt
 
 pytest_plugins = ["pytester"]
@@ -51,7 +52,7 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
             assert kafka_cluster.controls.rules() == []
             assert not kafka_cluster.faults.is_active
             assert len(kafka_cluster.history) == 0
-            assert kafka_cluster.metrics().names == []
+            assert "Metadata" not in kafka_cluster.metrics().names
             assert len(kafka_cluster.timeline()) == 0
             assert kafka_cluster.controls.hold("Produce").id == 1
             kafka_cluster.controls.crash_broker(0)
@@ -285,3 +286,16 @@ def test_ctrl_c_shows_what_the_clusters_of_a_test_that_hangs_were_doing(
     told = capsys.readouterr().err
     assert "timeline of cluster" in told
     assert "waited-for created" in told
+
+    class OfATestCase:
+        def __init__(self) -> None:
+            self.of_its_own = cluster
+
+        def fail(self) -> None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as failed:
+        OfATestCase().fail()
+    first = failed.value.__traceback__
+    inner = failed.value.with_traceback(None if first is None else first.tb_next)  # without our variables
+    assert clusters_of(inner, {}) == {"of_its_own": cluster}

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.clock import Entropy
 from pykafka2.driver.runtime import Runtime
-from pykafka2.errors import KafkaTimeoutError, NotController, UnknownTopicOrPartition
+from pykafka2.errors import KafkaTimeoutError, NotController
 from pykafka2.testing.configs import BrokerConfig
+from pykafka2.testing.control_arguments import no_partition
 from pykafka2.testing.controller.controller import Controller
 from pykafka2.testing.controller.election import ControllerElection, can_act
 from pykafka2.testing.controller.metadata_log import NO_CONTROLLER, MetadataLog
@@ -83,7 +84,7 @@ class Controllers:
     def partition(self, topic: str, partition: int) -> PartitionImage:
         image = self.image.partition(topic, partition)
         if image is None:
-            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
+            raise no_partition(self.image, topic, partition)
         return image
 
     @property
