@@ -64,8 +64,7 @@ SUITES = {
         "github.com/segmentio/kafka-go",
         "v0.4.51",
         "h1:JgDPPG75tC1rWIS2Me6MwcvXJ6f49UQ4HjAOef71Hno=",
-        # As its own CI: the tests of net.Conn's contract time out on any broker.
-        environment={"KAFKA_VERSION": "4.0.0", "KAFKA_SKIP_NETTEST": "1"},
+        environment={"KAFKA_VERSION": "4.0.0"},
     ),
     "sarama": Suite(
         "github.com/IBM/sarama",
