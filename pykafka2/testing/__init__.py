@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.fault_rules import FaultRule
     from pykafka2.testing.group_views import GroupView
     from pykafka2.testing.history import Entry, History
+    from pykafka2.testing.problems import Problem, Problems
     from pykafka2.testing.pytest_clusters import TlsKafkaCluster
     from pykafka2.testing.quick import QUICK
     from pykafka2.testing.simulation import Simulation
@@ -44,6 +45,8 @@ __all__ = [
     "KafkaCluster",
     "LogView",
     "PartitionView",
+    "Problem",
+    "Problems",
     "Simulation",
     "Timeline",
     "TlsKafkaCluster",
@@ -64,6 +67,8 @@ _HOMES = {
     "KafkaCluster": "cluster",
     "LogView": "views",
     "PartitionView": "views",
+    "Problem": "problems",
+    "Problems": "problems",
     "Simulation": "simulation",
     "Timeline": "timeline",
     "TlsKafkaCluster": "pytest_clusters",
