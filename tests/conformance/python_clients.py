@@ -1,10 +1,11 @@
 """Clients for Python against the bundled broker, in exercises of ours: aiokafka, confluent-kafka.
 
-    python -m tests.conformance.python_clients [aiokafka | confluent] [--only WORDS] [--real]
+    python -m tests.conformance.python_clients [aiokafka | confluent | steered] [--only WORDS] [--real]
 
-Neither's source distribution has its integration tests in it (the wheels and older versions have not, either),
-so `aiokafka_exercises.py` and `confluent_exercises.py` go over the same matters.  Exit status 1 if anything
-failed or stalled.  Half a minute; not part of the gate.
+Neither's source distribution has its integration tests in it (nor have older ones), so
+`aiokafka_exercises.py` and `confluent_exercises.py` go over the same matters; `steered_exercises.py` takes
+brokers and connections away from both (bundled cluster only).  Exit status 1 if anything failed or stalled.
+Half a minute; part of `nox -s conformance`, not of the gate.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from . import aiokafka_exercises, confluent_exercises
+from . import aiokafka_exercises, confluent_exercises, steered_exercises
 from .real_kafka import QUICK_GROUPS
 from .suites import Serving
 
@@ -28,18 +29,16 @@ CLIENTS: dict[str, dict[str, Callable[[str, str], Any]]] = {
     "aiokafka": {**aiokafka_exercises.EXERCISES},
     "confluent": {**confluent_exercises.EXERCISES},
 }
+STEERED = "steered"
 SERVING = Serving(
-    config={
-        **QUICK_GROUPS,
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-    }
+    config={**QUICK_GROUPS, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
 )
 EXERCISE_TIMEOUT = 60.0
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("client", nargs="?", choices=list(CLIENTS))
+    parser.add_argument("client", nargs="?", choices=[*CLIENTS, STEERED])
     parser.add_argument(
         "--only", default="", metavar="WORDS", help="exercises with these words in their name"
     )
@@ -49,25 +48,53 @@ def main(arguments: list[str]) -> int:
     warnings.simplefilter("ignore")
     logging.basicConfig(level=logging.CRITICAL)
     failed = 0
-    for client in [options.client] if options.client else list(CLIENTS):
-        with SERVING.started(options.real) as servers:
-            print(f"{client} on {'Apache Kafka' if options.real else 'the bundled broker'}")
-            chosen = {name: run for name, run in CLIENTS[client].items() if options.only in name}
-            outcomes = [
-                _succeeds(client, number, *item, servers) for number, item in enumerate(chosen.items())
-            ]
-        print(f"{sum(outcomes)} passed, {outcomes.count(False)} failed\n", flush=True)
-        failed += outcomes.count(False)
+    for client in CLIENTS:
+        if options.client in (None, client):
+            failed += _failures(client, options.only, options.real)
+    if options.client in (None, STEERED) and not options.real:
+        failed += _failures_when_steered(options.only)
     return 1 if failed else 0
 
 
-def _succeeds(client: str, number: int, name: str, exercise: Callable[[str, str], Any], servers: str) -> bool:
+def _failures(client: str, words: str, real: bool) -> int:
+    print(f"{client} on {'Apache Kafka' if real else 'the bundled broker'}", flush=True)
+    with SERVING.started(real) as servers:
+        return _told(
+            [
+                _succeeds(name, exercise, servers, f"{client}-{number}")
+                for number, (name, exercise) in enumerate(CLIENTS[client].items())
+                if words in name
+            ]
+        )
+
+
+def _failures_when_steered(words: str) -> int:
+    from pykafka2.testing import KafkaCluster, Topic
+
+    print("both on a cluster that loses brokers and connections", flush=True)
+    outcomes = []
+    for name, exercise in steered_exercises.EXERCISES.items():
+        if words in name:
+            topics = {"t": Topic(partitions=2, replication_factor=3)}
+            with KafkaCluster(brokers=3, topics=topics, config=steered_exercises.CONFIG) as cluster:
+                outcomes.append(_succeeds(name, exercise, cluster))
+    return _told(outcomes)
+
+
+def _told(outcomes: list[bool]) -> int:
+    """Print how many there were; how many failed."""
+    failed = outcomes.count(False)
+    print(f"{len(outcomes) - failed} passed, {failed} failed\n", flush=True)
+    return failed
+
+
+def _succeeds(name: str, exercise: Callable[..., Any], *arguments: object) -> bool:
     started = time.monotonic()
     try:
         if inspect.iscoroutinefunction(exercise):
-            asyncio.run(asyncio.wait_for(exercise(servers, f"{client}-{number}"), EXERCISE_TIMEOUT))
+            asyncio.run(asyncio.wait_for(exercise(*arguments), EXERCISE_TIMEOUT))
         else:
-            exercise(servers, f"{client}-{number}")
+            exercise(*arguments)
     except Exception:
         print(f"FAILED  {name} ({time.monotonic() - started:.1f} s)\n{traceback.format_exc()}", flush=True)
         return False
