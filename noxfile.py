@@ -48,6 +48,7 @@ def conformance(session: nox.Session) -> None:
     # The same of three Go clients, side by side.
     if which("go"):
         session.run("python", "-m", "tests.conformance.go_suites")
+        session.run("python", "-m", "tests.conformance.go_kadm")
     # Streams, Connect, MirrorMaker and all tools, here and on Apache Kafka; too long as well.
     session.run("python", "-m", "tests.conformance.java_world")
 
