@@ -113,6 +113,7 @@ def bundled(jars: WorldJars) -> Iterator[Side]:
         KafkaCluster(brokers=3, config=config, racks=RACKS) as cluster,
         side_of("bundled", cluster.bootstrap_servers.split(","), jars) as side,
     ):
+        side.stop_followers = cluster.controls.pause_followers
         yield side
 
 

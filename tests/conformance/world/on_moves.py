@@ -10,6 +10,31 @@ from .asker import Asker
 from .side import Answers, Side
 
 
+def taken_back(side: Side) -> Answers:
+    """A move that does not get on, throttled to a byte a second: looked at, then cancelled."""
+    a = Asker(side)
+    command = "reassign.ReassignPartitionsCommand"
+    a.ask("TopicCommand", "--create", "--topic", "heavy", "--replica-assignment", "0:1")
+    # More than a follower fetches at once: a throttle counts only what went before.
+    size = ("--num-records", 40, "--record-size", 100_000, "--throughput", -1)
+    to = ("--topic", "heavy", "--producer-props", f"bootstrap.servers={side.servers}", "acks=all")
+    side.tool("ProducerPerformance", *size, *to)
+    side.stop_followers()
+    spots = [{"topic": "heavy", "partition": 0, "replicas": [0, 2], "log_dirs": ["any", "any"]}]
+    plan = ("--reassignment-json-file", a.file("heavy.json", {"version": 1, "partitions": spots}))
+    a.ask(command, "--execute", *plan, "--throttle", 1)
+    time.sleep(1)
+    a.ask(command, "--list", name="list of what is moved")
+    a.ask(command, "--verify", *plan)
+    a.ask("TopicCommand", "--describe", "--topic", "heavy", name="while it is moved")
+    a.ask("TopicCommand", "--describe", "--under-replicated-partitions", "--topic", "heavy")
+    a.ask(command, "--execute", *plan, name="once more")
+    a.ask(command, "--cancel", *plan)
+    a.ask(command, "--list", name="list when it is cancelled")
+    a.ask("TopicCommand", "--describe", "--topic", "heavy", name="when it is cancelled")
+    return a.answers
+
+
 def reassignments(side: Side) -> Answers:
     a = Asker(side)
     command = "reassign.ReassignPartitionsCommand"
@@ -55,6 +80,7 @@ def reassignments(side: Side) -> Answers:
         "--preserve-throttles",
         name="verify, throttles kept",
     )
+    a.answers |= taken_back(side)
     for arguments in (
         ["--topic", "moved", "--partition", 0],
         ["--topic", "moved", "--partition", 9],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ NO_ELR = re.compile(r"\bmin\.insync\.replicas=1( sensitive=\w+ synonyms=\{.*\})?
 """Kafka sets it for all brokers (docs/fidelity.md, eligible leader replicas): left out on both sides."""
 
 
+def _no_need() -> None:
+    """Apache Kafka obeys the throttle."""
+
+
 @attrs.define
 class Side:
     """A cluster of three brokers, the JVM that asks it, and a folder for files."""
@@ -43,6 +47,8 @@ class Side:
     bridge: Bridge
     jars: WorldJars
     folder: Path
+    stop_followers: Callable[[], None] = _no_need
+    """Keeps moves from ending where a throttle does not (quotas come to the bundled broker later)."""
 
     @property
     def servers(self) -> str:
