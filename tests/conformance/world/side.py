@@ -60,7 +60,7 @@ class Side:
             host, _, port = address.rpartition(":")
             text = re.sub(rf"(localhost|{host}):{port}\b", f"<broker {node}>", text)
             text = re.sub(rf"\b{host} {port}\b", f"<broker {node}>", text)
-        text = re.sub(r"<broker \d> \(\d\)", "<coordinator>", text)
+        text = re.sub(r"<broker \d>\s+\(\d\)", "<coordinator>", text)
         text = LOGS.sub("<logs>", text.replace(str(self.folder), "<folder>"))
         text = NO_ELR.sub("", TIME.sub("<time>", UUID.sub("<id>", text)))
         lines = [" ".join(line.split()) for line in text.splitlines()]
