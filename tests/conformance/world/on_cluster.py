@@ -123,11 +123,15 @@ def data(side: Side) -> Answers:
         "ConsoleProducer",
         "--topic",
         "typed",
+        "--reader-property",
+        "parse.key=true",
+        "--reader-property",
+        "key.separator=:",
         "--compression-codec",
         "zstd",
         "--command-property",
         "acks=all",
-        input="plain one\nplain two\n",
+        input="k1:plain one\nk4:plain two\n",
     )
     show = [f"print.{what}=true" for what in ("key", "headers", "partition", "offset")]
     properties = [word for one in show for word in ("--formatter-property", one)]
