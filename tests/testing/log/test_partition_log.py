@@ -178,3 +178,18 @@ def test_what_a_follower_gets_twice_is_kept_once() -> None:
     assert follower.append_as_follower(data) == 1
     assert follower.append_as_follower(data) == 0
     assert rows_of(follower) == rows_of(leader)
+
+
+def test_rule_59_truncation_forgets_the_epochs_that_wrote_what_it_takes() -> None:
+    """Else a follower would name an epoch that its leader never had, and could not find where they parted."""
+    log = PartitionLog("t", 0, bytes(16))
+    for epoch in (0, 0, 1, 3):
+        log.append_as_leader(view(batch()), epoch)
+    log.truncate_to(3)
+    assert (log.epochs.latest, log.end_of_epoch(3)) == (1, (-1, -1))
+    log.truncate_to(2)
+    assert (log.epochs.latest, log.end_of_epoch(0)) == (0, (0, 2))
+    # An epoch in which it led and wrote nothing is another's after all, though nothing is dropped.
+    log.epochs.assign(5, 2)
+    assert not log.truncate_to(2)
+    assert (log.epochs.latest, log.end_of_epoch(5)) == (0, (-1, -1))
