@@ -148,6 +148,20 @@ def test_a_narrow_link_between_brokers_slows_acks_all(simulation: Simulation) ->
         assert simulation.clock.monotonic() - started < 0.6
 
 
+def test_what_a_throttled_link_still_carries_arrives_when_the_throttle_ends(simulation: Simulation) -> None:
+    """It took as long as the rate had said, minutes after everything was healed (seed 1004)."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1}, config={"min.insync.replicas": 2})
+    leader = cluster.partition("t", 0).leader
+    with simulation.producer(cluster, linger_ms=0) as producer:
+        producer.send("t", b"warm").result(timeout=30)
+        cluster.controls.throttle_link(leader, 1 - leader, 100, one_way=True)
+        sent = producer.send("t", b"x" * 20_000)
+        simulation.run_for(2)
+        assert not sent.is_done
+        cluster.controls.throttle_link(leader, 1 - leader, None, one_way=True)
+        sent.result(timeout=2)
+
+
 @one_broker
 def test_links_that_cannot_be_are_refused(kafka_cluster: KafkaCluster) -> None:
     controls = kafka_cluster.controls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykafka2.testing.log.partition_log import PartitionLog
+from pykafka2.testing.log.partition_log import Disk, PartitionLog
 
 
 class LogDir:
@@ -13,13 +13,14 @@ class LogDir:
 
     def __init__(self, path: str = "/tmp/kafka-logs") -> None:  # noqa: S108 - Kafka's default, a mere name
         self.path = path
+        self.disk = Disk()
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
 
     def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
         """The log, made if there is none."""
         log = self._logs.get((topic_id, partition))
         if log is None:
-            log = self._logs[topic_id, partition] = PartitionLog(topic, partition, topic_id)
+            log = self._logs[topic_id, partition] = PartitionLog(topic, partition, topic_id, disk=self.disk)
         return log
 
     def remove(self, log: PartitionLog) -> None:

@@ -11,7 +11,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from pykafka2.errors import IllegalState, InvalidTxnState, OffsetOutOfRange, OutOfOrderSequenceNumber
+from pykafka2.errors import (
+    IllegalState,
+    InvalidTxnState,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+)
 from pykafka2.records.batch import Buffer, RecordBatch, batches
 from pykafka2.testing.log.batch import parse_batch, placed
 from pykafka2.testing.log.leader_epochs import EpochEnd, LeaderEpochs
@@ -45,6 +51,15 @@ class EndMarker:
 
 
 @attrs.define
+class Disk:
+    """What the logs of one broker are written to; while `is_full` every append fails."""
+
+    is_full: bool = False
+    refused: int = 0
+    """How many appends failed."""
+
+
+@attrs.define
 class ReadResult:
     """Batches as they are stored, whole, from the one that holds the offset asked for."""
 
@@ -65,11 +80,17 @@ class PartitionLog:
     """The log of one replica.  Always: start <= high watermark <= end; only truncation takes batches away."""
 
     def __init__(
-        self, topic: str, partition: int, topic_id: bytes, new_segment: NewSegment = MemorySegment
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        new_segment: NewSegment = MemorySegment,
+        disk: Disk | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
+        self.disk = Disk() if disk is None else disk
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -114,7 +135,7 @@ class PartitionLog:
 
         A coordinator's batches have no sequences (`from_client=False`).  `guard` is what
         `begin_verification` gave before the transaction was verified.  Raises `OutOfOrderSequenceNumber`,
-        `InvalidProducerEpoch` or `InvalidTxnState`; nothing is appended then.
+        `InvalidProducerEpoch`, `InvalidTxnState` or `KafkaStorageError`; nothing is appended then.
         """
         if batch.has_producer_id:
             if from_client:
@@ -208,6 +229,9 @@ class PartitionLog:
         return count
 
     def _add(self, batch: RecordBatch) -> None:
+        if self.disk.is_full:
+            self.disk.refused += 1
+            raise KafkaStorageError(f"{self.topic}-{self.partition}: the disk is full")
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         self.segments.append(batch)
         if batch.is_transactional:

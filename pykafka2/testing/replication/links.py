@@ -53,9 +53,12 @@ class Links(Part):
         self._cut: set[tuple[int, int]] = set()
         self._delays: dict[tuple[int, int], float] = {}
         self._rates: dict[tuple[int, int], float] = {}
+        self.throttled_frames = 0
+        """How many frames a link's rate made later."""
         self._free_at: dict[tuple[int, int], float] = {}
         self._ready: deque[Callable[[float], None]] = deque()
-        self._later: list[tuple[float, int, Callable[[float], None]]] = []
+        self._later: list[tuple[float, int, tuple[int, int], Callable[[float], None]]] = []
+        self._freed: dict[tuple[int, int], None] = {}  # whose rate has ended
         self._calls: dict[Call, None] = {}
         self._count = 0
         self._correlation_id = 0
@@ -95,9 +98,11 @@ class Links(Part):
         self._delays[source, target] = seconds
 
     def throttle(self, source: int, target: int, bytes_per_second: float | None) -> None:
-        """Carry at most so many bytes a second from `source` to `target`; None ends it."""
+        """Carry at most so many bytes a second from `source` to `target`; None ends it, and what
+        waits for its turn arrives at once.
+        """
         if bytes_per_second is None:
-            self._rates.pop((source, target), None)
+            self._free((source, target))
         else:
             self._rates[source, target] = bytes_per_second
 
@@ -113,13 +118,20 @@ class Links(Part):
     def join(self, source: int, target: int) -> None:
         self._cut.discard((source, target))
         self._delays.pop((source, target), None)
-        self._rates.pop((source, target), None)
+        self._free((source, target))
 
     def heal(self) -> None:
         """Every link is as it was at first."""
         self._cut.clear()
         self._delays.clear()
-        self._rates.clear()
+        for way in list(self._rates):
+            self._free(way)
+
+    def _free(self, way: tuple[int, int]) -> None:
+        """A link's rate ends: a frame that was to take minutes must not, and nothing may overtake it."""
+        if self._rates.pop(way, None) is not None:
+            self._freed[way] = None
+            self.signal()
 
     def is_cut(self, source: int, target: int) -> bool:
         return (source, target) in self._cut
@@ -245,7 +257,7 @@ class Links(Part):
             arrive(now)
             return
         self._count += 1
-        heappush(self._later, (now + delay, self._count, arrive))
+        heappush(self._later, (now + delay, self._count, way, arrive))
         self.signal()
 
     # ------------------------------------------------------------------ carrying
@@ -256,6 +268,7 @@ class Links(Part):
         sent_at = now
         rate = self._rates.get(way)
         if rate is not None:
+            self.throttled_frames += 1
             sent_at = self._free_at[way] = max(now, self._free_at.get(way, 0.0)) + size_bytes / rate
         due = max(sent_at + self._delays.get(way, 0.0), self._last_due.get(way, 0.0))
         if due <= now:
@@ -264,13 +277,15 @@ class Links(Part):
             # A shorter delay later on must not let frames overtake one another.
             self._last_due[way] = due
             self._count += 1
-            heappush(self._later, (due, self._count, deliver))
+            heappush(self._later, (due, self._count, way, deliver))
         self.signal()
 
     def run(self, now: float) -> float:
         with self._lock:
+            if self._freed:
+                self._hurry()
             while self._later and self._later[0][0] <= now:
-                self._ready.append(heappop(self._later)[2])
+                self._ready.append(heappop(self._later)[3])
             for _ in range(len(self._ready)):
                 deliver = self._ready.popleft()
                 try:
@@ -280,6 +295,19 @@ class Links(Part):
             if self._ready:
                 self.signal()
             return self._later[0][0] if self._later else FOREVER
+
+    def _hurry(self) -> None:
+        """Deliver what waits on links whose rate has ended, in its order."""
+        later, self._later = sorted(self._later), []
+        for entry in later:
+            if entry[2] in self._freed:
+                self._ready.append(entry[3])
+            else:
+                self._later.append(entry)
+        for way in self._freed:
+            self._last_due.pop(way, None)
+            self._free_at.pop(way, None)
+        self._freed.clear()
 
 
 class LinkOrigin:

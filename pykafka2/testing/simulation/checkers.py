@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.image import ClusterImage
     from pykafka2.testing.log.partition_log import PartitionLog
     from pykafka2.testing.replication.replica_manager import ReplicaManager
+    from pykafka2.testing.simulation.history import Read
     from pykafka2.testing.simulation.world import World
 
 Log = list[tuple[int, bytes]]
@@ -103,6 +104,19 @@ class SentOrderIsLogOrder(Checker):
                 last[sent.producer] = sent.number
 
 
+class TimesAreKept(Checker):
+    """A record is read with the time that it was sent with, wherever the clocks were set to."""
+
+    def finish(self, world: World) -> None:
+        known = world.history.by_value()
+        for read in world.history.reads:
+            sent = known.get(read.value)
+            if sent is not None and sent.timestamp != read.timestamp:
+                self.fail(
+                    f"{sent} was sent with time {sent.timestamp}, {read.consumer} read {read.timestamp}"
+                )
+
+
 class EverySendEnds(Checker):
     """After recovery and a flush no send is still open."""
 
@@ -174,9 +188,13 @@ class HighWatermarkOnlyRises(Checker):
         # Hot: after every turn.  Most turns move nothing, and then two lists of numbers are all it takes.
         marks = [log.high_watermark for log in logs]
         if marks != self._marks[broker.id]:
+            now = world.simulation.scheduler.now
             for log, before, mark in zip(logs, self._marks[broker.id], marks, strict=True):
                 if mark < before:
                     self.fail(f"{self._where(broker.id, log)} after {before}")
+                if mark != before:
+                    where = (broker.id, log.topic, log.partition)
+                    world.watermarks.setdefault(where, []).append((now, mark))
             self._marks[broker.id] = marks
         for log in logs:
             if log.high_watermark > log.log_end_offset:
@@ -246,14 +264,34 @@ class OneControllerPerEpoch(Checker):
 
 
 class ReadInOrderWithoutGaps(Checker):
-    """Each consumer is handed every committed record once, in the order of offsets (no seek is made here)."""
+    """Each consumer is handed every committed record once, in the order of offsets (no seek is made here).
+
+    It may miss what somebody had asked to delete before.
+    """
 
     def finish(self, world: World) -> None:
         for (consumer, partition), reads in world.history.reads_by_partition.items():
             log = world.records(*partition)
             read = [(one.offset, one.value) for one in reads]
+            deletions = world.deletions.get((partition.topic, partition.partition))
+            if deletions:
+                log = _without_missed(log, reads, deletions)
             if read != log[: len(read)]:
                 self.fail(f"{consumer} of {partition}: {first_difference(log, read)} (log, read)")
+
+
+def _without_missed(log: Log, reads: list[Read], deletions: list[tuple[float, int]]) -> Log:
+    """The log without those records that a reader had reason to miss: deleted before it read what follows."""
+    left: Log = []
+    position = 0
+    for read in reads:
+        gone = max((upto for asked_at, upto in deletions if asked_at <= read.read_at), default=0)
+        while position < len(log) and log[position][0] < min(read.offset, gone):
+            position += 1
+        if position < len(log):
+            left.append(log[position])
+            position += 1
+    return left
 
 
 def first_difference(one: Log, other: Log) -> str:
@@ -271,6 +309,7 @@ def all_checkers() -> list[Checker]:
         NothingIsInvented(),
         WrittenOnce(),
         SentOrderIsLogOrder(),
+        TimesAreKept(),
         EverySendEnds(),
         ReplicasAgree(),
         CommittedStaysCommitted(),

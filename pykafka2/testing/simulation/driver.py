@@ -28,22 +28,39 @@ OFFLOAD_SPREAD = 4e-3
 
 
 class SimClock:
-    """Virtual time.  `jump` moves the wall clock alone, as an administrator or NTP would."""
+    """Virtual time.  `jump` moves the wall clock alone, as an administrator or NTP would.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    Places have clocks of their own, which jump by themselves and with the whole world's (`world`).
+    """
+
+    def __init__(self, scheduler: Scheduler, world: SimClock | None = None) -> None:
         self._scheduler = scheduler
+        self._world = world
         self._wall_offset = 0.0
         self.wall_readings = 0
+        self.places: dict[str, SimClock] = {}
 
     def monotonic(self) -> float:
         return self._scheduler.now
 
     def wall_ms(self) -> int:
         self.wall_readings += 1
-        return EPOCH_MS + int((self._scheduler.now - START + self._wall_offset) * 1000)
+        offset = self._wall_offset
+        if self._world is not None:
+            self._world.wall_readings += 1
+            offset += self._world._wall_offset
+        return EPOCH_MS + int((self._scheduler.now - START + offset) * 1000)
 
     def jump(self, seconds: float) -> None:
+        """Let the wall clock show another time from now on, later or earlier."""
         self._wall_offset += seconds
+
+    def of(self, place: str) -> SimClock:
+        """The clock of one place."""
+        clock = self.places.get(place)
+        if clock is None:
+            clock = self.places[place] = SimClock(self._scheduler, self)
+        return clock
 
 
 class SimRuntime:
@@ -69,7 +86,8 @@ class SimRuntime:
 
     def at(self, place: str) -> SimRuntime:
         """The same simulation, seen from another process."""
-        return SimRuntime(self.scheduler, self.sim_network, self.sim_clock, self._seed, place)
+        clock = self.sim_clock.of(place) if self.place is None else self.sim_clock
+        return SimRuntime(self.scheduler, self.sim_network, clock, self._seed, place)
 
     def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
         place = place_of(name) if self.place is None else self.place

@@ -346,6 +346,27 @@ class ClockJump:
         return "was read" if world.simulation.clock.wall_readings > self._before else ""
 
 
+class ClientClockJump:
+    """The wall clock of one client jumps, and no other."""
+
+    def __init__(self, place: str, seconds: float) -> None:
+        self._place = place
+        self._seconds = seconds
+        self._before = 0
+
+    def start(self, world: World) -> None:
+        clock = world.simulation.clock.of(self._place)
+        self._before = clock.wall_readings
+        clock.jump(self._seconds)
+
+    def stop(self, world: World) -> None:
+        pass
+
+    def outcome(self, world: World) -> str:
+        was_read = world.simulation.clock.of(self._place).wall_readings > self._before
+        return "was read" if was_read else ""
+
+
 class Setting:
     """A property of the whole network for a while: how reads are sliced, how small buffers are."""
 

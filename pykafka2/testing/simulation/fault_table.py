@@ -11,9 +11,17 @@ from pykafka2.testing.simulation.controller_faults import (
     MoveController,
     StandStill,
 )
+from pykafka2.testing.simulation.data_faults import (
+    AddPartition,
+    DeleteRecords,
+    DiskFull,
+    DoubleFailure,
+    SlowReplication,
+)
 from pykafka2.testing.simulation.fault_kinds import (
     BreakConnection,
     BrokerLink,
+    ClientClockJump,
     ClockJump,
     Clog,
     Crash,
@@ -55,6 +63,17 @@ def any_partition(random: Random, world: World) -> dict[str, object]:
     topic = random.choice(sorted(world.topics))
     partition = random.randrange(world.topics[topic])
     return {"topic": topic, "partition": partition, "to": random.choice(world.broker_ids)}
+
+
+def slow_link(random: Random, world: World) -> dict[str, object]:
+    one, other = random.sample(world.broker_ids, 2)
+    return {"one": one, "other": other, "bytes_per_second": random.choice([100, 500, 2000])}
+
+
+def some_records(random: Random, world: World) -> dict[str, object]:
+    topic = random.choice(sorted(world.topics))
+    partition = random.randrange(world.topics[topic])
+    return {"topic": topic, "partition": partition, "share": random.choice([0.1, 0.5, 0.9, 1.0])}
 
 
 def any_place(random: Random, world: World) -> str:
@@ -127,6 +146,25 @@ KINDS: tuple[Kind, ...] = (
     Kind("move leader", 0.0, MoveLeader, any_partition),
     Kind("move coordinator", 0.0, MoveCoordinator, lambda random, world: {"to": any_broker(random, world)}),
     Kind("clock jump", 3.0, ClockJump, lambda random, world: {"seconds": random.uniform(-3600.0, 3600.0)}),
+    Kind(
+        "client clock jump",
+        10.0,
+        ClientClockJump,
+        lambda random, world: {
+            "place": random.choice(world.clients),
+            "seconds": random.uniform(-3600.0, 3600.0),
+        },
+    ),
+    Kind("disk full", 6.0, DiskFull, lambda random, world: {"broker": any_broker(random, world)}),
+    Kind("slow replication", 12.0, SlowReplication, slow_link),
+    Kind("double failure", 8.0, DoubleFailure, lambda random, world: {}),
+    Kind(
+        "add partition",
+        0.0,
+        AddPartition,
+        lambda random, world: {"topic": random.choice(sorted(world.topics))},
+    ),
+    Kind("delete records", 3.0, DeleteRecords, some_records),
     Kind(
         "slicing",
         4.0,

@@ -65,7 +65,6 @@ class Member:
         self._stop = stop
         self._random = Random(seed)
         self._topic = topic
-        self._partitions = world.topics[topic]
         self._history = world.groups
         self._member_id = ""
         self._generation = -1
@@ -200,9 +199,10 @@ class Member:
     def _assign(self, members: Iterable[str]) -> list[SyncGroupRequestAssignment]:
         """As the group's leader: partitions by turns (a byte each); nobody else is told the members."""
         ordered = sorted(members)
+        partitions = self._world.topics[self._topic]  # it may have grown
         return [
             SyncGroupRequestAssignment(
-                member_id=member, assignment=bytes(range(turn, self._partitions, len(ordered)))
+                member_id=member, assignment=bytes(range(turn, partitions, len(ordered)))
             )
             for turn, member in enumerate(ordered)
         ]

@@ -33,6 +33,8 @@ class Sent:
     offset: int = -1
     error: str = ""
     done_at: float = 0.0
+    timestamp: int = -1
+    """Milliseconds, by the client's wall clock."""
 
     def __str__(self) -> str:
         return f"{self.value!r} of {self.producer} to {self.topic}-{self.partition}"
@@ -48,6 +50,7 @@ class Read:
     offset: int
     value: bytes
     read_at: float
+    timestamp: int = -1
 
 
 class History:
@@ -74,7 +77,9 @@ class History:
 
     def read(self, consumer: str, record: ConsumerRecord, now: float) -> None:
         """A consumer was handed this record."""
-        read = Read(consumer, record.topic, record.partition, record.offset, record.value, now)
+        read = Read(
+            consumer, record.topic, record.partition, record.offset, record.value, now, record.timestamp
+        )
         self.reads.append(read)
         key = (consumer, TopicPartition(record.topic, record.partition))
         self.reads_by_partition.setdefault(key, []).append(read)

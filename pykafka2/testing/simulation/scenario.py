@@ -22,6 +22,7 @@ from pykafka2.testing.simulation.facade import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
 from pykafka2.testing.simulation.groups import CommitsAreKept, Member, OneOwnerPerGeneration
+from pykafka2.testing.simulation.inner_checkers import AnswersAreTrue, InSyncHasAll, LogsKnowThemselves
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.tasks import SimTask
 from pykafka2.testing.simulation.workloads import Consuming, Producing
@@ -107,7 +108,7 @@ def run_seed(
                 simulation,
                 shape or Shape(),
                 report,
-                checkers or [*all_checkers(), OneOwnerPerGeneration(), CommitsAreKept()],
+                checkers or every_checker(),
             ).play(sabotage)
     except Exception as error:
         report.error = error
@@ -121,6 +122,18 @@ def run_seed(
     if keep_timeline or report.error is not None:
         report.timeline = simulation.timeline()
     return report
+
+
+def every_checker() -> list[Checker]:
+    """One of each, fresh: what clients see, what is true inside, groups."""
+    return [
+        *all_checkers(),
+        InSyncHasAll(),
+        LogsKnowThemselves(),
+        AnswersAreTrue(),
+        OneOwnerPerGeneration(),
+        CommitsAreKept(),
+    ]
 
 
 def _drawn_config(seed: int) -> dict[str, object]:
@@ -197,7 +210,11 @@ class Scenario:
             name = f"{seed}/producer/{number}"
             self._producing.append(Producing(self.world, self._stop, name, options))
         for number in range(shape.consumers):
-            options = {"fetch_max_wait_ms": draw.choice([100, 500, 2000]), **shape.consumer_options}
+            options = {
+                "fetch_max_wait_ms": draw.choice([100, 500, 2000]),
+                "auto_offset_reset": "earliest",
+                **shape.consumer_options,
+            }
             name = f"{seed}/consumer/{number}"
             self._consuming.append(Consuming(self.world, self._stop, name, options))
 

@@ -69,7 +69,8 @@ class Producing:
         number = world.history.next_number(self.name, topic, partition)
         padding = "." * self._random.choice([0, 20, 200])
         value = f"{self.name}/{topic}-{partition}/{number}{padding}".encode()
-        sent = Sent(self.name, topic, partition, number, value, world.now)
+        timestamp = world.simulation.clock.of(self.name).wall_ms()
+        sent = Sent(self.name, topic, partition, number, value, world.now, timestamp=timestamp)
         # Before the send: a batch may be on its way before send() returns to its caller.
         world.history.sent.append(sent)
 
@@ -81,7 +82,9 @@ class Producing:
                 sent.outcome, sent.error = UNKNOWN, repr(error)
 
         try:
-            self.producer.send(topic, value, partition=partition, on_delivery=on_delivery)
+            self.producer.send(
+                topic, value, partition=partition, timestamp_ms=timestamp, on_delivery=on_delivery
+            )
         except KafkaError as error:
             # send() raises only where nothing was appended.
             sent.outcome, sent.error = FAILED, repr(error)
@@ -103,9 +106,9 @@ class Consuming:
 
     def run(self) -> None:
         """The actor's body."""
-        self.consumer.assign(self._partitions)
-        self._seek_to_beginning()
+        self._take_up(self._partitions)
         while not self._stop.is_set():
+            self._take_up_new()
             self._poll(self._random.choice([0, 50, 500]))
             if self._random.random() < 0.1:
                 self._world.simulation.sleep(self._random.uniform(0.0, 1.0))
@@ -114,6 +117,7 @@ class Consuming:
     def drain(self) -> None:
         """Read on until every position has reached the log's end."""
         deadline = self._world.now + RECOVERY_TIME
+        self._take_up_new()
         while self._world.now < deadline:
             if not self._behind():
                 return
@@ -128,12 +132,26 @@ class Consuming:
             end = self._world.high_watermark(one.topic, one.partition)
             reads = history.get((self.name, one))
             position = reads[-1].offset + 1 if reads else 0
+            # What was deleted before it was read is past, too.
+            position = max(position, self._world.log_start(one.topic, one.partition))
             if position < end:
                 behind.append(f"{one}: {position} of {end}")
         return behind
 
-    def _seek_to_beginning(self) -> None:
-        for one in self._partitions:
+    def _take_up_new(self) -> None:
+        """Topics may have grown meanwhile."""
+        new = [
+            one
+            for place in self._world.partitions()
+            if (one := TopicPartition(*place)) not in self._partitions
+        ]
+        if new:
+            self._partitions += new
+            self._take_up(new)
+
+    def _take_up(self, new: list[TopicPartition]) -> None:
+        self.consumer.assign(self._partitions)
+        for one in new:
             self.consumer.seek(one, 0)
 
     def _poll(self, timeout_ms: int) -> None:

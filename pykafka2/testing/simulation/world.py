@@ -9,6 +9,7 @@ from pykafka2.testing.simulation.history import GroupHistory, History
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
     from pykafka2.consumer.consumer import KafkaConsumer
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.records.batch import RecordBatch
@@ -36,6 +37,14 @@ class World:
         self.broker_ids: list[int] = [broker.id for broker in cluster.brokers]
         self.live_brokers: list[int] = list(self.broker_ids)
         self.is_idempotent = True
+        self.watermarks: dict[tuple[int, str, int], list[tuple[float, int]]] = {}
+        """By broker and partition, when a high watermark was seen to move, and where to."""
+        self.deletions: dict[tuple[str, int], list[tuple[float, int]]] = {}
+        """When somebody asked for which start of a log (DeleteRecords)."""
+        self._deleted: dict[tuple[str, int], dict[int, bytes]] = {}
+        self._partitions_of: dict[str, int] = {}
+        self._partitions: list[tuple[str, int]] = []
+        self._admin: ClusterClient | None = None
         self._decoded: dict[tuple[str, int, int], tuple[Held, list[tuple[int, bytes]]]] = {}
 
     @property
@@ -43,23 +52,53 @@ class World:
         return self.simulation.now
 
     def partitions(self) -> list[tuple[str, int]]:
-        """All partitions, in order."""
-        return [(topic, number) for topic in sorted(self.topics) for number in range(self.topics[topic])]
+        """All partitions, in order; not to be changed."""
+        if self._partitions_of != self.topics:
+            self._partitions_of = dict(self.topics)
+            self._partitions = [
+                (topic, number) for topic in sorted(self.topics) for number in range(self.topics[topic])
+            ]
+        return self._partitions
 
     def partition(self, topic: str, number: int) -> PartitionView:
         """The cluster's state of a partition."""
         return self.cluster.partition(topic, number)
 
     def records(self, topic: str, number: int, broker: int | None = None) -> list[tuple[int, bytes]]:
-        """Offsets and values of a replica's log (the leader's by default), all that was appended."""
+        """Offsets and values of a replica's log (the leader's by default), all that was appended.
+
+        What was deleted by request counts as if it were still there.
+        """
         log = self.cluster.log(topic, number, broker)
         held = (log.log_start_offset, log.batches())
         known = self._decoded.get((topic, number, log.broker))
         # Batches never change, so the same ones hold the same records; the checkers all ask at the end.
         if known is None or known[0] != held:
-            records = [(record.offset, record.value) for record in log.records()]
+            deleted = self._deleted.get((topic, number), {})
+            records = [(offset, value) for offset, value in deleted.items() if offset < log.log_start_offset]
+            records += [(record.offset, record.value) for record in log.records()]
             known = self._decoded[topic, number, log.broker] = (held, records)
         return known[1]
+
+    def will_delete(self, topic: str, number: int, upto: int) -> None:
+        """Remember the committed records below `upto`, which a request is about to delete."""
+        kept = self._deleted.setdefault((topic, number), {})
+        kept.update((offset, value) for offset, value in self.records(topic, number) if offset < upto)
+        self.deletions.setdefault((topic, number), []).append((self.now, upto))
+        self._decoded.clear()
+
+    def log_start(self, topic: str, number: int) -> int:
+        """Where the leader's log begins; 0 while there is none."""
+        state = self.partition(topic, number)
+        leader = state.replicas.get(state.leader)
+        return 0 if leader is None else leader.log_start_offset
+
+    @property
+    def admin(self) -> ClusterClient:
+        """A client for administration by faults, made when it is first needed."""
+        if self._admin is None:
+            self._admin = self.simulation.client(self.cluster, "admin", request_timeout_ms=3000)
+        return self._admin
 
     def high_watermark(self, topic: str, number: int) -> int:
         """The leader's; -1 while there is none."""

@@ -1,0 +1,114 @@
+"""Faults of disks, copies, clocks and topics; a bug that each is there for is caught."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.errors import KafkaStorageError
+from pykafka2.testing.simulation import Simulation
+from pykafka2.testing.simulation.fault_table import KINDS
+from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.scenario import Report, Sabotage, Shape, run_seed
+from tests.simulation import data_mutants, mutants
+from tests.simulation.mutants import Mutant
+from tests.simulation.test_groups import tell as tell_of_a_group
+from tests.simulation.test_groups import the_newest_records_are_not_loaded
+
+SEEDS = 50
+EVERYDAY = ("break", "lose reply", "crash", "cut brokers", "move leader")
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What faults make clients log is not of interest here."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def tell(seed: int, faults: tuple[str, ...], plant: Sabotage | None = None) -> Report:
+    kinds = tuple(kind for kind in KINDS if kind.name in faults)
+    assert len(kinds) == len(faults)
+    config: dict[str, object] = {"replica.lag.time.max.ms": 2000, "min.insync.replicas": 1}
+    shape = Shape(seconds=20.0, topics={"orders": 2}, producers=1, config=config, kinds=kinds)
+    return run_seed(seed, shape, sabotage=plant)
+
+
+def test_a_full_disk_refuses_and_nothing_is_lost_by_it() -> None:
+    with Simulation(3) as simulation:
+        cluster = simulation.cluster(topics={"orders": 1})
+        producer = simulation.producer(cluster, acks="all", delivery_timeout_ms=60_000)
+        producer.send("orders", b"before", partition=0).result()
+        leader = cluster.partition("orders", 0).leader
+        disk = cluster.broker(leader).logs.disk
+        disk.is_full = True
+        sent = producer.send("orders", b"meanwhile", partition=0)
+        simulation.run_for(2.0)
+        assert not sent.is_done
+        assert disk.refused > 0
+        codes = [
+            one.error_code
+            for entry in cluster.history.entries("Produce")
+            if entry.response is not None
+            for topic in entry.response.responses  # type: ignore[attr-defined]
+            for one in topic.partition_responses
+        ]
+        assert KafkaStorageError.code in codes
+        disk.is_full = False
+        assert sent.result(timeout=10).offset == 1
+
+
+# Where a bug needs more than a few seeds to show, the first one says where to begin.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "caught_by", "faults", "first"),
+    [
+        (data_mutants.acks_come_one_record_early, {"AnswersAreTrue", "AckedIsKept"}, EVERYDAY, 8),
+        (data_mutants.truncation_keeps_what_producers_wrote, {"LogsKnowThemselves"}, EVERYDAY, 1),
+        (
+            data_mutants.fetches_of_a_parted_log_count,
+            {"InSyncHasAll", "AckedIsKept"},
+            (*EVERYDAY, "slow replication", "stop"),
+            5,
+        ),
+        (data_mutants.purgatory_loses_a_completion, {"AnswersAreTrue"}, EVERYDAY, 5),
+        (data_mutants.a_failed_append_is_remembered, {"LogsKnowThemselves", "liveness"}, ("disk full",), 0),
+        (data_mutants.times_never_run_back, {"TimesAreKept"}, ("client clock jump",), 2),
+        (data_mutants.deletions_take_one_record_more, {"AckedIsKept"}, ("delete records",), 0),
+        (data_mutants.new_partitions_are_taken_for_the_first, {"AckedIsKept"}, ("add partition",), 0),
+        (mutants.broker_acknowledges_before_replication, {"AnswersAreTrue"}, ("slow replication",), 0),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_planted_bug_is_caught(
+    mutant: Mutant, caught_by: set[str], faults: tuple[str, ...], first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(first, first + SEEDS):
+        with monkeypatch.context() as patch:
+            report = tell(seed, faults, lambda world, patch=patch: mutant(world, patch))  # type: ignore[misc]
+        if report.error is not None:
+            error = report.error
+            named = str(error).split(":")[0] if isinstance(error, InvariantViolated) else type(error).__name__
+            assert named in caught_by, f"{error!r}\n{report.timeline[-4000:]}"
+            return
+    pytest.fail(f"{mutant.__name__} was not caught within {SEEDS} seeds")
+
+
+@pytest.mark.slow
+def test_a_lost_commit_is_seen_when_controller_and_coordinator_fall_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in range(SEEDS):
+        with monkeypatch.context() as patch:
+            report = tell_of_a_group(
+                seed,
+                lambda world, patch=patch: the_newest_records_are_not_loaded(world, patch),  # type: ignore[misc]
+                ("double failure",),
+            )
+        if report.error is not None:
+            assert "CommitsAreKept" in str(report.error) or "OneOwner" in str(report.error)
+            return
+    pytest.fail(f"not caught within {SEEDS} seeds")
