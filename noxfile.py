@@ -43,7 +43,7 @@ def conformance(session: nox.Session) -> None:
         *session.posargs,
         env={"PYKAFKA2_CONFORMANCE": "1"},
     )
-    # kafka-python's own integration tests; too long for the gate.
+    # kafka-python's and librdkafka's own integration tests; too long for the gate.
     session.run("python", "-m", "tests.conformance.kafka_python_suite")
     # The same of three Go clients, side by side.
     if which("go"):
@@ -51,11 +51,12 @@ def conformance(session: nox.Session) -> None:
         session.run("python", "-m", "tests.conformance.go_kadm")
     # Streams, Connect, MirrorMaker and all tools, here and on Apache Kafka; too long as well.
     session.run("python", "-m", "tests.conformance.java_world")
+    session.run("python", "-m", "tests.conformance.librdkafka_suite", "--quick")
 
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """10,000 simulation seeds, the suite three times over, every benchmark.
+    """10,000 simulation seeds, the suite three times over, all of librdkafka's tests, every benchmark.
 
     The seeds are kept in a file of the commit's name: a session that was stopped goes on where it was.
     """
@@ -68,5 +69,7 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", f"{simulation}.transaction_run", "--seeds", "0-499", *jobs)
     for _ in range(3):
         session.run("pytest", "-q")
+    for protocol in ("classic", "consumer"):
+        session.run("python", "-m", "tests.conformance.librdkafka_suite", "--protocol", protocol)
     for benchmark in ("imports", "micro", "io_under_load", "cluster", "broker_acks", "broker_speed"):
         session.run("python", "-m", f"benchmarks.{benchmark}")
