@@ -1,6 +1,7 @@
 """librdkafka's own integration tests against the bundled broker, or Apache Kafka.
 
-    python -m tests.conformance.librdkafka_suite [--real] [--quick] [--protocol consumer] [NUMBER ...]
+    python -m tests.conformance.librdkafka_suite [--real] [--quick] [--idempotent] [--protocol consumer]
+                                                 [NUMBER ...]
 
 builds librdkafka with its tests (librdkafka_source.py), starts three brokers set up as its scripts set up
 Apache Kafka, and runs its broker tests, four at a time.  Prints a table with the seconds each took, the first
@@ -134,12 +135,12 @@ class Run:
     logs: Path
     environment: dict[str, str]
     scenario: str
-    quick: bool
+    flags: list[str]
 
     def outcomes_of(self, job: tuple[str, str]) -> list[Outcome]:
         """Run one number's tests, or a part of them."""
         number, part = job
-        command = ["./test-runner", "-p1", "-L", *(["-Q"] if self.quick else [])]
+        command = ["./test-runner", "-p1", "-L", *self.flags]
         environment = {**os.environ, **self.environment, "TESTS": number, "TEST_SCENARIO": self.scenario}
         if part:
             environment["SUBTESTS"] = part
@@ -182,12 +183,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--real", action="store_true", help="run against Apache Kafka, to compare")
     parser.add_argument("--quick", action="store_true", help="the tests' own quick mode")
+    parser.add_argument("--idempotent", action="store_true", help="all producers are idempotent")
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of groups")
     parser.add_argument("--workers", type=int, default=WORKERS, help="tests at a time (%(default)s)")
     parser.add_argument("--logs", type=Path, help="where each test's output goes (a temporary folder)")
     parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="run these only")
     options = parser.parse_args(arguments)
     sources = built()
+    flags = ["-Q"] * options.quick + ["-P"] * options.idempotent
     wanted = options.numbers or [
         number for number in numbers_of_broker_tests(sources) if number not in LEFT_OUT
     ]
@@ -200,7 +203,7 @@ def main(arguments: list[str]) -> int:
             if numbers:
                 with server(options.real, auto_create=scenario == "default") as addresses:
                     environment = _environment(Path(scratch) / scenario, addresses, options.protocol)
-                    run = Run(sources, logs, environment, scenario, options.quick)
+                    run = Run(sources, logs, environment, scenario, flags)
                     outcomes += _outcomes_of_all(run, numbers, options.workers)
     expected = {**FAILURES, **(FAILURES_OF_CONSUMER_PROTOCOL if options.protocol == "consumer" else {})}
     return _report(outcomes, expected)
