@@ -28,6 +28,8 @@ from typing import Any
 
 import attrs
 
+from pykafka2.errors import IllegalState
+
 from .librdkafka_source import built, kafka_path, numbers_of_broker_tests
 from .maven import KafkaUnavailable, kafka_jars
 from .real_kafka import RealKafka
@@ -201,10 +203,13 @@ def main(arguments: list[str]) -> int:
         for scenario in ("default", "noautocreate"):
             numbers = [one for one in wanted if scenario == "default" or one in NO_AUTO_CREATE]
             if numbers:
-                with server(options.real, auto_create=scenario == "default") as addresses:
-                    environment = _environment(Path(scratch) / scenario, addresses, options.protocol)
-                    run = Run(sources, logs, environment, scenario, flags)
-                    outcomes += _outcomes_of_all(run, numbers, options.workers)
+                try:
+                    with server(options.real, auto_create=scenario == "default") as addresses:
+                        environment = _environment(Path(scratch) / scenario, addresses, options.protocol)
+                        run = Run(sources, logs, environment, scenario, flags)
+                        outcomes += _outcomes_of_all(run, numbers, options.workers)
+                except IllegalState as problems:  # of the brokers themselves, said when they are closed
+                    outcomes.append(Outcome("the brokers", "FAILED", 0.0, str(problems)))
     expected = {**FAILURES, **(FAILURES_OF_CONSUMER_PROTOCOL if options.protocol == "consumer" else {})}
     return _report(outcomes, expected)
 
