@@ -1,4 +1,4 @@
-"""librdkafka's sources with their tests, fetched and built once and kept in the cache folder.
+"""librdkafka's sources, fetched and built once and kept in the cache folder; which of its tests are run.
 
 They come with the npm package of Confluent's client for JavaScript, which bundles them whole; it is fetched
 through npm and pinned by its SHA-256.  Needs npm, compilers for C and C++, make, bash, and the headers of
@@ -60,6 +60,32 @@ TOOLS = {
     "kafka-run-class.sh": "",
 }
 
+LEFT_OUT: dict[str, str] = {
+    "0097": "TLS and its certificates",
+    "0126": "SASL",
+    "0135": "SASL",
+    "0139": "runs on librdkafka's mock broker",
+    "0142": "SASL",
+    "0150": "runs on librdkafka's mock broker",
+    **dict.fromkeys([f"01{number}" for number in range(70, 91)], "share groups"),
+}
+
+NO_AUTO_CREATE = ["0045", "0107", "0111"]
+"""They have tests of a scenario of their own, on brokers that create no topics."""
+
+ADMIN = """
+unclean_destroy CreateTopics DeleteTopics CreatePartitions CreateAcls DescribeAcls DeleteAcls AlterConfigs
+IncrementalAlterConfigs DescribeConfigs DescribeConfigs_groups DeleteRecords ListConsumerGroups
+DescribeConsumerGroups DescribeTopics DescribeCluster DescribeConsumerGroups_with_authorized_ops DeleteGroups
+DeleteConsumerGroupOffsets ListOffsets AlterConsumerGroupOffsets ListConsumerGroupOffsets
+UserScramCredentials
+"""
+PARTS: dict[str, list[str]] = {"0081": [f"do_test_{name}:" for name in ADMIN.split()]}
+"""A test ends at its first failure; these are run part by part."""
+
+LONG = ["0113", "0098", "0089", "0103", "0033", "0076", "0137", "0026"]
+"""A minute to ten each; they are begun first."""
+
 DECLARED = re.compile(r"_TEST\((\d{4})_\w+,\s*([^,)]+)")
 
 
@@ -77,14 +103,14 @@ def built() -> Path:
     return folder
 
 
-def numbers_of_broker_tests(sources: Path) -> list[str]:
-    """Numbers of the tests that need a broker, known issues and manual ones left out."""
+def broker_tests(sources: Path) -> list[str]:
+    """Numbers of the tests that need a broker, without known issues, manual ones and LEFT_OUT."""
     text = (sources / "tests" / "test.c").read_text(errors="replace")
-    left_out = ("TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE")
+    not_ours = ("TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE")
     numbers = {
         number
         for number, flags in DECLARED.findall(text)
-        if not any(re.search(rf"{flag}\b", flags) for flag in left_out)
+        if number not in LEFT_OUT and not any(re.search(rf"{flag}\b", flags) for flag in not_ours)
     }
     return sorted(numbers)
 
