@@ -65,6 +65,7 @@ class BrokerRequests:
         with self.lock:
             for context in contexts:
                 self.metrics.record(context, now)
+                self._cluster.history.left(context)
 
     def _on_refused(self, client: str, reason: str, now: float) -> None:
         """A client sent what cannot be answered; its connection is being closed."""

@@ -2,7 +2,8 @@
 
 `cluster.history.requests("Produce")` gives the requests themselves; `in_flight_max("Produce")` the largest
 number that one connection had unanswered at a time; `exactly`, `never` and `order` raise AssertionError with
-what was seen instead.  Kept in memory up to a number of entries and of bytes; the oldest go first.
+what was seen instead.  Kept in memory up to a number of entries and of bytes; the oldest go first, their
+large answers before them.
 Requests between brokers are not part of it.
 """
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 10_000
 MAX_BYTES = 32 << 20
+# Decoded an answer takes about ten times its bytes, and thousands of objects that the collector looks at:
+# Metadata of a thousand topics, which clients ask for again and again, are 2 MB.
+LARGE_ANSWER_BYTES = 4096
+MAX_LARGE_ANSWERS_BYTES = 4 << 20
 # Of how many clients and APIs `in_flight_max` is known; those that asked last are.
 MAX_CLIENTS = 1000
 # How much of the history an assertion that fails shows.
@@ -41,7 +46,7 @@ class Entry:
     """One request, and its answer once there is one; times are those of the brokers' monotonic clock.
 
     `request` and `response` are the decoded messages (`ProduceRequest` ...): their fields are Kafka's names
-    with underscores.  The answers of fetches are not kept.
+    with underscores.  The answers of fetches are not kept, of those of 4 KiB and more only the newest 4 MiB.
     """
 
     broker: int
@@ -89,6 +94,9 @@ class History:
         self._entries: deque[Entry] = deque()
         self._open: dict[int, Entry] = {}
         self._bytes = 0
+        self._large: deque[tuple[Entry, int]] = deque()  # with how many bytes the answer had
+        self._large_bytes = 0
+        self._max_large_bytes = MAX_LARGE_ANSWERS_BYTES
         self._in_flight: Counter[tuple[str, str]] = Counter()
         self._in_flight_max: dict[str, int] = {}
         self._in_flight_max_of: dict[tuple[str, str | None], int] = {}  # the client that asked last is last
@@ -174,6 +182,8 @@ class History:
         """Forget all that was seen; requests under way still count as in flight."""
         self._entries.clear()
         self._bytes = 0
+        self._large.clear()
+        self._large_bytes = 0
         self._in_flight_max.clear()
         self._in_flight_max_of.clear()
 
@@ -196,7 +206,7 @@ class History:
             context.received_at,
         )
         self._entries.append(entry)
-        self._open[id(context)] = entry
+        self._open[id(context)] = context.entry = entry
         self._bytes += entry.size_bytes
         # The newest stays, however large it is.
         while len(self._entries) > 1 and (
@@ -228,6 +238,18 @@ class History:
         # A fetch's records would keep much of the log alive.
         if entry.api != "Fetch":
             entry.response = response
+
+    def left(self, context: RequestContext) -> None:
+        """An answer has left, and its size is known: the oldest large ones are given up for it."""
+        size = context.reply_bytes
+        if size < LARGE_ANSWER_BYTES or context.entry is None:
+            return
+        self._large.append((context.entry, size))
+        self._large_bytes += size
+        while len(self._large) > 1 and self._large_bytes > self._max_large_bytes:
+            oldest, size = self._large.popleft()
+            oldest.response = None
+            self._large_bytes -= size
 
 
 def check_asked(asked: Asked) -> None:

@@ -259,6 +259,23 @@ def test_the_history_is_bounded(kafka_cluster: KafkaCluster, leader: Leader) -> 
     assert history.entries()[-1].api == "Produce"
 
 
+@pytest.mark.kafka(brokers=1, topics={"t": 1, "wide": 200})
+def test_the_history_gives_up_old_large_answers(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    """librdkafka's clients ask for all topics again and again: thousands of decoded answers filled memory."""
+    history = kafka_cluster.history
+    history._max_large_bytes = 10_000  # one of these answers
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch())
+    for _ in range(5):
+        wire.call(METADATA, 12)
+    wire.call(MetadataRequest(topics=[]), 12)
+    kept = [entry.response is not None for entry in history]
+    assert len(kept) == 7, "requests are kept"
+    assert kept == [True, *[False] * 4, True, True], "the newest, and small answers"
+    history.clear()
+    assert not history._large
+
+
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_a_paused_broker_keeps_its_connections_and_answers_later(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]

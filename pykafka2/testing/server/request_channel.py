@@ -49,6 +49,7 @@ class RequestContext:
         "client_id",
         "correlation_id",
         "ending",
+        "entry",
         "faults",
         "handled_at",
         "handled_by",
@@ -102,6 +103,7 @@ class RequestContext:
         self.is_answered = False
         self.slot: Any = None
         self.faults: Any = None  # the fault rule that fired on it
+        self.entry: Any = None  # the history's, if it keeps one
         self.ending: Any = None  # the fault rule that ends its connection with the answer
         self.merge: Callable[[Response], Response] | None = None
         """Adds to the answer what a fault rule refused of the request."""
