@@ -1,13 +1,17 @@
-"""Whose log ends the high watermark waits for (rule 52), one leader's replica at a time."""
+"""One replica at a time: whose log ends its high watermark waits for (rule 52), who may join, what goes."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import pytest
 
 from pykafka2.testing.configs import BrokerConfig, TopicConfig
-from pykafka2.testing.image import PartitionImage
+from pykafka2.testing.image import BrokerImage, ClusterImage, PartitionImage
 from pykafka2.testing.log.batch import parse_batch
 from pykafka2.testing.log.partition_log import PartitionLog
+from pykafka2.testing.replication.follower_fetcher import FollowerFetchers
+from pykafka2.testing.replication.isr_keeper import IsrKeeper
 from pykafka2.testing.replication.reading import FetchItem
 from pykafka2.testing.replication.replica import Replica
 from tests.testing.wire import batch
@@ -94,3 +98,34 @@ def test_rule_28_an_isr_that_is_about_to_grow_is_large_enough(
     leader = Leader(0, min_isr=2)
     leader.replica.pending_isr = pending
     assert (len(leader.replica.maximal_isr) < leader.replica.min_isr) is error
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_fenced", "may"), [(5, False, True), (-1, False, True), (4, False, False), (5, True, False)]
+)
+def test_rule_66_a_follower_joins_only_under_the_registration_that_it_fetches_with(
+    epoch: int, is_fenced: bool, may: bool
+) -> None:
+    """What it had when it fetched may be gone since it registered anew (KIP-903)."""
+    brokers = {one: BrokerImage(one, "h", 9, None, 5, is_fenced and one == 2) for one in range(3)}
+    keeper = IsrKeeper(0, ClusterImage(1, "c", brokers, {}, {}), MAX_LAG, {})
+    leader = Leader(0, 1)
+    leader.fetched(1, 10)
+    leader.fetched(2, 10)
+    leader.replica.followers[2].broker_epoch = epoch
+    keeper.expand([leader.replica], 1.0)
+    assert leader.replica.pending_isr == (frozenset({0, 1, 2}) if may else None)
+
+
+def test_rule_59_a_follower_that_does_not_know_the_leader_s_epoch_goes_back_to_its_own_before() -> None:
+    """It has epochs 0 and 3, the leader says that the logs parted in epoch 2: everything of 3 goes, whatever
+    the end that the leader names; else it would ask the same again and be told the same, for ever.
+    """
+    leader = Leader(0)
+    leader.replica.log.append_as_leader(parse_batch(batch()), 3)
+    for _ in range(9):
+        leader.replica.log.append_as_leader(parse_batch(batch()), 3)
+    FollowerFetchers._truncate(cast("FollowerFetchers", None), leader.replica, 2, 15)
+    assert leader.replica.log.log_end_offset == 10
+    FollowerFetchers._truncate(cast("FollowerFetchers", None), leader.replica, 0, 7)
+    assert leader.replica.log.log_end_offset == 7
