@@ -8,7 +8,7 @@ how much was done in each section, and how much of it came out otherwise; then e
 docs/fidelity.md explains (`--words`: also messages for people that are worded differently; `--show`: all that
 was seen).  Exit status 1 if there is one.
 
-About six minutes; part of `nox -s conformance`, not of `.ci/run`.
+About fifteen minutes; part of `nox -s conformance`, not of `.ci/run`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import java.lang.reflect.Proxy;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -38,6 +39,7 @@ import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
@@ -225,14 +227,17 @@ final class AdminCalls {
         own.put("group.instance.id", "instance-" + protocol);
         own.put("client.id", "member");
         own.put("auto.offset.reset", "earliest");
+        own.put("enable.auto.commit", "false");
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(own, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.subscribe(List.of("calls"));
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
         while (consumer.assignment().size() < 3 && System.nanoTime() < deadline) {
             consumer.poll(Duration.ofMillis(50));
         }
-        consumer.assignment().forEach(consumer::position);
-        consumer.commitSync();
+        // Not what was read by chance until now.
+        Map<TopicPartition, OffsetAndMetadata> offsets = new TreeMap<>(Comparator.comparing(TopicPartition::partition));
+        consumer.assignment().forEach(one -> offsets.put(one, new OffsetAndMetadata(3)));
+        consumer.commitSync(offsets);
         return consumer;
     }
 
@@ -269,7 +274,11 @@ final class AdminCalls {
                 long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
                 while (System.nanoTime() < deadline
                         && admin.describeConsumerGroups(List.of("calls-consumer")).all().get().get("calls-consumer").members().isEmpty()) {
-                    consumer.poll(Duration.ofMillis(50));
+                    try {
+                        consumer.poll(Duration.ofMillis(50));
+                    } catch (UnknownMemberIdException removed) {
+                        // It asked for its offsets before it learnt that it was removed; it joins again.
+                    }
                 }
                 return admin.describeConsumerGroups(names).describedGroups().get("calls-consumer").get().members().size();
             });
