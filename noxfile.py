@@ -43,8 +43,9 @@ def conformance(session: nox.Session) -> None:
         *session.posargs,
         env={"PYKAFKA2_CONFORMANCE": "1"},
     )
-    # kafka-python's and librdkafka's own integration tests; too long for the gate.
+    # kafka-python's and librdkafka's own tests, exercises of other Python clients; too long for the gate.
     session.run("python", "-m", "tests.conformance.kafka_python_suite")
+    session.run("python", "-m", "tests.conformance.python_clients")
     # The same of three Go clients, side by side.
     if which("go"):
         session.run("python", "-m", "tests.conformance.go_suites")
