@@ -34,7 +34,11 @@ FIRST_SEED = {mutants.retries_overtake_each_other: 50}
 
 def shape(consumers: int, max_lag_ms: int = 2000) -> Shape:
     kinds = tuple(kind for kind in KINDS if kind.name in FAULTS)
-    config: dict[str, object] = {"replica.lag.time.max.ms": max_lag_ms, "min.insync.replicas": 1}
+    config: dict[str, object] = {
+        "replica.lag.time.max.ms": max_lag_ms,
+        "min.insync.replicas": 1,
+        "replica.fetch.wait.max.ms": 500,
+    }
     return Shape(
         seconds=20.0, topics={"orders": 2}, producers=1, consumers=consumers, config=config, kinds=kinds
     )
