@@ -37,7 +37,17 @@ def tell(
     seed: int, plant: Callable[[World], object] | None = None, faults: tuple[str, ...] = FAULTS
 ) -> Report:
     kinds = tuple(kind for kind in KINDS if kind.name in faults)
-    shape = Shape(seconds=40.0, topics={"orders": 3}, producers=0, consumers=0, members=3, kinds=kinds)
+    # Kafka's own numbers, so that a coordinator's partition is one of many.
+    config: dict[str, object] = {"offsets.topic.num.partitions": 50, "replica.fetch.wait.max.ms": 500}
+    shape = Shape(
+        seconds=40.0,
+        topics={"orders": 3},
+        producers=0,
+        consumers=0,
+        members=3,
+        kinds=kinds,
+        config=config,
+    )
     return run_seed(seed, shape, sabotage=plant)
 
 
