@@ -9,6 +9,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.errors import RequestTimedOut
+from pykafka2.testing.lifecycle import BrokerState
 from pykafka2.testing.simulation.checkers import Checker
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 ALL_REPLICAS = -1
 TIMED_OUT = RequestTimedOut.code
+
+# One that comes back without its tail is counted out when it registers; until then it cannot lead.
+NOT_YET = (BrokerState.STARTING, BrokerState.RECOVERY)
 
 # Seconds: high watermarks are looked at after a turn, answers are given within it.
 MARGIN = 0.001
@@ -55,7 +59,9 @@ class InSyncHasAll(Checker):
 
     def _look_at(self, world: World, image: ClusterImage) -> None:
         running = {
-            broker.id: broker.replicas.replicas for broker in world.cluster.brokers if broker.is_running
+            broker.id: broker.replicas.replicas
+            for broker in world.cluster.brokers
+            if broker.is_running and broker.lifecycle.state not in NOT_YET
         }
         for key in world.partitions():
             state = image.partition(*key)
