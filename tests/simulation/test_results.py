@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,8 @@ def test_a_summary_says_what_failed(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "seeds.jsonl"
     ResultFile(path, PLAYED).add(report(5, failure="InvariantViolated: a record is gone\n"))
     assert main(["--summary", str(path)]) == 1
+    # Whoever called it in this process logs as before.
+    assert logging.root.manager.disable == logging.NOTSET
     printed = capsys.readouterr().out
     assert "failed seeds: 5" in printed
     assert "a record is gone" in printed

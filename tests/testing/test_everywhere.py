@@ -177,6 +177,13 @@ def lost(then: str) -> Callable[[World], None]:
     return story
 
 
+def replayed(world: World) -> None:
+    lost("replay:0.01")(world)
+    # What comes from the dead connection must have come before the next story begins.
+    history = world.cluster.history
+    world.cluster.wait_until(lambda: any("(dead)" in one.peer for one in history.entries("Produce")))
+
+
 # The second produce to t-0 of one client; `broker` is filled in when a story begins.
 MATCHING: dict[str, Any] = {"api": "Produce", "topic": "t", "partition": 0, "client_id": APP, "nth": 2}
 
@@ -189,7 +196,7 @@ ACTIONS: dict[Action, Callable[[World], None]] = {
     Action.HALF_FRAME: lost("half_frame"),
     Action.CLOSE_BEFORE: lost("close_before"),
     Action.CLOSE_AFTER: lost("close_after"),
-    Action.REPLAY: lost("replay:0.01"),
+    Action.REPLAY: replayed,
     Action.STALE_METADATA: stale,
     Action.REPLACE_REPLY: reply_replaced,
 }

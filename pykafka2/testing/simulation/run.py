@@ -13,7 +13,6 @@ Exit status 1 if a seed failed, if most did not count, or if a kind of fault nev
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import sys
 import time
@@ -28,7 +27,7 @@ from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import table
 from pykafka2.testing.simulation.results import Played, ResultFile, UnlikeParts, add_parts, total
 from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
-from pykafka2.testing.simulation.seed_pool import play_all
+from pykafka2.testing.simulation.seed_pool import play_all, without_logs
 
 # With fewer seeds than this a kind may be missing by chance: each seed uses half of them.
 SEEDS_FOR_ALL_KINDS = 25
@@ -37,11 +36,10 @@ SEEDS_FOR_ALL_KINDS = 25
 LINES_SHOWN = 40
 
 
+@without_logs()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments ask for; the exit status."""
     options = _parser().parse_args(arguments)
-    # Clients and brokers log what faults do to them; the timeline says it better.
-    logging.disable(logging.CRITICAL)
     sizes = {
         "seconds": options.virtual_seconds,
         "brokers": options.brokers,

@@ -7,7 +7,6 @@ seed and version, which play it again.  Exit status 1 if one failed.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -15,15 +14,14 @@ from functools import partial
 
 from pykafka2.testing.simulation.faults import Tallies, add_tallies, table
 from pykafka2.testing.simulation.run import seed_range
-from pykafka2.testing.simulation.seed_pool import play_all
+from pykafka2.testing.simulation.seed_pool import play_all, without_logs
 from pykafka2.testing.simulation.transactions import Story, play
 
 
+@without_logs()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play what the arguments ask for; the exit status."""
     options = _parser().parse_args(arguments)
-    # Clients and brokers log what faults do to them.
-    logging.disable(logging.CRITICAL)
     tallies: Tallies = {}
     failed = 0
     began = time.monotonic()
