@@ -81,7 +81,7 @@ def test_an_unknown_topic_raises_within_max_block(simulation: Simulation) -> Non
 
 @pytest.mark.slow
 def test_a_consumer_keeps_its_topics_and_refreshes_them(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"orders": 6})
+    cluster = simulation.cluster(brokers=1, topics={"orders": 2})
     consumer = simulation.consumer(cluster, "orders", client_id="c")
     simulation.run_for(MINUTE)
     assert cluster.history.entries(client_id="c") == []

@@ -65,7 +65,7 @@ def damaged_messages(draw: st.DrawFn) -> tuple[type[Message], int, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(damaged_messages())
 def test_damaged_bytes_give_a_message_or_corrupt_data(damaged: tuple[type[Message], int, bytes]) -> None:
     cls, version, encoded = damaged

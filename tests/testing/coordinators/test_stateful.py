@@ -498,7 +498,7 @@ class ModernMachine(RuleBasedStateMachine):
 
 
 LIMITS = settings(
-    max_examples=80,
+    max_examples=50,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -496,5 +496,5 @@ class Transactions(RuleBasedStateMachine):
         assert not list(abandoned)
 
 
-Transactions.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+Transactions.TestCase.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
 TestTransactions = pytest.mark.slow(Transactions.TestCase)
