@@ -63,8 +63,11 @@ class BrokerRequests:
     def _on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
         """Replies have left for their clients."""
         with self.lock:
+            since = self._cluster.told_since
             for context in contexts:
-                self.metrics.record(context, now)
+                # The reply to a request that a test has forgotten (`KafkaCluster.forget`) counts no more.
+                if context.received_at >= since:
+                    self.metrics.record(context, now)
                 self._cluster.history.left(context)
 
     def _on_refused(self, client: str, reason: str, now: float) -> None:

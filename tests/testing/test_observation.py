@@ -389,6 +389,21 @@ def test_what_came_before_can_be_forgotten(kafka_cluster: KafkaCluster, leader: 
     assert kafka_cluster.log("t", 0).log_end_offset == 2
 
 
+@one_broker
+def test_a_reply_to_a_forgotten_request_is_not_counted(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    """Metrics count when a reply has left, a moment after the client may have read it."""
+    kafka_cluster.controls.rule(api="Produce", then="hold")
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch()), 12)
+    kafka_cluster.wait_until(lambda: kafka_cluster.controls.held("Produce") == 1)
+    kafka_cluster.forget()
+    kafka_cluster.controls.release()
+    wire.receive(ProduceRequest, 12)
+    wire.call(MetadataRequest(topics=[]), 12)
+    kafka_cluster.wait_until(lambda: kafka_cluster.metrics().api("Metadata").count == 1)
+    assert kafka_cluster.metrics().names == ["Metadata"]
+
+
 @pytest.mark.kafka(brokers=3)
 def test_a_timeline_begins_with_two_lines_of_the_start(kafka_cluster: KafkaCluster) -> None:
     started, elected = str(kafka_cluster.timeline()).splitlines()
