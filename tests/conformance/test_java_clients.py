@@ -54,6 +54,10 @@ RIGHT: dict[str, dict[str, Any]] = {
 """What must come out of some of java_world.py's cases; the others take longer."""
 
 
+# On Apache Kafka they are seen in `nox -s conformance`; here the bundled broker is in question.
+@pytest.mark.parametrize(
+    "cluster", ["bundled", pytest.param("apache", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_java_client_in_a_corner(name: str, cluster: Cluster, java: Bridge) -> None:
     item = {"bootstrap_servers": cluster.bootstrap_servers, "topic": f"corner-{next(NUMBERS)}", **CASES[name]}

@@ -11,7 +11,7 @@ from ...testing.wire import batch
 from .on_fetch import fetch
 from .on_offsets import list_offsets
 from .on_produce import produce
-from .side import Side, scenario
+from .side import BUSY, Side, scenario
 
 TRANSACTIONAL = 0x10
 
@@ -72,9 +72,15 @@ def producer(side: Side, name: str) -> Producer:
 
 
 def add(side: Side, label: str, who: Producer, topic: str, partitions: list[int], **changed: Any) -> None:
+    """Once the transaction before is complete: until then its end is what one is told of."""
     own = {f"v3_and_below_{key}": value for key, value in {**who.own(), **changed}.items()}
-    side.ask(
+    side.eventually(
         label,
+        lambda answer: all(
+            one.partition_error_code not in BUSY
+            for result in answer.results_by_topic_v3_and_below
+            for one in result.results_by_partition
+        ),
         "AddPartitionsToTxn",
         3,
         who.node,
