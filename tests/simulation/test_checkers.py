@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.scenario import Shape, run_seed
-from pykafka2.testing.simulation.world import World
 from tests.simulation import broker_mutants, mutants
+from tests.simulation.planting import assert_caught
 
-SEEDS = 50
 # Short stories with the faults that these bugs need: what counts here is how soon a bug shows.
 FAULTS = ("break", "lose reply", "crash", "cut brokers", "move leader")
 
@@ -44,11 +39,8 @@ def shape(consumers: int, max_lag_ms: int = 2000) -> Shape:
     )
 
 
-def planted(mutant: mutants.Mutant, patch: pytest.MonkeyPatch) -> Callable[[World], None]:
-    return lambda world: mutant(world, patch)
-
-
 @pytest.mark.slow
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(
     ("mutant", "caught_by"),
     [
@@ -96,23 +88,15 @@ def planted(mutant: mutants.Mutant, patch: pytest.MonkeyPatch) -> Callable[[Worl
 def test_a_planted_bug_is_caught(
     mutant: mutants.Mutant, caught_by: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logging.disable(logging.CRITICAL)
-    try:
-        story = shape(1, 30_000 if mutant in WITH_PATIENCE else 2000)
-        first = FIRST_SEED.get(mutant, 0)
-        for seed in range(first, first + SEEDS):
-            with monkeypatch.context() as patch:
-                report = run_seed(seed, story, sabotage=planted(mutant, patch))
-            if report.error is not None:
-                error = report.error
-                named = (
-                    str(error).split(":")[0] if isinstance(error, InvariantViolated) else type(error).__name__
-                )
-                assert named in caught_by | INNER, f"{error!r}\n{report.timeline[-4000:]}"
-                return
-    finally:
-        logging.disable(logging.NOTSET)
-    pytest.fail(f"{mutant.__name__} was not caught within {SEEDS} seeds")
+    story = shape(1, 30_000 if mutant in WITH_PATIENCE else 2000)
+    first = FIRST_SEED.get(mutant, 0)
+    assert_caught(
+        mutant,
+        caught_by | INNER,
+        lambda seed, sabotage: run_seed(seed, story, sabotage=sabotage),
+        monkeypatch,
+        first,
+    )
 
 
 def test_without_a_bug_the_same_stories_pass() -> None:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
-from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.scenario import Report, Sabotage, Shape, run_seed
 from tests.simulation import data_mutants, mutants
 from tests.simulation.mutants import Mutant
+from tests.simulation.planting import SEEDS, assert_caught
 from tests.simulation.test_groups import tell as tell_of_a_group
 from tests.simulation.test_groups import the_newest_records_are_not_loaded
 
-SEEDS = 50
 EVERYDAY = ("break", "lose reply", "crash", "cut brokers", "move leader")
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What faults make clients log is not of interest here."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def tell(seed: int, faults: tuple[str, ...], plant: Sabotage | None = None) -> Report:
@@ -86,15 +77,7 @@ def test_a_full_disk_refuses_and_nothing_is_lost_by_it() -> None:
 def test_a_planted_bug_is_caught(
     mutant: Mutant, caught_by: set[str], faults: tuple[str, ...], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(first, first + SEEDS):
-        with monkeypatch.context() as patch:
-            report = tell(seed, faults, lambda world, patch=patch: mutant(world, patch))  # type: ignore[misc]
-        if report.error is not None:
-            error = report.error
-            named = str(error).split(":")[0] if isinstance(error, InvariantViolated) else type(error).__name__
-            assert named in caught_by, f"{error!r}\n{report.timeline[-4000:]}"
-            return
-    pytest.fail(f"{mutant.__name__} was not caught within {SEEDS} seeds")
+    assert_caught(mutant, caught_by, lambda seed, sabotage: tell(seed, faults, sabotage), monkeypatch, first)
 
 
 @pytest.mark.slow

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from pykafka2.testing.simulation import Simulation
@@ -14,12 +11,7 @@ PARTITIONS = [TopicPartition("orders", number) for number in range(2)]
 VALUES = [str(number).encode() for number in range(12)]
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What clients log about lost connections is not of interest here."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def tell(break_at_write: int) -> int:

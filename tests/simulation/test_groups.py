@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -11,22 +10,16 @@ import pytest
 from pykafka2.testing.coordinators.classic_state import ClassicGroup
 from pykafka2.testing.coordinators.runtime import ShardRuntime
 from pykafka2.testing.simulation.fault_table import KINDS
-from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
 from pykafka2.testing.simulation.world import World
 from tests.simulation import groups_story
+from tests.simulation.planting import assert_caught
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 
-SEEDS = 50
 FAULTS = ("break", "lose reply", "crash", "pause", "cut brokers", "move coordinator")
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What faults make clients log is not of interest here."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 # What shows only when a coordinator dies while its followers lag.
@@ -110,15 +103,7 @@ def test_a_planted_bug_of_the_coordinator_is_caught(
     mutant: Callable[[World, pytest.MonkeyPatch], None], caught_by: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = LAGGING if mutant is replies_do_not_wait_for_replicas else FAULTS
-    for seed in range(SEEDS):
-        with monkeypatch.context() as patch:
-            report = tell(seed, lambda world, patch=patch: mutant(world, patch), faults)  # type: ignore[misc]
-        if report.error is not None:
-            error = report.error
-            named = str(error).split(":")[0] if isinstance(error, InvariantViolated) else type(error).__name__
-            assert named in caught_by, f"{error!r}\n{report.timeline[-4000:]}"
-            return
-    pytest.fail(f"{mutant.__name__} was not caught within {SEEDS} seeds")
+    assert_caught(mutant, caught_by, lambda seed, sabotage: tell(seed, sabotage, faults), monkeypatch)
 
 
 @pytest.mark.slow

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,14 +15,6 @@ from pykafka2.testing.simulation import Simulation
 
 BROKERS = 4
 ROUNDS = 12
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """What crashes make clients log is not of interest here."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def move(cluster: KafkaCluster, topic: str, number: int, target: list[int] | None) -> None:

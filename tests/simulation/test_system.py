@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,14 +15,6 @@ from pykafka2.testing.simulation.scenario import Shape, run_seed
 from pykafka2.types import TopicPartition
 from tests.simulation.system_story import tell
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """What faults make clients log is not of interest here."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def test_a_retried_batch_keeps_its_place(simulation: Simulation) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from pykafka2.errors import KafkaError
@@ -18,12 +15,7 @@ from tests.simulation.transactions_story import tell
 SECONDS = 12.0
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What faults make clients log is not of interest here."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -32,7 +32,11 @@ class Difference:
 
     def known(self) -> Known | None:
         """The entry of KNOWN that says this difference is meant."""
-        for one in KNOWN:
+        return self.among(KNOWN)
+
+    def among(self, known: Iterable[Known]) -> Known | None:
+        """The first of these entries that matches."""
+        for one in known:
             if (
                 re.fullmatch(one.scenario, self.scenario)
                 and re.search(one.step, self.step)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from ..behaviour.compare import Difference
 from ..behaviour.known import NO_ELR, NO_STREAMS, UNSERVED, Known
 
@@ -34,11 +32,4 @@ KNOWN: tuple[Known, ...] = (
 
 def meant(difference: Difference) -> Known | None:
     """The entry that says this difference is meant."""
-    for one in KNOWN:
-        if (
-            re.fullmatch(one.scenario, difference.scenario)
-            and re.search(one.step, difference.step)
-            and re.search(one.path, difference.path)
-        ):
-            return one
-    return None
+    return difference.among(KNOWN)

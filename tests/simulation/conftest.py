@@ -1,0 +1,16 @@
+"""What the simulation's own tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.testing.simulation.seed_pool import without_logs
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """What faults make clients log is not of interest here."""
+    with without_logs():
+        yield
