@@ -65,9 +65,8 @@ def long(session: nox.Session) -> None:
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
     seeds = f"seeds-{str(commit).strip()}.jsonl"
     jobs = ("--jobs", str(os.cpu_count() or 1))
-    simulation = "pykafka2.testing.simulation"
-    session.run("python", "-m", f"{simulation}.run", "--corpus", "0-9999", *jobs, "--resume", seeds)
-    session.run("python", "-m", f"{simulation}.transaction_run", "--seeds", "0-499", *jobs)
+    session.run("python", "-m", "tests.campaign.run", "--corpus", "0-9999", *jobs, "--resume", seeds)
+    session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
     for _ in range(3):
         session.run("pytest", "-q")
     for protocol in ("classic", "consumer"):

@@ -16,9 +16,9 @@ from itertools import combinations
 from types import TracebackType
 from typing import Any, Self
 
+from pykafka2.broker.observed.history import History
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic
-from pykafka2.testing.history import History
 
 
 class ClusterProcess:

@@ -47,7 +47,7 @@ KINDS = {"lose": _lose, "duplicate": _duplicate, "reorder": _reorder, "corrupt":
 
 def sabotage(cluster: KafkaCluster, kind: str, topic: str, partitions: int) -> str:
     """Damage the fullest partition; says what was done."""
-    from pykafka2.testing.tamper import tamper
+    from pykafka2.testing.controls.tamper import tamper
 
     fullest = max(range(partitions), key=lambda index: cluster.partition(topic, index).high_watermark)
     tamper(cluster, topic, fullest, KINDS[kind])

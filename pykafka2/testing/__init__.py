@@ -17,20 +17,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.problems import Problem, Problems
+    from pykafka2.broker.faults.rule import FaultRule
+    from pykafka2.broker.observed.event_log import ClusterEvent
+    from pykafka2.broker.observed.history import Entry, History
     from pykafka2.testing.cluster import KafkaCluster, Topic
-    from pykafka2.testing.cluster_metrics import ClusterMetrics
-    from pykafka2.testing.controls import Controls
-    from pykafka2.testing.event_log import ClusterEvent
-    from pykafka2.testing.fault_rules import FaultRule
-    from pykafka2.testing.group_views import GroupView
-    from pykafka2.testing.history import Entry, History
-    from pykafka2.testing.problems import Problem, Problems
-    from pykafka2.testing.pytest_clusters import TlsKafkaCluster
+    from pykafka2.testing.controls.controls import Controls
+    from pykafka2.testing.fixtures.clusters import TlsKafkaCluster
     from pykafka2.testing.quick import QUICK
     from pykafka2.testing.simulation import Simulation
-    from pykafka2.testing.timeline import Timeline
-    from pykafka2.testing.transaction_views import TransactionView
-    from pykafka2.testing.views import ConnectionView, LogView, PartitionView
+    from pykafka2.testing.views.groups import GroupView
+    from pykafka2.testing.views.metrics import ClusterMetrics
+    from pykafka2.testing.views.partitions import ConnectionView, LogView, PartitionView
+    from pykafka2.testing.views.timeline import Timeline
+    from pykafka2.testing.views.transactions import TransactionView
 
 __all__ = [
     "QUICK",
@@ -55,25 +55,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "QUICK": "quick",
-    "ClusterEvent": "event_log",
-    "ClusterMetrics": "cluster_metrics",
-    "ConnectionView": "views",
-    "Controls": "controls",
-    "Entry": "history",
-    "FaultRule": "fault_rules",
-    "GroupView": "group_views",
-    "History": "history",
-    "KafkaCluster": "cluster",
-    "LogView": "views",
-    "PartitionView": "views",
-    "Problem": "problems",
-    "Problems": "problems",
-    "Simulation": "simulation",
-    "Timeline": "timeline",
-    "TlsKafkaCluster": "pytest_clusters",
-    "Topic": "cluster",
-    "TransactionView": "transaction_views",
+    "QUICK": "pykafka2.testing.quick",
+    "ClusterEvent": "pykafka2.broker.observed.event_log",
+    "ClusterMetrics": "pykafka2.testing.views.metrics",
+    "ConnectionView": "pykafka2.testing.views.partitions",
+    "Controls": "pykafka2.testing.controls.controls",
+    "Entry": "pykafka2.broker.observed.history",
+    "FaultRule": "pykafka2.broker.faults.rule",
+    "GroupView": "pykafka2.testing.views.groups",
+    "History": "pykafka2.broker.observed.history",
+    "KafkaCluster": "pykafka2.testing.cluster",
+    "LogView": "pykafka2.testing.views.partitions",
+    "PartitionView": "pykafka2.testing.views.partitions",
+    "Problem": "pykafka2.broker.base.problems",
+    "Problems": "pykafka2.broker.base.problems",
+    "Simulation": "pykafka2.testing.simulation",
+    "Timeline": "pykafka2.testing.views.timeline",
+    "TlsKafkaCluster": "pykafka2.testing.fixtures.clusters",
+    "Topic": "pykafka2.testing.cluster",
+    "TransactionView": "pykafka2.testing.views.transactions",
 }
 
 
@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

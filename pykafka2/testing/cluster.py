@@ -19,33 +19,33 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from pykafka2.broker.base.features import finalised
+from pykafka2.broker.base.problems import Problems
+from pykafka2.broker.config.configs import BrokerConfig, nearest
+from pykafka2.broker.controller import NewTopic
+from pykafka2.broker.controller.controllers import Controllers
+from pykafka2.broker.controller.placement import first_host
+from pykafka2.broker.controller.state import State
+from pykafka2.broker.faults.engine import Faults
+from pykafka2.broker.faults.rule import FaultRule
+from pykafka2.broker.faults.throttle import Throttles
+from pykafka2.broker.handlers.registry import load as load_handlers
+from pykafka2.broker.observed.event_log import EventLog
+from pykafka2.broker.observed.history import MAX_ENTRIES, History
+from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.threads import Loops
 from pykafka2.clock import SeededEntropy
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.protocol.registry import name_of
-from pykafka2.testing.cluster_views import ClusterViews
-from pykafka2.testing.configs import BrokerConfig, nearest
-from pykafka2.testing.controller import NewTopic
-from pykafka2.testing.controller.controllers import Controllers
-from pykafka2.testing.controller.state import State
-from pykafka2.testing.event_log import EventLog
-from pykafka2.testing.fault_rules import FaultRule
-from pykafka2.testing.faults import Faults
-from pykafka2.testing.features import finalised
-from pykafka2.testing.handlers.registry import load as load_handlers
-from pykafka2.testing.history import MAX_ENTRIES, History
-from pykafka2.testing.placement import first_host
-from pykafka2.testing.problems import Problems
-from pykafka2.testing.replication.links import Links
-from pykafka2.testing.server.threads import Loops
-from pykafka2.testing.throttle import Throttles
+from pykafka2.testing.views.queries import ClusterViews
 
 if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
     from pykafka2.network.tls import TlsContext
-    from pykafka2.testing.admin_port import AdminPort
-    from pykafka2.testing.broker import Broker
-    from pykafka2.testing.controls import Controls
-    from pykafka2.testing.server.request_channel import RequestContext
+    from pykafka2.testing.controls.controls import Controls
+    from pykafka2.testing.remote.http_port import AdminPort
 
 MAX_BROKERS = 1000
 TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
@@ -100,7 +100,7 @@ class KafkaCluster(ClusterViews):
                 close = nearest(name, taken)
                 raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}{close}")
         if process and cls is KafkaCluster:
-            from pykafka2.testing.process_cluster import ProcessCluster
+            from pykafka2.testing.remote.cluster import ProcessCluster
 
             return super().__new__(ProcessCluster)
         return super().__new__(cls)
@@ -165,7 +165,7 @@ class KafkaCluster(ClusterViews):
         if self._runtime is not None:
             raise IllegalState("the cluster is running")
         load_handlers()
-        from pykafka2.testing.broker import Broker
+        from pykafka2.broker.broker import Broker
 
         self._runtime = self._given_runtime or _thread_runtime()
         self.started_at = self.told_since = self._runtime.clock.monotonic()
@@ -299,7 +299,7 @@ class KafkaCluster(ClusterViews):
         """Crash, cut, hold and fail: see `Controls`."""
         self.check()
         if self._controls is None:
-            from pykafka2.testing.controls import Controls
+            from pykafka2.testing.controls.controls import Controls
 
             self._controls = Controls(self)
         return self._controls
@@ -361,7 +361,7 @@ class KafkaCluster(ClusterViews):
         """Offer controls, rules and views over HTTP and JSON on loopback, until `close`; for tests in other
         languages.  Port 0 takes a free one; callers show the token (default: a random one).
         """
-        from pykafka2.testing.admin_port import AdminPort
+        from pykafka2.testing.remote.http_port import AdminPort
 
         if self._admin_port is not None:
             raise IllegalState(f"the admin port is open at {self._admin_port.address}")

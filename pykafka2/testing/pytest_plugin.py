@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pykafka2.testing.cluster import KafkaCluster
-    from pykafka2.testing.pytest_clusters import Shelf, TlsKafkaCluster
+    from pykafka2.testing.fixtures.clusters import Shelf, TlsKafkaCluster
     from pykafka2.testing.simulation import Simulation
 
 MARKER = (
@@ -57,7 +57,7 @@ def pytest_runtest_makereport(
     item.stash[FAILED] = report.failed or report.when == "setup"
     # Without the module there is no cluster.
     if report.failed and "pykafka2.testing.cluster" in sys.modules:
-        from pykafka2.testing.pytest_clusters import add_timelines
+        from pykafka2.testing.fixtures.clusters import add_timelines
 
         add_timelines(report, call, getattr(item, "funcargs", {}))
 
@@ -65,7 +65,7 @@ def pytest_runtest_makereport(
 def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     """Ctrl-C on a test that hangs: show what its clusters were doing."""
     if "pykafka2.testing.cluster" in sys.modules:
-        from pykafka2.testing.pytest_clusters import TIMELINE_ITEMS, clusters_of
+        from pykafka2.testing.fixtures.clusters import TIMELINE_ITEMS, clusters_of
 
         for name, cluster in clusters_of(excinfo.value, {}).items():
             print(f"\ntimeline of {name}\n{cluster.timeline(TIMELINE_ITEMS)}", file=sys.stderr)
@@ -74,7 +74,7 @@ def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> N
 @pytest.fixture(scope="session")
 def _kafka_shelf() -> Iterator[Shelf]:
     """The clusters that tests share."""
-    from pykafka2.testing.pytest_clusters import Shelf
+    from pykafka2.testing.fixtures.clusters import Shelf
 
     shelf = Shelf()
     yield shelf
@@ -97,7 +97,7 @@ def kafka_cluster(request: pytest.FixtureRequest, _kafka_shelf: Shelf) -> Iterat
 @pytest.fixture
 def fresh_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """As `kafka_cluster`, but started for this test and closed after it."""
-    from pykafka2.testing.pytest_clusters import fresh
+    from pykafka2.testing.fixtures.clusters import fresh
 
     yield from fresh(request)
 
@@ -107,7 +107,7 @@ def kafka_tls_cluster(request: pytest.FixtureRequest) -> Iterator[TlsKafkaCluste
     """A fresh cluster that listens with TLS, with a throw-away authority (needs trustme): `client_options`
     are what a client needs.
     """
-    from pykafka2.testing.pytest_clusters import with_tls
+    from pykafka2.testing.fixtures.clusters import with_tls
 
     yield from with_tls(request)
 

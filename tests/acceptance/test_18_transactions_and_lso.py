@@ -9,7 +9,7 @@ import pytest
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.testing.transaction_wire import TOPICS, Producer, World
+from tests.broker.transaction_wire import TOPICS, Producer, World
 
 PLACES = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
 

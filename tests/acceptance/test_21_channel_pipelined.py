@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2.broker.server.channel import SERIAL_MOVES, Channel, ChannelEvent, ChannelState
 from pykafka2.errors import IllegalTransition
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
-from pykafka2.testing.server.channel import SERIAL_MOVES, Channel, ChannelEvent, ChannelState
 from tests.testing.wire import Wire, batch, partition_of, produce_request
 
 S, E = ChannelState, ChannelEvent

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2.broker.broker import Broker
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
-from pykafka2.testing.broker import Broker
 from tests.testing.wire import Wire, batch, produce_request
 
 METADATA = MetadataRequest(topics=[])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.produce_cases import OPAQUE, Case, ask, cases, create_topics, judged
+from tests.broker.produce_cases import OPAQUE, Case, ask, cases, create_topics, judged
 from tests.testing.wire import Wire
 
 NAMES = [case.name for case in cases(0)]

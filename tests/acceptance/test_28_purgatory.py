@@ -11,8 +11,8 @@ from collections.abc import Hashable
 
 import pytest
 
-from pykafka2.testing.purgatory import DelayedOperation, Purgatory
-from pykafka2.testing.timing_wheel import TimingWheel
+from pykafka2.broker.base.purgatory import DelayedOperation, Purgatory
+from pykafka2.broker.base.timing_wheel import TimingWheel
 
 SCHEDULES = 10_000
 KEYS = "abc"

@@ -1,6 +1,7 @@
 """Row 29: the timing wheel fires what a sorted list would, in its order, and cancels in constant time.
 
-The machine that plays it against a sorted list is in tests/testing/test_timing_wheel.py; here it plays on.
+The machine that plays it against a sorted list is in tests/broker/base/test_timing_wheel.py; here
+it plays on.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import timeit
 import pytest
 from hypothesis import settings
 
-from pykafka2.testing.timing_wheel import Timer, TimingWheel
-from tests.testing.test_timing_wheel import WheelAgainstList
+from pykafka2.broker.base.timing_wheel import Timer, TimingWheel
+from tests.broker.base.test_timing_wheel import WheelAgainstList
 
 
 class LongerWalk(WheelAgainstList):

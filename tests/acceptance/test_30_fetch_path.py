@@ -12,7 +12,7 @@ import pytest
 from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.testing.leading import append
+from tests.broker.leading import append
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, data_of, fetch_request
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from pykafka2.broker.replication.reading import FetchItem, FetchPlan
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
-from pykafka2.testing.replication.reading import FetchItem, FetchPlan
-from tests.testing.leading import append, ends, marks
+from tests.broker.leading import append, ends, marks
 
 KEY = ("t", 0)
 # A fetch gives one batch and does not wait, so that each step moves a follower by one.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pykafka2.broker.controller.records import TopicConfigured
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from pykafka2.testing.controller.records import TopicConfigured
 from pykafka2.testing.simulation import Simulation
-from tests.testing.leading import append, marks
+from tests.broker.leading import append, marks
 
 KEY = ("t", 0)
 

@@ -14,8 +14,8 @@ from pykafka2.protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.testing.leading import append, ends
-from tests.testing.rules.test_rules_controller import ask
+from tests.broker.leading import append, ends
+from tests.broker.rules.test_rules_controller import ask
 
 KEY = ("t", 0)
 

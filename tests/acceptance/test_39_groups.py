@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.testing.group_bench import A_MOMENT, GroupBench
+from tests.broker.group_bench import A_MOMENT, GroupBench
 
 NOT_COORDINATOR = 16
 

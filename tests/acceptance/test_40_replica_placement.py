@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from pykafka2.broker.controller.placement import Host, place
 from pykafka2.testing import KafkaCluster
-from pykafka2.testing.placement import Host, place
-from tests.testing.admin_wire import create, told, topic_of
+from tests.broker.admin_wire import create, told, topic_of
 from tests.testing.wire import Wire
 
 

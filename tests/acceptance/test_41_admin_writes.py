@@ -11,7 +11,7 @@ from pykafka2.admin.values import NewTopic
 from pykafka2.errors import name_of
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.testing import KafkaCluster
-from tests.testing.admin_wire import (
+from tests.broker.admin_wire import (
     SET,
     TOPIC,
     add_partitions,

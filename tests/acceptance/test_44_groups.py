@@ -5,7 +5,7 @@ from __future__ import annotations
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages.group_records import OffsetCommitValue
 from pykafka2.testing.simulation import Simulation
-from tests.testing.group_bench import PARTITION, GroupBench
+from tests.broker.group_bench import PARTITION, GroupBench
 
 
 def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Simulation) -> None:

@@ -1,20 +1,20 @@
 """Row 52: the classic group's state machine, on a broker, over the wire, in virtual time.
 
 Every state meets every event: each either moves the group legally or is refused with its one code, and the
-group stays.  The table is the shard's (tests/testing/coordinators/test_group.py); here a broker keeps it.
+group stays.  The table is the shard's (tests/broker/coordinators/test_group.py); here a broker keeps it.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from pykafka2.broker.coordinators.classic.state import GroupState
 from pykafka2.errors import RebalanceInProgress
 from pykafka2.protocol.messages.group import SyncGroupRequest
-from pykafka2.testing.coordinators.classic_state import GroupState
 from pykafka2.testing.simulation import Simulation
-from tests.testing.coordinators.bench import subscription
-from tests.testing.coordinators.test_group import EVENTS, WALK
-from tests.testing.group_bench import GroupBench
+from tests.broker.coordinators.bench import subscription
+from tests.broker.coordinators.test_group import EVENTS, WALK
+from tests.broker.group_bench import GroupBench
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 SESSION = 600.0

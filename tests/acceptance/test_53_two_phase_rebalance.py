@@ -20,8 +20,8 @@ from pykafka2.protocol.messages.consumer_protocol import (
 from pykafka2.protocol.messages.group import JoinGroupResponse
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.testing.coordinators.bench import subscription
-from tests.testing.group_bench import GroupBench, Reply
+from tests.broker.coordinators.bench import subscription
+from tests.broker.group_bench import GroupBench, Reply
 
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 TOPIC = "refunds"  # of three partitions

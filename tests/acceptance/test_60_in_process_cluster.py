@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pykafka2.testing import KafkaCluster, Simulation
-from pykafka2.testing.leaks import LeakCheck
+from pykafka2.testing.fixtures.leaks import LeakCheck
 
 VALUES = [b"%d" % number for number in range(200)]
 

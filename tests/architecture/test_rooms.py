@@ -12,14 +12,14 @@ from tests.architecture.modules import source_files
 # What is banned, and the modules that may use it all the same.
 ROOMS: dict[str, frozenset[str]] = {
     "time": frozenset({"pykafka2.clock"}),
-    "threading.Thread": frozenset({"pykafka2.driver.thread_driver", "pykafka2.testing.server.threads"}),
+    "threading.Thread": frozenset({"pykafka2.driver.thread_driver", "pykafka2.broker.server.threads"}),
     "socket": frozenset(
         {
             "pykafka2.network.tcp",
             "pykafka2.network.tls",
             "pykafka2.network.resolver",
             "pykafka2.network.selector",
-            "pykafka2.testing.admin_client",
+            "pykafka2.testing.remote.http_client",
         }
     ),
     "selectors": frozenset({"pykafka2.network.selector"}),

@@ -61,7 +61,7 @@ START_TIMEOUT = 10.0
 DOCKER = """\
 #!{python}
 import sys
-from pykafka2.testing.admin_client import AdminClient
+from pykafka2.testing.remote.http_client import AdminClient
 
 # `compose stop kafka-2`, `compose start kafka-2`; of what else is asked (`logs`) there is nothing to tell.
 control = {{"stop": "controls/stop_broker", "start": "controls/restart_broker"}}.get(sys.argv[2])

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.testing.config_table import DEPARTURES, OWN_TABLE
-from pykafka2.testing.configs import (
+from pykafka2.broker.config.configs import (
     BROKER_KEYS,
     GROUP_KEYS,
     INTERNAL_TOPIC_KEYS,
@@ -17,6 +16,7 @@ from pykafka2.testing.configs import (
     Key,
     why_refused,
 )
+from pykafka2.broker.config.table import DEPARTURES, OWN_TABLE
 
 from .bridge import Bridge
 

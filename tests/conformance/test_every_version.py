@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
+from pykafka2.broker.handlers import registry
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -41,7 +42,6 @@ from pykafka2.protocol.struct import Request
 from pykafka2.records.batch import batches
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.testing.handlers import registry
 
 from .brokers import NUMBERS, Cluster
 from .wire import Wire

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from pykafka2.testing import KafkaCluster
-from tests.testing.produce_cases import Case, ask, cases, create_topics, judged, stored
+from tests.broker.produce_cases import Case, ask, cases, create_topics, judged, stored
 from tests.testing.wire import Wire
 
 from .real_kafka import RealKafka

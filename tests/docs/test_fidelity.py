@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from pykafka2.testing.handlers import registry
+from pykafka2.broker.handlers import registry
 
 ROOT = Path(__file__).parents[2]
 FIDELITY = ROOT / "docs" / "fidelity.md"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pykafka2 import testing
-from pykafka2.testing.cluster_views import ClusterViews
-from pykafka2.testing.controls import Controls
-from pykafka2.testing.fault_rules import RULE_KEYS, Action
-from pykafka2.testing.history import Asked, History
-from pykafka2.testing.leaks import KINDS
+from pykafka2.broker.faults.rule import RULE_KEYS, Action
+from pykafka2.broker.observed.history import Asked, History
+from pykafka2.testing.controls.controls import Controls
+from pykafka2.testing.fixtures.leaks import KINDS
 from pykafka2.testing.simulation import Simulation
+from pykafka2.testing.views.queries import ClusterViews
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 # The broker's side of it.

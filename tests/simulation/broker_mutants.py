@@ -7,15 +7,15 @@ from typing import Any
 import attrs
 import pytest
 
+from pykafka2.broker.base.image import PartitionImage
+from pykafka2.broker.controller import controller, elections
+from pykafka2.broker.log.leader_epochs import LeaderEpochs
+from pykafka2.broker.log.partition_log import Appended, PartitionLog, ReadResult
+from pykafka2.broker.log.producer_state import AppendedBatch, ProducerStates
+from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
+from pykafka2.broker.replication.in_sync import FollowerState
+from pykafka2.broker.replication.replica import Replica
 from pykafka2.records.batch import RecordBatch
-from pykafka2.testing.controller import controller, elections
-from pykafka2.testing.image import PartitionImage
-from pykafka2.testing.log.leader_epochs import LeaderEpochs
-from pykafka2.testing.log.partition_log import Appended, PartitionLog, ReadResult
-from pykafka2.testing.log.producer_state import AppendedBatch, ProducerStates
-from pykafka2.testing.replication.follower_fetcher import FollowerFetchers
-from pykafka2.testing.replication.in_sync import FollowerState
-from pykafka2.testing.replication.replica import Replica
 from pykafka2.testing.simulation.world import World
 
 

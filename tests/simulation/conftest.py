@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.testing.simulation.seed_pool import without_logs
+from tests.campaign.seed_pool import without_logs
 
 
 @pytest.fixture

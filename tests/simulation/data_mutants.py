@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from pykafka2.broker.base.purgatory import Purgatory
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.producer_state import ProducerStates
+from pykafka2.broker.replication.delayed import DelayedProduce
+from pykafka2.broker.replication.log_keeper import LogKeeper
+from pykafka2.broker.replication.reading import FetchItem
+from pykafka2.broker.replication.replica import Key, Replica
 from pykafka2.errors import KafkaStorageError
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.testing.log.partition_log import PartitionLog
-from pykafka2.testing.log.producer_state import ProducerStates
-from pykafka2.testing.purgatory import Purgatory
-from pykafka2.testing.replication.delayed import DelayedProduce
-from pykafka2.testing.replication.log_keeper import LogKeeper
-from pykafka2.testing.replication.reading import FetchItem
-from pykafka2.testing.replication.replica import Key, Replica
 from pykafka2.testing.simulation.world import World
 
 

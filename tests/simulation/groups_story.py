@@ -10,13 +10,13 @@ import itertools
 import logging
 import sys
 
+from pykafka2.broker.coordinators.routing import partition_for
 from pykafka2.protocol.messages import group_admin
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
-from pykafka2.testing.coordinators.routing import partition_for
 from pykafka2.testing.simulation import Simulation
-from pykafka2.testing.simulation.scenario import Shape, run_seed
-from tests.testing.coordinators.bench import GROUP, given
-from tests.testing.group_bench import PARTITION, TOPICS, GroupBench
+from tests.broker.coordinators.bench import GROUP, given
+from tests.broker.group_bench import PARTITION, TOPICS, GroupBench
+from tests.campaign.scenario import Shape, run_seed
 
 MEMBERS = [f"member-{number}" for number in range(6)]
 

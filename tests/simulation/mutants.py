@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
+from pykafka2.broker.base.image import PartitionImage
+from pykafka2.broker.controller import controller, elections
+from pykafka2.broker.log.batch import placed
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.producer_state import ProducerStates
+from pykafka2.broker.replication.replica_manager import ReplicaManager
+from pykafka2.broker.replication.replica_reader import ReplicaReader
 from pykafka2.consumer.fetched import FetchedData
 from pykafka2.errors import BufferExhausted
 from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.producer.sequences import Sequences
-from pykafka2.testing.controller import controller, elections
-from pykafka2.testing.image import PartitionImage
-from pykafka2.testing.log.batch import placed
-from pykafka2.testing.log.partition_log import PartitionLog
-from pykafka2.testing.log.producer_state import ProducerStates
-from pykafka2.testing.replication.replica_manager import ReplicaManager
-from pykafka2.testing.replication.replica_reader import ReplicaReader
 from pykafka2.testing.simulation.world import World
 
 Mutant = Callable[[World, pytest.MonkeyPatch], None]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 import pytest
 
 from pykafka2.testing.simulation.problems import InvariantViolated
-from pykafka2.testing.simulation.scenario import Report, Sabotage
 from pykafka2.testing.simulation.world import World
+from tests.campaign.scenario import Report, Sabotage
 
 SEEDS = 50
 

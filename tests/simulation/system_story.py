@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
+from tests.campaign.scenario import Report, Shape, run_seed
 
 
 def tell(seed: int) -> Report:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pykafka2.testing.coordinators.classic_state import ClassicGroup
-from pykafka2.testing.coordinators.runtime import ShardRuntime
+from pykafka2.broker.coordinators.classic.state import ClassicGroup
+from pykafka2.broker.coordinators.runtime import ShardRuntime
 from pykafka2.testing.simulation.fault_table import KINDS
-from pykafka2.testing.simulation.scenario import Report, Shape, run_seed
 from pykafka2.testing.simulation.world import World
+from tests.campaign.scenario import Report, Shape, run_seed
 from tests.simulation import groups_story
 from tests.simulation.planting import assert_caught
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from pykafka2.broker.controller.controller import Controller
+from pykafka2.broker.controller.reassignment import reassigned
 from pykafka2.errors import InvalidReplicaAssignment
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic
-from pykafka2.testing.controller.controller import Controller
-from pykafka2.testing.controller.reassignment import reassigned
 from pykafka2.testing.simulation import Simulation
 
 BROKERS = 4

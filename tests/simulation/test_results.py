@@ -10,10 +10,10 @@ import attrs
 import pytest
 
 from pykafka2.testing.simulation.faults import Tally
-from pykafka2.testing.simulation.results import Played, ResultFile, UnlikeParts, add_parts, read, total
-from pykafka2.testing.simulation.run import main
-from pykafka2.testing.simulation.scenario import Report
-from pykafka2.testing.simulation.seed_pool import play_all
+from tests.campaign.results import Played, ResultFile, UnlikeParts, add_parts, read, total
+from tests.campaign.run import main
+from tests.campaign.scenario import Report
+from tests.campaign.seed_pool import play_all
 
 SHAPE = {"seconds": 60.0, "brokers": 3}
 PLAYED = Played("abc", SHAPE)

@@ -10,9 +10,9 @@ from pykafka2.errors import NotLeaderOrFollower
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
-from pykafka2.testing.simulation.run import main
-from pykafka2.testing.simulation.scenario import Shape, run_seed
 from pykafka2.types import TopicPartition
+from tests.campaign.run import main
+from tests.campaign.scenario import Shape, run_seed
 from tests.simulation.system_story import tell
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 

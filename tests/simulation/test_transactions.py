@@ -6,8 +6,8 @@ import pytest
 
 from pykafka2.errors import KafkaError
 from pykafka2.testing.simulation.problems import InvariantViolated
-from pykafka2.testing.simulation.transaction_run import main
-from pykafka2.testing.simulation.transactions import play
+from tests.campaign.transaction_run import main
+from tests.campaign.transactions import play
 from tests.simulation import transaction_mutants as mutants
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 from tests.simulation.transactions_story import tell

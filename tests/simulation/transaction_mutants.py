@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pykafka2.testing.coordinators.group_service import GroupCoordinator
-from pykafka2.testing.coordinators.offsets import OffsetStore
-from pykafka2.testing.coordinators.replay import Result
-from pykafka2.testing.coordinators.transaction_service import TransactionCoordinator
-from pykafka2.testing.coordinators.transaction_state import Transaction
-from pykafka2.testing.coordinators.transactions import TransactionShard
-from pykafka2.testing.log.partition_log import PartitionLog
-from pykafka2.testing.log.transaction_index import TransactionIndex
+from pykafka2.broker.coordinators.groups.offsets import OffsetStore
+from pykafka2.broker.coordinators.groups.service import GroupCoordinator
+from pykafka2.broker.coordinators.replay import Result
+from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
+from pykafka2.broker.coordinators.transactions.shard import TransactionShard
+from pykafka2.broker.coordinators.transactions.state import Transaction
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.transaction_index import TransactionIndex
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from pykafka2.testing.simulation.transactions import play
+from tests.campaign.transactions import play
 
 
 def tell(seed: int) -> str:

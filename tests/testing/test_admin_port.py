@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pykafka2.errors import IllegalState
 from pykafka2.testing import KafkaCluster
-from pykafka2.testing.admin_port import AdminPort
+from pykafka2.testing.remote.http_port import AdminPort
 
 AUTHORIZED = "Authorization: Bearer secret\r\n"
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
+from pykafka2.broker.controller.placement import Host, place
 from pykafka2.errors import (
     ConfigurationError,
     IllegalState,
@@ -16,9 +18,7 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Topic
-from pykafka2.testing.configs import BrokerConfig, TopicConfig
-from pykafka2.testing.leaks import LeakCheck
-from pykafka2.testing.placement import Host, place
+from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
 from tests.testing.wire import Wire, batch, produce
 

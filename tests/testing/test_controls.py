@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from pykafka2.broker.handlers.registry import APIS
 from pykafka2.errors import (
     ConfigurationError,
     KafkaError,
@@ -27,7 +28,6 @@ from pykafka2.protocol.messages.share_fetch import ShareFetchRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster
-from pykafka2.testing.handlers.registry import APIS
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
 Leader = Callable[[str, int], Wire]

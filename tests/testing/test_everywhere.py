@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
+from pykafka2.broker.faults.rule import Action
 from pykafka2.errors import CoordinatorLoadInProgress, KafkaTimeoutError, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.committed_offsets import (
@@ -25,8 +26,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing import QUICK, KafkaCluster, Simulation, Topic
-from pykafka2.testing.controls import Controls
-from pykafka2.testing.fault_rules import Action
+from pykafka2.testing.controls.controls import Controls
 from pykafka2.types import TopicPartition
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import Wire

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.testing.pytest_clusters import _open_transactions
+from pykafka2.testing.fixtures.clusters import _open_transactions
 from pykafka2.testing.simulation import Simulation
-from tests.testing.transaction_wire import Producer, World
+from tests.broker.transaction_wire import Producer, World
 
 
 @pytest.mark.slow

@@ -9,6 +9,13 @@ from typing import Any
 
 import pytest
 
+from pykafka2.broker.coordinators.events import note_records
+from pykafka2.broker.coordinators.replay import record_of
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC
+from pykafka2.broker.observed.event_log import EventLog
+from pykafka2.broker.observed.history import MAX_CLIENTS, History
+from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.broker.server.request_metrics import SPANS
 from pykafka2.errors import ConfigurationError, KafkaTimeoutError
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.consumer_group_records import (
@@ -24,16 +31,9 @@ from pykafka2.protocol.messages.group_records import (
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
-from pykafka2.testing.coordinator_events import note_records
-from pykafka2.testing.coordinators.replay import record_of
-from pykafka2.testing.coordinators.routing import OFFSETS_TOPIC
-from pykafka2.testing.event_log import EventLog
-from pykafka2.testing.history import MAX_CLIENTS, History
-from pykafka2.testing.server.request_channel import RequestContext
-from pykafka2.testing.server.request_metrics import SPANS
 from pykafka2.testing.simulation import Simulation
+from tests.broker.transaction_wire import Producer, World
 from tests.testing.sim_wire import SimWire
-from tests.testing.transaction_wire import Producer, World
 from tests.testing.wire import Wire, batch, fetch, produce, produce_request
 
 Leader = Callable[[str, int], Wire]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.errors import (
     ConfigurationError,
     IllegalState,
@@ -25,8 +26,7 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Topic
-from pykafka2.testing.fault_rules import FaultRule
-from pykafka2.testing.process_cluster import ProcessCluster
+from pykafka2.testing.remote.cluster import ProcessCluster
 from tests.testing.wire import Wire, batch, fetch, produce
 
 METADATA = MetadataRequest(topics=None)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pykafka2.testing import Simulation
-from pykafka2.testing.pytest_clusters import clusters_of
+from pykafka2.testing.fixtures.clusters import clusters_of
 from pykafka2.testing.pytest_plugin import pytest_keyboard_interrupt
 
 pytest_plugins = ["pytester"]

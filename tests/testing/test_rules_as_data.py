@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.broker.faults.rule import RULE_KEYS, Action, FaultRule, error_class, error_name
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
@@ -19,7 +20,6 @@ from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
-from pykafka2.testing.fault_rules import RULE_KEYS, Action, FaultRule, error_class, error_name
 from pykafka2.types import TopicPartition
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 

@@ -16,16 +16,17 @@ from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, aio, testin
 from pykafka2.aio import admin as aio_admin
 from pykafka2.aio import consumer as aio_consumer
 from pykafka2.aio import producer as aio_producer
+from pykafka2.broker.broker import Broker
+from pykafka2.broker.faults.throttle import ThrottleRule
+from pykafka2.broker.server.request_metrics import ApiMetrics, Histogram, RequestMetrics
 from pykafka2.consumer.undelivered import Undelivered
-from pykafka2.testing import group_views, views
-from pykafka2.testing.admin_client import AdminClient
-from pykafka2.testing.admin_port import AdminPort
-from pykafka2.testing.broker import Broker
-from pykafka2.testing.process_cluster import BrokerView, ProcessCluster
-from pykafka2.testing.server.request_metrics import ApiMetrics, Histogram, RequestMetrics
+from pykafka2.testing.remote.cluster import BrokerView, ProcessCluster
+from pykafka2.testing.remote.http_client import AdminClient
+from pykafka2.testing.remote.http_port import AdminPort
 from pykafka2.testing.simulation.actors import Actor
 from pykafka2.testing.simulation.sync import SimEvent, SimQueue
-from pykafka2.testing.throttle import ThrottleRule
+from pykafka2.testing.views import groups as group_views
+from pykafka2.testing.views import partitions as views
 
 PAIRS = [
     (KafkaProducer, aio.KafkaProducer),

@@ -13,10 +13,10 @@ from pykafka2.testing.simulation.history import FAILED, OK, OPEN
 from pykafka2.testing.simulation.problems import InvariantViolated
 
 if TYPE_CHECKING:
-    from pykafka2.testing.broker import Broker
-    from pykafka2.testing.image import ClusterImage
-    from pykafka2.testing.log.partition_log import PartitionLog
-    from pykafka2.testing.replication.replica_manager import ReplicaManager
+    from pykafka2.broker.base.image import ClusterImage
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.log.partition_log import PartitionLog
+    from pykafka2.broker.replication.replica_manager import ReplicaManager
     from pykafka2.testing.simulation.history import Read
     from pykafka2.testing.simulation.world import World
 

@@ -85,8 +85,8 @@ class DoubleFailure:
         return ("", "one fell", "both fell")[fell]
 
     def _coordinator(self, world: World) -> int:
-        from pykafka2.testing.group_views import coordinator_partition
-        from pykafka2.testing.simulation.groups import GROUP_ID
+        from pykafka2.testing.views.groups import coordinator_partition
+        from tests.campaign.groups import GROUP_ID
 
         if not world.groups.operations:
             return world.partition(*world.partitions()[0]).leader
@@ -101,7 +101,7 @@ class AddPartition:
         self._became = ""
 
     def start(self, world: World) -> None:
-        from pykafka2.testing.controller.topics import added_partitions
+        from pykafka2.broker.controller.topics import added_partitions
 
         topic, wanted = self._topic, world.topics[self._topic] + 1
         if wanted > MOST_PARTITIONS:

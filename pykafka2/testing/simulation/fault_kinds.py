@@ -307,8 +307,8 @@ class MoveCoordinator:
         self._became = ""
 
     def start(self, world: World) -> None:
-        from pykafka2.testing.group_views import coordinator_partition
-        from pykafka2.testing.simulation.groups import GROUP_ID
+        from pykafka2.testing.views.groups import coordinator_partition
+        from tests.campaign.groups import GROUP_ID
 
         if not world.groups.operations or self._to not in world.live_brokers:
             return

@@ -8,15 +8,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.errors import RequestTimedOut
-from pykafka2.testing.lifecycle import BrokerState
 from pykafka2.testing.simulation.checkers import Checker
 
 if TYPE_CHECKING:
-    from pykafka2.testing.broker import Broker
-    from pykafka2.testing.history import Entry
-    from pykafka2.testing.image import ClusterImage
-    from pykafka2.testing.log.partition_log import PartitionLog
+    from pykafka2.broker.base.image import ClusterImage
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.log.partition_log import PartitionLog
+    from pykafka2.broker.observed.history import Entry
     from pykafka2.testing.simulation.world import World
 
 ALL_REPLICAS = -1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pykafka2.records.batch import RecordBatch
     from pykafka2.testing.cluster import KafkaCluster
     from pykafka2.testing.simulation.facade import Simulation
-    from pykafka2.testing.views import PartitionView
+    from pykafka2.testing.views.partitions import PartitionView
 
 Held = tuple[int, "list[RecordBatch]"]
 """What a log holds: its start, its batches."""

@@ -1,0 +1,261 @@
+"""The active controller: decides, writes to the metadata log, publishes.
+
+Belongs to one controller epoch; when that has ended, every change raises `NotController` and changes
+nothing.  All calls come under the cluster's lock, one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from pykafka2.broker.base.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.elections import IsEligible, elect, moved
+from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
+from pykafka2.broker.controller.reassignment import completed
+from pykafka2.broker.controller.records import (
+    BrokerRemoved,
+    BrokerSet,
+    PartitionSet,
+    ProducerIdsAllocated,
+    Record,
+    TopicCreated,
+    TopicDeleted,
+)
+from pykafka2.broker.controller.state import Changes
+from pykafka2.broker.controller.topics import NewTopic, new_topic
+from pykafka2.clock import Entropy
+from pykafka2.errors import (
+    BrokerError,
+    BrokerIdNotRegistered,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NotController,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+PRODUCER_ID_BLOCK: Final = 1000
+
+Publish = Callable[[ClusterImage, Changes], None]
+"""Told the new image and the topics that changed (None: deleted)."""
+
+
+@attrs.define(frozen=True)
+class IsrChange:
+    """What a leader wants a partition's ISR to be, as of its leader epoch and a partition epoch.
+
+    `isr` has the broker epoch of each replica as the leader knows it (KIP-903), -1 where it knows none.
+    """
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: Mapping[int, int]
+
+
+class Controller:
+    """Decides and publishes, in one controller epoch."""
+
+    def __init__(
+        self, controller_id: int, log: MetadataLog, config: BrokerConfig, entropy: Entropy, publish: Publish
+    ) -> None:
+        self.id = controller_id
+        self.log = log
+        self.config = config
+        self._entropy = entropy
+        self._publish = publish
+        self.epoch = log.begin_epoch(controller_id)
+        self.state = log.replay()
+
+    def __repr__(self) -> str:
+        return f"<controller {self.id} in epoch {self.epoch}>"
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.state.image
+
+    def check(self) -> None:
+        """Raise `NotController` if our epoch has ended."""
+        self.log.check(self.epoch)
+
+    def publish_all(self) -> None:
+        """Tell every broker the whole state, as a new controller does."""
+        self._publish(self.state.image, dict(self.state.topics))
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Make a change: all of these records or, if our epoch has ended, none (`NotController`)."""
+        if not records:
+            return
+        offset = self.log.end_offset
+        self.log.append(records, self.epoch)
+        changed = self.state.replay(records, offset)
+        if self.log.length > SNAPSHOT_AFTER:
+            self.log.shorten(self.state)
+        self._publish(self.state.image, changed)
+
+    # ------------------------------------------------------------------ brokers
+
+    def register_broker(self, broker_id: int, host: str, port: int, rack: str | None) -> int:
+        """A broker has started; its broker epoch.  Partitions that waited for it get a leader."""
+        epoch = self.log.end_offset
+        broker = BrokerImage(broker_id, host, port, rack, epoch, is_fenced=False)
+        self.set_broker(broker)
+        return epoch
+
+    def broker_is_gone(self, broker_id: int) -> None:
+        """A broker's session has ended: it is fenced, its leaderships move (rules 68 and 74)."""
+        broker = self.state.brokers.get(broker_id)
+        if broker is not None and not broker.is_fenced:
+            self.set_broker(attrs.evolve(broker, is_fenced=True))
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker (UnregisterBroker); its leaderships move.  It may register again."""
+        if broker_id not in self.state.brokers:
+            raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
+        self.broker_is_gone(broker_id)
+        self.write([BrokerRemoved(broker_id)])
+
+    def set_broker(self, broker: BrokerImage) -> None:
+        """Change a registration, and the partitions that depend on it, in one step."""
+        may_lead = not broker.is_fenced and not broker.is_shutting_down
+
+        def is_eligible(replica: int) -> bool:
+            return may_lead if replica == broker.id else self.image.is_eligible(replica)
+
+        def is_affected(partition: PartitionImage) -> bool:
+            if may_lead:
+                return partition.leader == NO_LEADER and broker.id in partition.replicas
+            return broker.id in partition.isr or partition.leader == broker.id
+
+        self.write([BrokerSet(broker), *self._elections(is_affected, is_eligible)])
+
+    def elect_leaderless(self) -> None:
+        """Look again for leaders where there are none: unclean elections may be allowed by now."""
+        self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image.is_eligible))
+
+    def _elections(
+        self, is_affected: Callable[[PartitionImage], bool], is_eligible: IsEligible
+    ) -> list[Record]:
+        """Look at these partitions again: who may be in sync, who may lead."""
+        records: list[Record] = []
+        for topic in self.state.topics.values():
+            unclean = bool(topic.config.get("unclean.leader.election.enable"))
+            for number, partition in enumerate(topic.partitions):
+                if is_affected(partition):
+                    elected = elect(partition, is_eligible, unclean=unclean)
+                    if elected is not partition:
+                        records.append(PartitionSet(topic.name, number, elected))
+        return records
+
+    # ------------------------------------------------------------------ topics
+
+    def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
+        """Create a topic, or raise why not (rules 71 and 72)."""
+        topic = new_topic(self.state, self.config, new, self._entropy.token_bytes(16), self.next_host)
+        if not validate_only:
+            self.write(
+                [
+                    TopicCreated(topic.name, topic.id, topic.config.given, topic.is_internal),
+                    *(
+                        PartitionSet(topic.name, number, partition)
+                        for number, partition in enumerate(topic.partitions)
+                    ),
+                ]
+            )
+        return topic
+
+    @property
+    def next_host(self) -> int:
+        """Where the next placement begins: leaders go round the brokers over all topics."""
+        return self.state.first_host + sum(len(topic.partitions) for topic in self.state.topics.values())
+
+    def delete_topic(self, name: str) -> None:
+        if not self.config.get("delete.topic.enable"):
+            raise TopicDeletionDisabled
+        if name not in self.state.topics:
+            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+        self.write([TopicDeleted(name)])
+
+    # ------------------------------------------------------------------ partitions
+
+    def alter_partitions(self, leader: int, changes: Iterable[IsrChange]) -> list[BrokerError | None]:
+        """A leader changes ISRs (AlterPartition, rule 66); for each change why it was refused, or None."""
+        refusals: list[BrokerError | None] = []
+        records: list[Record] = []
+        for change in changes:
+            try:
+                topic = self.state.image.topic_by_id(change.topic_id)
+                if topic is None:
+                    raise UnknownTopicId
+                records.append(
+                    PartitionSet(topic.name, change.partition, self._altered(leader, topic, change))
+                )
+            except BrokerError as error:
+                refusals.append(error)
+            else:
+                refusals.append(None)
+        self.write(records)
+        return refusals
+
+    def _altered(self, leader: int, topic: TopicImage, change: IsrChange) -> PartitionImage:
+        # The order of the checks is that of Kafka's ReplicationControlManager.validateAlterPartitionData.
+        image = self.partition(topic.name, change.partition)
+        where = f"{topic.name}-{change.partition}"
+        if change.leader_epoch > image.leader_epoch or change.partition_epoch > image.partition_epoch:
+            raise NotController(f"{where} is at leader epoch {image.leader_epoch} here: who asks knows more")
+        if change.leader_epoch < image.leader_epoch:
+            raise FencedLeaderEpoch(f"{where} is at leader epoch {image.leader_epoch}")
+        if image.leader != leader:
+            raise InvalidRequest(f"broker {leader} does not lead {where}")
+        if image.partition_epoch != change.partition_epoch:
+            raise InvalidUpdateVersion(f"{where} is at partition epoch {image.partition_epoch}")
+        if leader not in change.isr or not set(change.isr) <= set(image.replicas):
+            raise InvalidRequest(f"{sorted(change.isr)} cannot be in sync in {where}")
+        for replica, epoch in sorted(change.isr.items()):
+            if not self._may_be_in_sync(replica, epoch):
+                raise IneligibleReplica(f"broker {replica} is fenced, shutting down or was registered anew")
+        # In the order in which the leader names them, as Kafka's controller keeps it: tools print it.
+        altered = attrs.evolve(image, isr=tuple(change.isr), partition_epoch=image.partition_epoch + 1)
+        return completed(altered, self.image.is_eligible)
+
+    def _may_be_in_sync(self, replica: int, epoch: int) -> bool:
+        broker = self.state.brokers.get(replica)
+        return broker is not None and self.image.is_eligible(replica) and epoch in (-1, broker.epoch)
+
+    def move_leader(self, topic: str, partition: int, to: int, *, unclean: bool = True) -> PartitionImage:
+        """Let another replica lead; one that is not in sync becomes the whole ISR, or is refused."""
+        image = self.partition(topic, partition)
+        if to not in image.replicas:
+            raise InvalidReplicaAssignment(
+                f"broker {to} has no replica of {topic}-{partition}; those are on {list(image.replicas)}"
+            )
+        if not self.image.is_eligible(to):
+            raise IneligibleReplica(f"broker {to} is not running")
+        if to not in image.isr and not unclean:
+            raise IneligibleReplica(f"broker {to} is not in the ISR {list(image.isr)} of {topic}-{partition}")
+        changed = moved(image, to, image.isr if to in image.isr else (to,))
+        self.write([PartitionSet(topic, partition, changed)])
+        return changed
+
+    def partition(self, topic: str, partition: int) -> PartitionImage:
+        image = self.image.partition(topic, partition)
+        if image is None:
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
+        return image
+
+    # ------------------------------------------------------------------ the rest
+
+    def allocate_producer_ids(self) -> range:
+        """A block of producer ids, never given out again (AllocateProducerIds, rule 36)."""
+        first = self.state.next_producer_id
+        self.write([ProducerIdsAllocated(first + PRODUCER_ID_BLOCK)])
+        return range(first, first + PRODUCER_ID_BLOCK)

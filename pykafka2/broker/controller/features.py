@@ -1,0 +1,52 @@
+"""Changes of finalised features (KIP-584), with the checks and words of Kafka's FeatureControlManager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED
+from pykafka2.broker.controller.records import FeatureSet, Record
+from pykafka2.errors import InvalidUpdateVersion
+
+if TYPE_CHECKING:
+    from pykafka2.broker.controller.controller import Controller
+
+UPGRADE: Final = 1
+DOWNGRADES: Final = (2, 3)
+"""Safe and unsafe."""
+
+
+def feature_update(controller: Controller, name: str, level: int, upgrade_type: int) -> Record | None:
+    """The record that finalises a feature at `level`; None if it is there, or raises why it cannot be."""
+    known = controller.image.features.get(name, 0)
+    problem = _problem(controller.id, name, level, known, upgrade_type)
+    if problem is not None:
+        raise InvalidUpdateVersion(f"Invalid update version {level} for feature {name}. {problem}")
+    if name == METADATA_VERSION and level < known:
+        raise InvalidUpdateVersion(
+            f"Unsupported metadata.version downgrade from {known} to {level}. Refusing to perform the "
+            "requested downgrade because it might delete metadata information."
+        )
+    return None if level == known else FeatureSet(name, level)
+
+
+def _problem(controller_id: int, name: str, level: int, known: int, upgrade_type: int) -> str | None:
+    supported = SUPPORTED.get(name)
+    if upgrade_type != UPGRADE and upgrade_type not in DOWNGRADES:
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    if supported is None and level == 0:
+        return f"Feature {name} not found."
+    if supported is None:
+        return f"Local controller {controller_id} does not support this feature."
+    if level and not supported.lowest <= level <= supported.highest:
+        return (
+            f"Local controller {controller_id} only supports versions {supported.lowest}-{supported.highest}"
+        )
+    if level < known and upgrade_type == UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade."
+        )
+    return None

@@ -1,0 +1,158 @@
+"""The cluster's metadata as the records say: changed by replaying them, and by nothing else.
+
+After each replay `image` is what brokers are told, an immutable value that shares all that did not change
+with the image before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from pykafka2.broker.base.features import LATEST
+from pykafka2.broker.base.image import (
+    ALL_BROKERS,
+    BrokerImage,
+    ClusterImage,
+    ConfigResource,
+    PartitionImage,
+    TopicImage,
+)
+from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
+from pykafka2.broker.controller.records import (
+    BrokerRemoved,
+    BrokerSet,
+    ConfigsSet,
+    ControllerElected,
+    FeatureSet,
+    PartitionSet,
+    ProducerIdsAllocated,
+    Record,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+)
+
+Changes = Mapping[str, "TopicImage | None"]
+"""Topics that changed, by name; None: deleted."""
+
+
+class State:
+    """What has been replayed so far."""
+
+    def __init__(self, cluster_id: str, config: BrokerConfig, features: Mapping[str, int] = LATEST) -> None:
+        self._config = config
+        self.brokers: dict[int, BrokerImage] = {}
+        self.topics: dict[str, TopicImage] = {}
+        self.topic_names: dict[bytes, str] = {}
+        self.features: dict[str, int] = dict(features)
+        self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
+        self.next_producer_id = 0
+        self.first_host = 0
+        """Where placement begins, as the cluster's seed says."""
+        self.image = ClusterImage(0, cluster_id, {}, {}, {}, features)
+        self._changed: dict[str, TopicImage | None] = {}
+        self._partitions: dict[str, list[PartitionImage]] = {}  # of topics that this replay touches
+        self._replayers: dict[type[Record], Callable[[Any], None]] = {
+            ControllerElected: self._controller_elected,
+            BrokerSet: self._broker_set,
+            ConfigsSet: self._configs_set,
+            BrokerRemoved: self._broker_removed,
+            TopicCreated: self._topic_created,
+            TopicDeleted: self._topic_deleted,
+            TopicConfigured: self._topic_configured,
+            PartitionSet: self._partition_set,
+            FeatureSet: self._feature_set,
+            ProducerIdsAllocated: self._producer_ids_allocated,
+        }
+
+    def copy(self) -> State:
+        """Another one that says the same and shares the immutable parts."""
+        other = State(self.image.cluster_id, self._config, self.features)
+        other.brokers = dict(self.brokers)
+        other.topics = dict(self.topics)
+        other.topic_names = dict(self.topic_names)
+        other.configs = self.configs
+        other.next_producer_id = self.next_producer_id
+        other.first_host = self.first_host
+        other.image = self.image
+        return other
+
+    def replay(self, records: Iterable[Record], offset: int) -> Changes:
+        """Take records over, the first of which is at `offset`; the topics that they changed."""
+        self._changed = {}
+        count = 0
+        for record in records:
+            self._replayers[type(record)](record)
+            count += 1
+        for name, partitions in self._partitions.items():
+            self._set_topic(attrs.evolve(self.topics[name], partitions=tuple(partitions)))
+        self._partitions = {}
+        self.image = ClusterImage(
+            offset + count,
+            self.image.cluster_id,
+            dict(self.brokers),
+            dict(self.topics),
+            dict(self.topic_names),
+            dict(self.features),
+            self.configs,
+        )
+        return self._changed
+
+    # ------------------------------------------------------------------ one kind each
+
+    def _controller_elected(self, record: ControllerElected) -> None:
+        pass
+
+    def _broker_set(self, record: BrokerSet) -> None:
+        self.brokers[record.broker.id] = record.broker
+
+    def _broker_removed(self, record: BrokerRemoved) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def _topic_created(self, record: TopicCreated) -> None:
+        config = TopicConfig(record.configs, self._config)
+        self._set_topic(TopicImage(record.name, record.topic_id, (), config, record.is_internal))
+        self.topic_names[record.topic_id] = record.name
+
+    def _topic_deleted(self, record: TopicDeleted) -> None:
+        self._partitions.pop(record.name, None)
+        topic = self.topics.pop(record.name)
+        self.topic_names.pop(topic.id, None)
+        self._changed[record.name] = None
+
+    def _topic_configured(self, record: TopicConfigured) -> None:
+        config = TopicConfig(record.configs, self._config)
+        self._set_topic(attrs.evolve(self.topics[record.name], config=config))
+
+    def _configs_set(self, record: ConfigsSet) -> None:
+        resource = (record.resource_type, record.name)
+        configs = {one: known for one, known in self.configs.items() if one != resource}
+        if record.configs:
+            configs[resource] = dict(record.configs)
+        self.configs = configs
+        if resource == ALL_BROKERS:
+            # Topics take their defaults from here.
+            self._config.set_dynamic({}, record.configs)
+            for topic in self.topics.values():
+                self._set_topic(attrs.evolve(topic, config=topic.config.over(self._config)))
+
+    def _partition_set(self, record: PartitionSet) -> None:
+        partitions = self._partitions.get(record.topic)
+        if partitions is None:
+            partitions = self._partitions[record.topic] = list(self.topics[record.topic].partitions)
+        partitions[record.partition : record.partition + 1] = [record.image]
+
+    def _set_topic(self, topic: TopicImage) -> None:
+        self.topics[topic.name] = self._changed[topic.name] = topic
+
+    def _feature_set(self, record: FeatureSet) -> None:
+        if record.level:
+            self.features[record.name] = record.level
+        else:
+            self.features.pop(record.name, None)
+
+    def _producer_ids_allocated(self, record: ProducerIdsAllocated) -> None:
+        self.next_producer_id = record.next_id

@@ -1,0 +1,130 @@
+"""New topics and new partitions: what may be asked for, and what it comes to (rules 71 to 73)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from pykafka2.broker.base.image import TopicImage
+from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
+from pykafka2.broker.config.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name, collision
+from pykafka2.broker.controller.assignments import check_assignment, new_partition, placed
+from pykafka2.broker.controller.records import PartitionSet, Record
+from pykafka2.broker.controller.state import State
+from pykafka2.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopicException,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.controller.controller import Controller
+
+DEFAULT: Final = -1
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+
+
+@attrs.define(frozen=True)
+class NewTopic:
+    """What is asked for: -1 takes the brokers' default; `assignment` replaces both numbers."""
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    configs: Mapping[str, object] = attrs.field(factory=dict)
+    assignment: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
+
+
+def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes, start: int) -> TopicImage:
+    """The topic as it would be, or raises why it cannot be; `start` is where placement begins."""
+    check_topic_name(new.name)
+    if new.name == METADATA_TOPIC:
+        raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    if new.name in state.topics:
+        raise TopicAlreadyExists(f"Topic '{new.name}' already exists.")
+    alike = collision(new.name, state.topics)
+    if alike is not None:
+        raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {alike}")
+    topic_config = TopicConfig(new.configs, config)
+    replicas = _assigned(state, new) if new.assignment else _placed(state, config, new, start)
+    partitions = tuple(new_partition(state, assigned) for assigned in replicas)
+    return TopicImage(new.name, topic_id, partitions, topic_config, new.name in INTERNAL_TOPICS)
+
+
+def _placed(state: State, config: BrokerConfig, new: NewTopic, start: int) -> list[tuple[int, ...]]:
+    if new.replication_factor < DEFAULT or new.replication_factor == 0:
+        raise InvalidReplicationFactor(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    if new.partitions < DEFAULT or new.partitions == 0:
+        raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+    count = config.int("num.partitions") if new.partitions == DEFAULT else new.partitions
+    factor = new.replication_factor
+    if factor == DEFAULT:
+        factor = config.int("default.replication.factor")
+        if factor == DEFAULT:
+            factor = min(3, len(state.brokers))
+    return placed(state, count, factor, start)
+
+
+def _assigned(state: State, new: NewTopic) -> list[tuple[int, ...]]:
+    for what, number in (("replication factor", new.replication_factor), ("numPartitions", new.partitions)):
+        if number != DEFAULT:
+            raise InvalidRequest(
+                f"A manual partition assignment was specified, but {what} was not set to -1."
+            )
+    replicas = [tuple(assigned) for _, assigned in sorted(new.assignment.items())]
+    factor = None
+    for assigned in replicas:
+        check_assignment(assigned, state.brokers, factor)
+        factor = len(assigned)
+    if sorted(new.assignment) != list(range(len(new.assignment))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    return replicas
+
+
+def check_size(count: int) -> None:
+    """A request may not ask for more partitions than this."""
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+def added_partitions(
+    controller: Controller, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+) -> list[Record]:
+    """The records that give a topic more partitions (CreatePartitions, rule 73); raises why it cannot be."""
+    state = controller.state
+    topic = state.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition
+    known = len(topic.partitions)
+    if count == known:
+        raise InvalidPartitions(f"Topic already has {known} partition(s).")
+    if count < known:
+        raise InvalidPartitions(
+            f"The topic {name} currently has {known} partition(s); {count} would not be an increase."
+        )
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        start = controller.next_host
+        replicas = placed(state, count - known, factor, start)
+    else:
+        if len(assignments) != count - known:
+            raise InvalidReplicaAssignment(
+                f"Attempted to add {count - known} additional partition(s), but only {len(assignments)} "
+                "assignment(s) were specified."
+            )
+        replicas = [tuple(assigned) for assigned in assignments]
+        for assigned in replicas:
+            check_assignment(assigned, state.brokers, factor)
+    return [
+        PartitionSet(name, number, new_partition(state, assigned))
+        for number, assigned in enumerate(replicas, known)
+    ]

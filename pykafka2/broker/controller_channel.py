@@ -1,0 +1,141 @@
+"""A broker's way to the active controller: requests over the links, tried again until somebody answers.
+
+The controller may move, be cut off, or be missing: a request goes on to the next one, and only its deadline
+ends that (Kafka's NodeToControllerChannelManager).  Made anew with each start of the broker.  Under the
+cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from pykafka2.broker.base.timing_wheel import Timer
+from pykafka2.broker.controller.metadata_log import NO_CONTROLLER
+from pykafka2.clock import FOREVER
+from pykafka2.errors import NotController
+from pykafka2.protocol.struct import Request
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.controller.controllers import Controllers
+    from pykafka2.broker.replication.links import Links
+
+FIRST_BACKOFF = 0.05
+LONGEST_BACKOFF = 1.0
+
+OnAnswer = Callable[[Any, float], None]
+OnTimeout = Callable[[float], None]
+
+
+@attrs.define(eq=False)
+class Pending:
+    """A request that has no answer yet.  `attempt` tells late answers of earlier tries apart."""
+
+    request: Request[Any]
+    version: int
+    on_answer: OnAnswer
+    on_timeout: OnTimeout
+    attempt: int = 0
+    backoff: float = FIRST_BACKOFF
+    timeout: Timer | None = None
+    retry: Timer | None = None
+
+
+class ControllerChannel:
+    """Requests of one broker to the controller."""
+
+    def __init__(self, broker: Broker, links: Links, controllers: Controllers) -> None:
+        self._broker = broker
+        self._links = links
+        self._controllers = controllers
+        self._pending: dict[Pending, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def send(
+        self,
+        request: Request[Any],
+        version: int,
+        on_answer: OnAnswer,
+        now: float,
+        *,
+        deadline: float = FOREVER,
+        on_timeout: OnTimeout = lambda now: None,
+    ) -> None:
+        """Ask the controller; exactly one of the two is called, unless the broker stops before."""
+        pending = Pending(request, version, on_answer, on_timeout)
+        self._pending[pending] = None
+        if deadline < FOREVER:
+            pending.timeout = self._broker.wheel.add(deadline, lambda at: self._time_out(pending, at))
+        self._try(pending, now)
+        self._broker.wake_for_timers()
+
+    def controller_changed(self, now: float) -> None:
+        """Whoever was asked before may never answer: ask the new controller."""
+        for pending in list(self._pending):
+            pending.backoff = FIRST_BACKOFF
+            self._try(pending, now)
+
+    def close(self) -> None:
+        """The broker stops: nobody is told anything more."""
+        for pending in self._pending:
+            pending.attempt += 1
+        self._pending.clear()
+
+    # ------------------------------------------------------------------ one request
+
+    def _try(self, pending: Pending, now: float) -> None:
+        if pending not in self._pending:
+            return
+        if pending.retry is not None:
+            self._broker.wheel.cancel(pending.retry)
+            pending.retry = None
+        pending.attempt += 1
+        attempt = pending.attempt
+        target = self._controllers.id
+        if target == NO_CONTROLLER:
+            self._try_later(pending, now)
+            return
+        self._links.call(
+            self._broker.id,
+            target,
+            pending.request,
+            pending.version,
+            lambda response, at: self._on_answer(pending, attempt, target, response, at),
+            lambda error, at: self._on_failure(pending, attempt, at),
+            now,
+        )
+
+    def _try_later(self, pending: Pending, now: float) -> None:
+        pending.retry = self._broker.wheel.add(now + pending.backoff, lambda at: self._try(pending, at))
+        pending.backoff = min(pending.backoff * 2, LONGEST_BACKOFF)
+        self._broker.wake_for_timers()
+
+    def _on_answer(self, pending: Pending, attempt: int, target: int, response: Any, now: float) -> None:
+        if pending not in self._pending or attempt != pending.attempt:
+            return
+        if response.error_code == NotController.code:
+            self._try_later(pending, now)
+            return
+        self._controllers.election.touch(self._broker.id, target, now)
+        self._forget(pending)
+        pending.on_answer(response, now)
+
+    def _on_failure(self, pending: Pending, attempt: int, now: float) -> None:
+        if pending in self._pending and attempt == pending.attempt:
+            self._try_later(pending, now)
+
+    def _time_out(self, pending: Pending, now: float) -> None:
+        if pending in self._pending:
+            self._forget(pending)
+            pending.on_timeout(now)
+
+    def _forget(self, pending: Pending) -> None:
+        del self._pending[pending]
+        for timer in (pending.timeout, pending.retry):
+            if timer is not None:
+                self._broker.wheel.cancel(timer)

@@ -1,0 +1,266 @@
+"""JoinGroup: who may enter a classic group, under which id, and what that sets off.
+
+Kafka 4.3's rules in its order of checks; rule 76 (ids given out first), rule 79 (refusals), rule 80 (static
+members).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from pykafka2.broker.coordinators.classic.rebalance import (
+    FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
+    ClassicRebalance,
+    Groups,
+    join_response,
+)
+from pykafka2.broker.coordinators.classic.state import (
+    ClassicGroup,
+    ClassicMember,
+    GroupState,
+    protocols_of,
+)
+from pykafka2.broker.coordinators.groups.refusals import join_error
+from pykafka2.broker.coordinators.groups.settings import GroupSettings
+from pykafka2.broker.coordinators.replay import Caller, Deferred, Result
+from pykafka2.broker.coordinators.timers import Timers
+from pykafka2.errors import (
+    BrokerError,
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    MemberIdRequired,
+    UnknownMemberId,
+)
+from pykafka2.protocol.messages.group import (
+    JoinGroupRequest,
+)
+from pykafka2.protocol.messages.group_records import GroupMetadataKey
+
+FIRST_JOIN_WITH_REQUIRED_ID = 4
+
+
+class ClassicJoins(ClassicRebalance):
+    """Members coming into classic groups."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        timers: Timers,
+        settings: GroupSettings,
+        wall_ms: Callable[[float], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        super().__init__(groups, timers, settings, wall_ms)
+        self._new_id = new_id
+
+    def get(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def join(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("JoinGroupRequest", deferred.request)
+        if not request.group_id:
+            raise InvalidGroupId
+        self.check_session_timeout(request)
+        group = self.get(request.group_id)
+        is_new_group = group is None
+        if group is None:
+            if request.member_id:
+                raise UnknownMemberId
+            group = ClassicGroup(request.group_id, self.wall_ms(now))
+            self.groups[request.group_id] = group
+        if not self._has_room_for(group, request.member_id):
+            group.remove(request.member_id)
+            out.reply(deferred, join_error(caller.version, GroupMaxSizeReached.code, ""))
+        elif group.state is GroupState.DEAD:
+            out.reply(deferred, join_error(caller.version, CoordinatorNotAvailable.code, request.member_id))
+        elif not group.supports(request.protocol_type, [one.name for one in request.protocols]):
+            out.reply(deferred, join_error(caller.version, InconsistentGroupProtocol.code, request.member_id))
+        elif not request.member_id:
+            self._join_new(group, caller, deferred, out, now)
+        else:
+            self._join_known(group, caller, deferred, out, now)
+        if is_new_group and not out.records:
+            self._store_new_group(group, deferred, out)
+
+    def check_session_timeout(self, request: JoinGroupRequest) -> None:
+        """INVALID_SESSION_TIMEOUT outside of what the broker allows."""
+        low, high = self.settings.min_session_timeout, self.settings.max_session_timeout
+        if not low * 1000 <= request.session_timeout_ms <= high * 1000:
+            raise InvalidSessionTimeout
+
+    def _store_new_group(self, group: ClassicGroup, deferred: Deferred[Any], out: Result) -> None:
+        """The log is to know of the group from its first member's first request on."""
+        value = ClassicGroup(group.id, group.changed_ms).to_record({})
+        out.write(GroupMetadataKey(group=group.id), value)
+
+        def give_up(error: BrokerError, repair: Result) -> None:
+            if self.groups.get(group.id) is group:
+                del self.groups[group.id]
+            for member in list(group.members.values()):
+                if member.awaiting_join is not None:
+                    repair.refuse(member.awaiting_join, CoordinatorNotAvailable.code)
+
+        out.on_append_error = give_up
+
+    def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
+        """Rule 79: group.max.size counts who waits while the group prepares, who is in it afterwards."""
+        member = group.members.get(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            is_waiting = member is not None and member.awaiting_join is not None
+            return is_waiting or group.awaiting_join < self.settings.max_size
+        if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return member is not None or len(group.members) < self.settings.max_size
+        return True
+
+    def _join_new(
+        self, group: ClassicGroup, caller: Caller, deferred: Deferred[Any], out: Result, now: float
+    ) -> None:
+        request = cast("JoinGroupRequest", deferred.request)
+        instance_id = request.group_instance_id
+        member_id = f"{caller.client_id if instance_id is None else instance_id}-{self._new_id()}"
+        if instance_id is not None:
+            old_id = group.static_members.get(instance_id)
+            if old_id is not None:
+                self._replace_static(group, old_id, member_id, caller, deferred, out, now)
+                return
+        elif caller.version >= FIRST_JOIN_WITH_REQUIRED_ID:
+            # Rule 76: the client comes again with this id, or the id expires.
+            group.pending_join.add(member_id)
+            self.arm_id(group, member_id, now + request.session_timeout_ms / 1000)
+            out.reply(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
+            return
+        self._add(group, member_id, caller, deferred, out, now)
+
+    def _join_known(
+        self, group: ClassicGroup, caller: Caller, deferred: Deferred[Any], out: Result, now: float
+    ) -> None:
+        request = cast("JoinGroupRequest", deferred.request)
+        if request.member_id in group.pending_join:
+            self._add(group, request.member_id, caller, deferred, out, now)
+            return
+        member = group.check_member(request.member_id, request.group_instance_id)
+        is_same = member.protocols == protocols_of(request)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self._update(group, member, deferred, out, now)
+        elif group.state is GroupState.COMPLETING_REBALANCE:
+            if is_same:  # it may have missed the answer
+                out.reply(deferred, join_response(group, member, caller.version))
+            else:
+                self._update(group, member, deferred, out, now)
+        elif group.state is GroupState.STABLE:
+            # The leader's word is enough: it may have seen topics change.
+            if group.leader == member.id or not is_same:
+                self._update(group, member, deferred, out, now)
+            else:
+                out.reply(deferred, join_response(group, member, caller.version, lists_members=False))
+        else:
+            raise UnknownMemberId
+
+    def _add(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        caller: Caller,
+        deferred: Deferred[Any],
+        out: Result,
+        now: float,
+    ) -> None:
+        request = cast("JoinGroupRequest", deferred.request)
+        member = ClassicMember(
+            member_id,
+            request.group_instance_id,
+            caller.client_id,
+            caller.client_host,
+            _rebalance_timeout(request),
+            request.session_timeout_ms / 1000,
+            request.protocol_type,
+            protocols_of(request),
+            is_new=True,
+            awaiting_join=deferred,
+        )
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member)
+        # It cannot send heartbeats yet; should it be gone, this bounds how long it counts.
+        self.arm_session(group, member, now, self.settings.new_member_join_timeout)
+        self.rebalance_or_complete(group, out, now)
+
+    def _update(
+        self,
+        group: ClassicGroup,
+        member: ClassicMember,
+        deferred: Deferred[Any],
+        out: Result,
+        now: float,
+    ) -> None:
+        self._take_over(member, cast("JoinGroupRequest", deferred.request))
+        self.park_join(member, deferred, out)
+        self.rebalance_or_complete(group, out, now)
+
+    def _take_over(self, member: ClassicMember, request: JoinGroupRequest) -> None:
+        member.protocols = protocols_of(request)
+        member.rebalance_timeout = _rebalance_timeout(request)
+        member.session_timeout = request.session_timeout_ms / 1000
+
+    def _replace_static(
+        self,
+        group: ClassicGroup,
+        old_id: str,
+        new_id: str,
+        caller: Caller,
+        deferred: Deferred[Any],
+        out: Result,
+        now: float,
+    ) -> None:
+        """Rule 80: a static member came back under a new id; the old one is fenced."""
+        request = cast("JoinGroupRequest", deferred.request)
+        old_leader = group.leader
+        member = group.members[old_id]
+        before = (member.protocols, member.rebalance_timeout, member.session_timeout)
+        self.dismiss(member, FencedInstanceId.code, old_id, out)
+        instance_id = cast("str", request.group_instance_id)
+        group.replace_static(instance_id, old_id, new_id)
+        self.timers.cancel(("member", group.id, old_id))
+        self._take_over(member, request)
+        self.arm_session(group, member, now)
+        if group.state is not GroupState.STABLE:
+            member.awaiting_join = deferred
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                # The leader may be assigning to the old id just now.
+                self.prepare_rebalance(group, out, now)
+            else:
+                self.complete_join_if_all_joined(group, out, now)
+            return
+        if group.select_protocol() != group.protocol:
+            member.awaiting_join = deferred
+            self.rebalance_or_complete(group, out, now)
+            return
+        assignments = {one.id: one.assignment for one in group.members.values()}
+        out.write(GroupMetadataKey(group=group.id), group.to_record(assignments))
+        if caller.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT:
+            is_leader = group.leader == new_id
+            response = join_response(group, member, caller.version, skips_assignment=is_leader)
+        else:
+            # Old clients would assign anew if they were told that they lead.
+            response = join_response(group, member, caller.version, leader=old_leader, lists_members=False)
+        out.reply(deferred, response)
+
+        def revert(error: BrokerError, repair: Result) -> None:
+            group.replace_static(instance_id, new_id, old_id)
+            member.protocols, member.rebalance_timeout, member.session_timeout = before
+            self.timers.cancel(("member", group.id, new_id))
+            self.arm_session(group, member, now)
+
+        out.on_append_error = revert
+
+
+def _rebalance_timeout(request: JoinGroupRequest) -> float:
+    """In seconds; version 0 has none of its own."""
+    timeout_ms = request.rebalance_timeout_ms
+    return (request.session_timeout_ms if timeout_ms == -1 else timeout_ms) / 1000

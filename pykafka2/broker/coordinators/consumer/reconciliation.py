@@ -1,0 +1,122 @@
+"""One step of a KIP-848 member from what it owns towards its target (CurrentAssignmentBuilder).
+
+Pure functions.  A member first gives up what is no longer its own, at its old epoch, and says so by no longer
+listing it; only then it moves to the new epoch.  It is given a partition only when nobody owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from pykafka2.broker.coordinators.consumer.state import (
+    Assignment,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Target,
+)
+
+Owned = Iterable[tuple[bytes, Iterable[int]]] | None
+"""What a member says it owns; None if it says nothing."""
+
+
+def reconcile(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Target,
+    subscribed: frozenset[bytes],
+    has_changed_subscription: bool,
+    owned: Owned,
+) -> ConsumerMember:
+    """The member one step on, or the same if it cannot move."""
+    owned = None if owned is None else [(topic_id, list(partitions)) for topic_id, partitions in owned]
+    if member.state is MemberState.STABLE:
+        if member.epoch != target_epoch:
+            return _next(group, member, target_epoch, target, subscribed, owned)
+        return _strip(member, subscribed, owned) if has_changed_subscription else member
+    if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned, member.pending_revocation):
+        return _strip(member, subscribed, owned) if has_changed_subscription else member
+    return _next(group, member, target_epoch, target, subscribed, owned)
+
+
+def _next(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Target,
+    subscribed: frozenset[bytes],
+    owned: Owned,
+) -> ConsumerMember:
+    kept: dict[bytes, dict[int, int]] = {}
+    to_revoke: dict[bytes, dict[int, int]] = {}
+    given: dict[bytes, dict[int, int]] = {}
+    is_waiting = False
+    for topic_id in sorted({*target, *member.assigned}):
+        wanted = target.get(topic_id, frozenset()) if topic_id in subscribed else frozenset()
+        has = member.assigned.get(topic_id, {})
+        kept[topic_id] = {one: epoch for one, epoch in has.items() if one in wanted}
+        to_revoke[topic_id] = {one: epoch for one, epoch in has.items() if one not in wanted}
+        given[topic_id] = {}
+        for partition in sorted(wanted - kept[topic_id].keys()):
+            # What it is giving up itself counts as free: nobody else can have it.
+            if group.owners.get((topic_id, partition), member.id) == member.id:
+                given[topic_id][partition] = target_epoch
+            else:
+                is_waiting = True
+    kept, to_revoke = _without_empty(kept), _without_empty(to_revoke)
+    if to_revoke and _still_owns(owned, to_revoke):
+        return attrs.evolve(
+            member,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            previous_epoch=member.epoch,
+            assigned=kept,
+            pending_revocation=to_revoke,
+        )
+    assigned = {
+        topic_id: {**kept.get(topic_id, {}), **given.get(topic_id, {})} for topic_id in {*kept, *given}
+    }
+    return attrs.evolve(
+        member,
+        state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
+        previous_epoch=member.epoch,
+        epoch=target_epoch,
+        assigned=_without_empty(assigned),
+        pending_revocation={},
+    )
+
+
+def _strip(member: ConsumerMember, subscribed: frozenset[bytes], owned: Owned) -> ConsumerMember:
+    """Take away the topics that the member no longer reads, without waiting for a new target."""
+    gone = {topic_id: has for topic_id, has in member.assigned.items() if topic_id not in subscribed}
+    if not gone:
+        return member
+    kept = {topic_id: has for topic_id, has in member.assigned.items() if topic_id in subscribed}
+    to_revoke = {
+        topic_id: {**member.pending_revocation.get(topic_id, {}), **gone.get(topic_id, {})}
+        for topic_id in {*member.pending_revocation, *gone}
+    }
+    if not _still_owns(owned, to_revoke):
+        return attrs.evolve(member, previous_epoch=member.epoch, assigned=kept)
+    return attrs.evolve(
+        member,
+        state=MemberState.UNREVOKED_PARTITIONS,
+        previous_epoch=member.epoch,
+        assigned=kept,
+        pending_revocation=to_revoke,
+    )
+
+
+def _still_owns(owned: Owned, revoked: Assignment) -> bool:
+    """Whether the member may still read any of these; it may if it does not say."""
+    if owned is None:
+        return True
+    return any(
+        partition in revoked.get(topic_id, {}) for topic_id, partitions in owned for partition in partitions
+    )
+
+
+def _without_empty(assignment: dict[bytes, dict[int, int]]) -> dict[bytes, dict[int, int]]:
+    return {topic_id: partitions for topic_id, partitions in assignment.items() if partitions}

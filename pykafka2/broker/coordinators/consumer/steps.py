@@ -1,0 +1,179 @@
+"""The steps of a KIP-848 heartbeat: patterns, the group's epoch, its target, the member on its way there.
+
+Each is tried on a draft of the group and written as records; consumer_group.py puts them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+from pykafka2.broker.coordinators.classic.rebalance import Groups
+from pykafka2.broker.coordinators.consumer import records
+from pykafka2.broker.coordinators.consumer.assignors import ASSIGNORS, Subscriber
+from pykafka2.broker.coordinators.consumer.patterns import compile_pattern
+from pykafka2.broker.coordinators.consumer.reconciliation import Owned, reconcile
+from pykafka2.broker.coordinators.consumer.state import (
+    ConsumerGroup,
+    ConsumerMember,
+)
+from pykafka2.broker.coordinators.groups.settings import (
+    NO_TOPICS,
+    GroupConfigs,
+    GroupSettings,
+    Topics,
+    no_group_configs,
+    seconds_of,
+)
+from pykafka2.broker.coordinators.replay import Result
+from pykafka2.broker.coordinators.timers import Timers
+from pykafka2.errors import (
+    GroupIdNotFound,
+)
+
+
+class ConsumerSteps:
+    """What consumer_group.py does with a draft of a group."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        timers: Timers,
+        settings: GroupSettings,
+        wall_ms: Callable[[float], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.groups = groups
+        self.timers = timers
+        self.settings = settings
+        self.topics: Topics = NO_TOPICS
+        self.group_configs: GroupConfigs = no_group_configs
+        self._wall_ms = wall_ms
+        self._new_id = new_id
+
+    def get(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFound(f"no consumer group {group_id}")
+        return group
+
+    # -- the three steps ----------------------------------------------------------------------------
+
+    def resolve_patterns(
+        self, draft: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: Result, now: float
+    ) -> bool:
+        """Bring what patterns match up to date; whether anybody's topics changed."""
+        old, new = member.regex or None, updated.regex or None
+        changed = False
+        if old is not None and old != new and draft.subscribers_of_regex(old) == 0:
+            draft.regexes.pop(old, None)
+            records.write_regex(out, draft.id, old, None)
+            changed = True
+        stale = set(draft.regexes) if draft.topics_seen is not self.topics else set()
+        if new is not None and new not in draft.regexes:
+            stale.add(new)
+        for regex in sorted(stale):
+            topics = self._matching(regex)
+            if topics != draft.regexes.get(regex):
+                draft.regexes[regex] = topics
+                records.write_regex(out, draft.id, regex, topics, self._wall_ms(now))
+                changed = True
+        return changed or old != new
+
+    def _matching(self, regex: str) -> frozenset[str]:
+        pattern = compile_pattern(regex)
+        return frozenset(name for name in self.topics.names() if pattern.fullmatch(name))
+
+    def bump_epoch(self, draft: ConsumerGroup, must: bool, out: Result) -> None:
+        """A new epoch where subscriptions or the topics behind them changed."""
+        is_new = draft.epoch == 0
+        if not must and not is_new and draft.topics_seen is self.topics:
+            return
+        metadata_hash = self.hash_of(draft)
+        # A group begins at epoch 1, and a subscription moves it on, as seen in Kafka 4.3.1.
+        draft.epoch = max(draft.epoch, 1)
+        if must or is_new or metadata_hash != draft.metadata_hash:
+            draft.epoch += must or metadata_hash != draft.metadata_hash
+            draft.metadata_hash = metadata_hash
+            records.write_epoch(out, draft.id, draft.epoch, metadata_hash)
+
+    def hash_of(self, group: ConsumerGroup) -> int:
+        """What a change of the topics that the group reads changes."""
+        names = sorted(
+            {name for member in group.members.values() for name in group.subscribed_topics(member)}
+        )
+        if not names:
+            return 0
+        digest = blake2b(digest_size=8)
+        for name in names:
+            topic_id = self.topics.id_of(name)
+            if topic_id is not None:
+                digest.update(topic_id + b"%d" % self.topics.partition_count(name))
+        return int.from_bytes(digest.digest(), "big", signed=True)
+
+    def assign(self, draft: ConsumerGroup, out: Result, now: float) -> None:
+        """A new target where the epoch is ahead of it, at most one per assignment interval (KIP-1263)."""
+        at_ms = self._wall_ms(now)
+        if draft.epoch <= draft.assignment_epoch:
+            return
+        interval = seconds_of(
+            self.group_configs(draft.id),
+            "consumer.assignment.interval.ms",
+            self.settings.consumer_assignment_interval,
+        )
+        if draft.assigned_at_ms + interval * 1000 > at_ms:
+            return
+        members = {
+            member.id: Subscriber(
+                self._subscribed_ids(draft, member),
+                frozenset(
+                    (topic_id, partition)
+                    for topic_id, partitions in draft.targets.get(member.id, {}).items()
+                    for partition in partitions
+                ),
+                member.instance_id,
+            )
+            for member in draft.members.values()
+        }
+        names = {name for member in draft.members.values() for name in draft.subscribed_topics(member)}
+        sizes = {
+            topic_id: self.topics.partition_count(name)
+            for name in names
+            if (topic_id := self.topics.id_of(name)) is not None
+        }
+        assignor = ASSIGNORS[draft.preferred_assignor(self.settings.consumer_assignors[0])]
+        for member_id, partitions in sorted(assignor(members, sizes).items()):
+            by_topic: dict[bytes, set[int]] = {}
+            for topic_id, partition in partitions:
+                by_topic.setdefault(topic_id, set()).add(partition)
+            target = records.target_of(by_topic)
+            if target != draft.targets.get(member_id):
+                draft.targets[member_id] = target
+                records.write_target(out, draft.id, member_id, target)
+        draft.assignment_epoch, draft.assigned_at_ms = draft.epoch, at_ms
+        records.write_target_epoch(out, draft.id, draft.epoch, at_ms)
+
+    def _subscribed_ids(self, group: ConsumerGroup, member: ConsumerMember) -> frozenset[bytes]:
+        ids = (self.topics.id_of(name) for name in group.subscribed_topics(member))
+        return frozenset(topic_id for topic_id in ids if topic_id is not None)
+
+    def reconcile(
+        self,
+        draft: ConsumerGroup,
+        member: ConsumerMember,
+        owned: Owned,
+        has_changed: bool,
+        out: Result,
+    ) -> ConsumerMember:
+        moved = reconcile(
+            draft,
+            member,
+            draft.assignment_epoch,
+            draft.targets.get(member.id, {}),
+            self._subscribed_ids(draft, member),
+            has_changed,
+            owned,
+        )
+        if moved != member:
+            records.write_current(out, draft.id, moved)
+        return moved

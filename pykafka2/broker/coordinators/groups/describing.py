@@ -1,0 +1,200 @@
+"""What anybody may ask about groups: DescribeGroups, ListGroups, ConsumerGroupDescribe; and DeleteGroups.
+
+Reads no more than the state of one shard; service.py puts the answers of shards together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from pykafka2.broker.coordinators.classic.rebalance import Groups
+from pykafka2.broker.coordinators.classic.state import CONSUMER_PROTOCOL, ClassicGroup, GroupState
+from pykafka2.broker.coordinators.consumer import records as consumer_records
+from pykafka2.broker.coordinators.consumer.state import ConsumerGroup, ConsumerMember
+from pykafka2.broker.coordinators.groups.offset_requests import Offsets
+from pykafka2.broker.coordinators.groups.refusals import consumer_described_error, described_error
+from pykafka2.broker.coordinators.groups.settings import Topics
+from pykafka2.broker.coordinators.replay import Caller, Deferred, Result
+from pykafka2.errors import BrokerError, GroupIdNotFound, InvalidGroupId, NonEmptyGroup
+from pykafka2.protocol.messages import consumer_group, group_admin
+from pykafka2.protocol.messages.group_records import GroupMetadataKey
+
+FIRST_DESCRIBE_WITH_ERRORS = 6
+
+# Without an authorizer everybody may do everything: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+ALL_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+
+
+def describe(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Result) -> None:
+    request = cast("group_admin.DescribeGroupsRequest", deferred.request)
+    described = [_described(groups.get(group_id), group_id, caller.version) for group_id in request.groups]
+    if request.include_authorized_operations:
+        _authorize(described)
+    out.reply(deferred, group_admin.DescribeGroupsResponse(groups=described))
+
+
+def _authorize(described: Sequence[group_admin.DescribedGroup | consumer_group.DescribedGroup]) -> None:
+    """Say what the asker may do with the groups that were found (KIP-430)."""
+    for one in described:
+        if not one.error_code:
+            one.authorized_operations = ALL_GROUP_OPERATIONS
+
+
+def _described(
+    group: ClassicGroup | ConsumerGroup | None, group_id: str, version: int
+) -> group_admin.DescribedGroup:
+    if not isinstance(group, ClassicGroup):
+        # Rule 85: old clients are shown a dead group.
+        if version >= FIRST_DESCRIBE_WITH_ERRORS:
+            what = "not found" if group is None else "is not a classic group"
+            message = f"Group {group_id} {what}."
+            return described_error(group_id, version, GroupIdNotFound.code, "Dead", message)
+        return described_error(group_id, version, 0, "Dead")
+    is_stable = group.state is GroupState.STABLE
+    protocol = (group.protocol or "") if is_stable else ""
+    return group_admin.DescribedGroup(
+        group_id=group.id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=[
+            group_admin.DescribedGroupMember(
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if is_stable else b"",
+                member_assignment=member.assignment,  # the last one, while a new one is made
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def list_groups(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Result) -> None:
+    request = cast("group_admin.ListGroupsRequest", deferred.request)
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    listed = []
+    for group_id, group in sorted(groups.items()):
+        is_classic = isinstance(group, ClassicGroup)
+        kind = "classic" if is_classic else "consumer"
+        if (states and group.state.value.lower() not in states) or (types and kind not in types):
+            continue
+        protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL
+        listed.append(
+            group_admin.ListedGroup(
+                group_id=group_id,
+                protocol_type=protocol_type,
+                group_state=group.state.value,
+                group_type=kind,
+            )
+        )
+    out.reply(deferred, group_admin.ListGroupsResponse(groups=listed))
+
+
+def describe_consumer_groups(
+    groups: Groups, topics: Topics, default_assignor: str, deferred: Deferred[Any], out: Result
+) -> None:
+    request = cast("consumer_group.ConsumerGroupDescribeRequest", deferred.request)
+    described = []
+    for group_id in request.group_ids:
+        group = groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            described.append(_consumer_described(group, topics, default_assignor))
+        elif not group_id:
+            described.append(consumer_described_error(group_id, InvalidGroupId.code))
+        else:
+            what = "is not a consumer group" if group is not None else "not found"
+            described.append(
+                consumer_described_error(group_id, GroupIdNotFound.code, f"Group {group_id} {what}.")
+            )
+    if request.include_authorized_operations:
+        _authorize(described)
+    out.reply(deferred, consumer_group.ConsumerGroupDescribeResponse(groups=described))
+
+
+def _consumer_described(
+    group: ConsumerGroup, topics: Topics, default_assignor: str
+) -> consumer_group.DescribedGroup:
+    return consumer_group.DescribedGroup(
+        group_id=group.id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor(default_assignor),
+        members=[_consumer_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _consumer_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> consumer_group.Member:
+    return consumer_group.Member(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex or "",
+        assignment=_named(_held(member), topics),
+        target_assignment=_named(group.targets.get(member.id, {}), topics),
+        member_type=0 if member.classic is not None else 1,
+    )
+
+
+def _held(member: ConsumerMember) -> dict[bytes, set[int]]:
+    """What it may read still: what it has yet to give up counts, as in Apache."""
+    held: dict[bytes, set[int]] = {}
+    for assignment in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in assignment.items():
+            held.setdefault(topic_id, set()).update(partitions)
+    return held
+
+
+def _named(
+    assignment: Mapping[bytes, Iterable[int]], topics: Topics
+) -> consumer_group.ConsumerGroupDescribeResponseAssignment:
+    """Topics that were deleted meanwhile are left out, as in Apache."""
+    return consumer_group.ConsumerGroupDescribeResponseAssignment(
+        topic_partitions=[
+            consumer_group.ConsumerGroupDescribeResponseTopicPartitions(
+                topic_id=topic_id, topic_name=name, partitions=sorted(assignment[topic_id])
+            )
+            for topic_id in sorted(assignment)
+            if (name := topics.name_of(topic_id)) is not None
+        ]
+    )
+
+
+def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out: Result) -> None:
+    """Rule 85: groups without members go, with their offsets."""
+    request = cast("group_admin.DeleteGroupsRequest", deferred.request)
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        code = 0
+        try:
+            check_deletable(groups.get(group_id), group_id)
+            offsets.forget_all(group_id, out)
+            write_group_removal(groups[group_id], out)
+        except BrokerError as error:
+            code = error.code or 0
+        results.append(group_admin.DeletableGroupResult(group_id=group_id, error_code=code))
+    out.reply(deferred, group_admin.DeleteGroupsResponse(results=results))
+
+
+def check_deletable(group: ClassicGroup | ConsumerGroup | None, group_id: str) -> None:
+    """GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP if it cannot be deleted."""
+    if group is None or group.state is GroupState.DEAD:
+        raise GroupIdNotFound(f"no group {group_id}")
+    is_empty = group.state is GroupState.EMPTY if isinstance(group, ClassicGroup) else not group.members
+    if not is_empty:
+        raise NonEmptyGroup(f"{group_id} has members")
+
+
+def write_group_removal(group: ClassicGroup | ConsumerGroup, out: Result) -> None:
+    if isinstance(group, ClassicGroup):
+        out.write(GroupMetadataKey(group=group.id), None)
+    else:
+        consumer_records.write_group_removal(out, group)

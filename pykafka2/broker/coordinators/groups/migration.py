@@ -1,0 +1,415 @@
+"""Groups on their way between the protocols (rule 87): members of both in one KIP-848 group.
+
+The first heartbeat of a new-protocol member upgrades a classic group with all its members, which go on with
+JoinGroup, SyncGroup and Heartbeat, their generation being their member epoch; when the last new-protocol
+member goes, the group is a classic one again.  group.consumer.migration.policy says which way is open.  As in
+Kafka 4.3, but for one case that is missing: a classic member that takes the place of the last new-protocol
+member (static, same instance) does not downgrade the group, which stays a KIP-848 group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+
+from pykafka2.broker.coordinators.classic.join import FIRST_JOIN_WITH_REQUIRED_ID
+from pykafka2.broker.coordinators.classic.state import (
+    CONSUMER_PROTOCOL,
+    ClassicGroup,
+    ClassicMember,
+    GroupState,
+    protocols_of,
+)
+from pykafka2.broker.coordinators.consumer import records
+from pykafka2.broker.coordinators.consumer.group import ConsumerGroups
+from pykafka2.broker.coordinators.consumer.state import (
+    ClassicSide,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+)
+from pykafka2.broker.coordinators.groups.group import (
+    FIRST_LEAVE_OF_MANY,
+    FIRST_SYNC_WITH_PROTOCOL,
+    ClassicGroups,
+    leave_response,
+)
+from pykafka2.broker.coordinators.groups.refusals import join_error
+from pykafka2.broker.coordinators.groups.settings import GroupSettings, MigrationPolicy
+from pykafka2.broker.coordinators.replay import Caller, Deferred, Result
+from pykafka2.errors import (
+    BrokerError,
+    CorruptData,
+    FencedInstanceId,
+    GroupIdNotFound,
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from pykafka2.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+from pykafka2.protocol.messages.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from pykafka2.protocol.messages.group_records import GroupMetadataKey
+
+UPGRADES = (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+DOWNGRADES = (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+class MixedGroups(ConsumerGroups):
+    """KIP-848 groups, some with members of the classic protocol."""
+
+    def __init__(
+        self,
+        classic: ClassicGroups,
+        settings: GroupSettings,
+        wall_ms: Callable[[float], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        super().__init__(classic.groups, classic.timers, settings, wall_ms, new_id)
+        self.classic = classic
+
+    # -- up -----------------------------------------------------------------------------------------
+
+    def upgraded(self, group: ClassicGroup, out: Result) -> ConsumerGroup:
+        if group.state is GroupState.EMPTY:
+            out.write(GroupMetadataKey(group=group.id), None)
+            return ConsumerGroup(group.id)
+        if self.settings.migration_policy not in UPGRADES:
+            raise GroupIdNotFound(f"{group.id} has members of the classic protocol, and upgrades are off")
+        if not group.uses_consumer_protocol or len(group.members) > self.settings.consumer_max_size:
+            raise GroupIdNotFound(f"{group.id} cannot be upgraded: no consumers, or too many")
+        try:
+            upgraded = self._from_classic(group)
+        except CorruptData as error:
+            raise GroupIdNotFound(f"{group.id} cannot be upgraded: {error}") from error
+        for member in group.members.values():
+            for waiting in (member.awaiting_join, member.awaiting_sync):
+                if waiting is not None:
+                    out.refuse(waiting, RebalanceInProgress.code)
+            member.awaiting_join = member.awaiting_sync = None
+        out.write(GroupMetadataKey(group=group.id), None)
+        for one in upgraded.members.values():
+            records.write_member(out, group.id, one)
+        records.write_epoch(out, group.id, upgraded.epoch, upgraded.metadata_hash)
+        for member_id, target in upgraded.targets.items():
+            records.write_target(out, group.id, member_id, target)
+        records.write_target_epoch(out, group.id, upgraded.assignment_epoch, 0)
+        for one in upgraded.members.values():
+            records.write_current(out, group.id, one)
+        return upgraded
+
+    def _from_classic(self, group: ClassicGroup) -> ConsumerGroup:
+        upgraded = ConsumerGroup(group.id)
+        upgraded.epoch = upgraded.assignment_epoch = max(group.generation, 1)
+        for member in group.members.values():
+            assigned = self._read_assignment(member.assignment, upgraded.epoch)
+            subscription = _read_subscription(member.protocols)
+            upgraded.put(
+                ConsumerMember(
+                    member.id,
+                    upgraded.epoch,
+                    upgraded.epoch,
+                    member.instance_id,
+                    subscription.rack_id,
+                    member.client_id,
+                    member.client_host,
+                    frozenset(subscription.topics),
+                    "",
+                    member.rebalance_timeout,
+                    classic=ClassicSide(member.session_timeout, member.protocols),
+                    assigned=assigned,
+                )
+            )
+            upgraded.targets[member.id] = {topic: frozenset(some) for topic, some in assigned.items()}
+        upgraded.metadata_hash = self.hash_of(upgraded)
+        return upgraded
+
+    def _read_assignment(self, data: bytes, epoch: int) -> dict[bytes, dict[int, int]]:
+        if not data:
+            return {}
+        assignment = ConsumerProtocolAssignment.decode(data[2:], 0, allow_trailing=True)
+        if assignment.user_data:
+            raise CorruptData("a custom assignor keeps data of its own in the assignment")
+        ids = ((self.topics.id_of(one.topic), one.partitions) for one in assignment.assigned_partitions)
+        return {topic: dict.fromkeys(partitions, epoch) for topic, partitions in ids if topic is not None}
+
+    # -- down ---------------------------------------------------------------------------------------
+
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Result, now: float) -> None:
+        gone = {member.id for member in members}
+        left = [member for member in group.members.values() if member.id not in gone]
+        is_classic = bool(left) and all(member.classic is not None for member in left)
+        may = self.settings.migration_policy in DOWNGRADES and len(left) <= self.settings.max_size
+        if not is_classic or not may or all(member.classic is not None for member in members):
+            super().fence(group, members, out, now)
+            return
+        downgraded = self._to_classic(group, left, now)
+        records.write_group_removal(out, group)
+        assignments = {one.id: one.assignment for one in downgraded.members.values()}
+        out.write(GroupMetadataKey(group=group.id), downgraded.to_record(assignments))
+
+        def appended(out: Result) -> None:
+            for member_id in group.members:
+                self.disarm(group.id, member_id)
+            downgraded.logged = cast("ClassicGroup", self.groups[group.id]).logged
+            self.groups[group.id] = downgraded
+            for member in downgraded.members.values():
+                self.classic.arm_session(downgraded, member, now)
+            self.classic.prepare_rebalance(downgraded, out, now)
+
+        out.on_appended = appended
+
+    def _to_classic(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: float
+    ) -> ClassicGroup:
+        downgraded = ClassicGroup(group.id, self._wall_ms(now))
+        downgraded.generation = group.epoch
+        for member in members:
+            side = cast("ClassicSide", member.classic)
+            downgraded.add(
+                ClassicMember(
+                    member.id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout,
+                    side.session_timeout,
+                    CONSUMER_PROTOCOL,
+                    side.protocols,
+                    self._assignment_bytes(member, group.targets.get(member.id, {})),
+                )
+            )
+        downgraded.state = downgraded.previous_state = GroupState.STABLE
+        downgraded.protocol = downgraded.select_protocol()
+        downgraded.subscribed_topics = downgraded.read_subscriptions()
+        return downgraded
+
+    def _assignment_bytes(self, member: ConsumerMember, partitions: Mapping[bytes, Any]) -> bytes:
+        """Partitions as classic consumers read them, in the version of their own subscription."""
+        side = cast("ClassicSide", member.classic)
+        version = min(int.from_bytes(side.protocols[0][1][:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
+        topics = [
+            ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=sorted(partitions[topic_id]))
+            for topic_id in sorted(partitions)
+            if (name := self.topics.name_of(topic_id)) is not None
+        ]
+        assignment = ConsumerProtocolAssignment(assigned_partitions=topics)
+        return version.to_bytes(2, "big") + assignment.encode(version)
+
+    # -- classic members of a KIP-848 group ---------------------------------------------------------
+
+    def join_classic(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("JoinGroupRequest", deferred.request)
+        group = self.get(request.group_id)
+        self._check_join(group, request)
+        member_id = request.member_id or self._new_id()
+        if len(group.members) >= self.settings.consumer_max_size and member_id not in group.members:
+            raise GroupMaxSizeReached
+        instance_id = request.group_instance_id
+        is_new = not request.member_id
+        if is_new and instance_id is None and caller.version >= FIRST_JOIN_WITH_REQUIRED_ID:
+            out.reply(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
+            return
+        draft = group.draft()
+        old = draft.static_member(instance_id)
+        if old is None:
+            if instance_id is not None and not is_new:
+                raise UnknownMemberId(f"{group.id} has no static member {instance_id}")
+            member = draft.members.get(member_id, ConsumerMember(member_id))
+        elif is_new:
+            member = self.take_over(draft, old, member_id, out)
+        elif old.id != member_id:
+            raise FencedInstanceId(f"{instance_id} of {group.id} goes by another member id now")
+        else:
+            member = old
+        subscription = _read_subscription(protocols_of(request))
+        timeout_ms = request.rebalance_timeout_ms
+        updated = attrs.evolve(
+            member,
+            instance_id=instance_id,
+            rack_id=subscription.rack_id or member.rack_id,
+            rebalance_timeout=(request.session_timeout_ms if timeout_ms == -1 else timeout_ms) / 1000,
+            topics=frozenset(subscription.topics),
+            regex="",
+            assignor=None,
+            client_id=caller.client_id,
+            client_host=caller.client_host,
+            classic=ClassicSide(request.session_timeout_ms / 1000, protocols_of(request)),
+        )
+        if updated != member or member_id not in group.members:
+            records.write_member(out, group.id, updated)
+        draft.put(updated)
+        has_patterns = self.resolve_patterns(draft, member, updated, out, now)
+        has_changed = updated.topics != member.topics or (has_patterns and bool(member.regex))
+        self.bump_epoch(draft, has_changed, out)
+        self.assign(draft, out, now)
+        owned = [
+            (topic_id, one.partitions)
+            for one in subscription.owned_partitions
+            if (topic_id := self.topics.id_of(one.topic)) is not None
+        ]
+        moved = self.reconcile(draft, updated, owned, has_changed, out)
+        out.reply(deferred, _joined(moved, caller.version))
+
+        def appended(out: Result) -> None:
+            if old is not None and old.id != moved.id:
+                self.disarm(group.id, old.id)
+            live = self.groups.get(group.id)
+            if isinstance(live, ConsumerGroup):
+                live.topics_seen = self.topics
+            self.timers.cancel(("rejoin", group.id, moved.id))
+            self.arm_session(group.id, moved, now)
+            self.arm_fence("resync", group.id, moved.id, now + moved.rebalance_timeout)
+
+        out.on_appended = appended
+
+    def _check_join(self, group: ConsumerGroup, request: JoinGroupRequest) -> None:
+        """INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the classic members there are.
+
+        What it said itself the last time counts, too.
+        """
+        names = {one.name for one in request.protocols}
+        for member in group.members.values():
+            if member.classic is not None:
+                names &= {name for name, _ in member.classic.protocols}
+        if request.protocol_type != CONSUMER_PROTOCOL or not names:
+            raise InconsistentGroupProtocol(f"{group.id} has members of the consumer protocol")
+
+    def _classic_member(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> ConsumerMember:
+        if instance_id is None:
+            member = group.get_member(member_id)
+        else:
+            member = group.get_static(instance_id, member_id)
+        if member.classic is None:
+            raise UnknownMemberId(f"{member_id} does not speak the classic protocol")
+        if member.epoch != generation:
+            raise IllegalGeneration(f"{member_id} is at generation {member.epoch}, not {generation}")
+        return member
+
+    def sync_classic(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("SyncGroupRequest", deferred.request)
+        said = (request.protocol_type, request.protocol_name)
+        if caller.version >= FIRST_SYNC_WITH_PROTOCOL and None in said:
+            raise InconsistentGroupProtocol
+        group = self.get(request.group_id)
+        member = self._classic_member(
+            group, request.member_id, request.group_instance_id, request.generation_id
+        )
+        name = cast("ClassicSide", member.classic).protocols[0][0]
+        if said[0] not in (None, CONSUMER_PROTOCOL) or said[1] not in (None, name):
+            raise InconsistentGroupProtocol
+        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._expect_rejoin(group, member, now)
+            raise RebalanceInProgress
+        self.timers.cancel(("resync", group.id, member.id))
+        self.arm_session(group.id, member, now)
+        data = self._assignment_bytes(member, member.assigned)
+        out.reply(
+            deferred,
+            SyncGroupResponse(protocol_type=CONSUMER_PROTOCOL, protocol_name=name, assignment=data),
+        )
+
+    def heartbeat_classic(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("HeartbeatRequest", deferred.request)
+        group = self.get(request.group_id)
+        member = self._classic_member(
+            group, request.member_id, request.group_instance_id, request.generation_id
+        )
+        self.arm_session(group.id, member, now)
+        code = 0
+        if (
+            member.epoch < group.epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not self._is_waiting(group, member))
+        ):
+            code = RebalanceInProgress.code
+            self._expect_rejoin(group, member, now)
+        out.reply(deferred, HeartbeatResponse(error_code=code))
+
+    def _is_waiting(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """Whether another member still holds something of its target."""
+        return any(
+            group.owners.get((topic_id, partition), member.id) != member.id
+            for topic_id, partitions in group.targets.get(member.id, {}).items()
+            for partition in partitions
+        )
+
+    def _expect_rejoin(self, group: ConsumerGroup, member: ConsumerMember, now: float) -> None:
+        if self.timers.deadline(("rejoin", group.id, member.id)) is None:
+            self.arm_fence("rejoin", group.id, member.id, now + member.rebalance_timeout)
+
+    def leave_classic(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("LeaveGroupRequest", deferred.request)
+        group = self.get(request.group_id)
+        leaving = request.members
+        if caller.version < FIRST_LEAVE_OF_MANY:
+            leaving = [MemberIdentity(member_id=request.member_id)]
+        answers: list[MemberResponse] = []
+        gone: dict[str, ConsumerMember] = {}
+        for one in leaving:
+            code = 0
+            try:
+                member = self._leaving(group, one)
+                gone[member.id] = member
+            except BrokerError as error:
+                code = error.code or 0
+            answers.append(
+                MemberResponse(
+                    member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code
+                )
+            )
+        if gone:
+            self.fence(group, list(gone.values()), out, now)
+        out.reply(deferred, leave_response(caller.version, answers))
+
+    def _leaving(self, group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
+        if one.group_instance_id is None:
+            return group.get_member(one.member_id)
+        if one.member_id:
+            return group.get_static(one.group_instance_id, one.member_id)
+        member = group.static_member(one.group_instance_id)
+        if member is None:
+            raise UnknownMemberId(f"{group.id} has no static member {one.group_instance_id}")
+        return member
+
+
+def _read_subscription(protocols: Sequence[tuple[str, bytes]]) -> ConsumerProtocolSubscription:
+    """What a classic consumer says, which is the same under all its protocols."""
+    data = protocols[0][1]
+    version = int.from_bytes(data[:2], "big")
+    if len(data) < 2 or version < 0:
+        raise CorruptData("a subscription begins with its version")
+    version = min(version, ConsumerProtocolSubscription.MAX_VERSION)
+    return ConsumerProtocolSubscription.decode(data[2:], version, allow_trailing=True)
+
+
+def _joined(member: ConsumerMember, version: int) -> JoinGroupResponse:
+    """Nobody leads: the coordinator assigns."""
+    return JoinGroupResponse(
+        generation_id=member.epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=cast("ClassicSide", member.classic).protocols[0][0],
+        leader="",
+        member_id=member.id,
+        members=[],
+    )

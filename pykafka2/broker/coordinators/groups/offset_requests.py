@@ -1,0 +1,340 @@
+"""Requests about committed offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
+
+Kafka 4.3's rules; offsets.py keeps what they ask about.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from pykafka2.broker.coordinators.classic.state import ClassicGroup, GroupState
+from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
+from pykafka2.broker.coordinators.groups.offsets import (
+    NO_TOPIC_ID,
+    CommittedOffset,
+    OffsetStore,
+    Place,
+    write_offset,
+)
+from pykafka2.broker.coordinators.groups.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
+from pykafka2.broker.coordinators.groups.settings import Topics
+from pykafka2.broker.coordinators.replay import Caller, Deferred, Producer, Result
+from pykafka2.errors import (
+    BrokerError,
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    IllegalGeneration,
+    InvalidGroupId,
+    NonEmptyGroup,
+    OffsetMetadataTooLarge,
+    StaleMemberEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnstableOffsetCommit,
+)
+from pykafka2.protocol.messages import committed_offsets as wire
+from pykafka2.protocol.messages import transaction
+
+FIRST_COMMIT_WITH_TOPIC_IDS: Final = 10
+FIRST_FETCH_WITH_TOPIC_IDS: Final = 10
+FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP: Final = 9
+
+
+class Offsets(OffsetStore):
+    """Every committed offset of a shard, and what may be asked about them."""
+
+    # -- OffsetCommit -------------------------------------------------------------------------------
+
+    def commit(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("wire.OffsetCommitRequest", deferred.request)
+        generation = request.generation_id_or_member_epoch
+        names = [self._name(topic.name, topic.topic_id, caller.version) for topic in request.topics]
+        if names and not any(name is not None and self.topics.partition_count(name) for name in names):
+            self._refuse_topics(deferred, names, out)  # as in Kafka, before the group is looked at
+            return
+        group = self._group_for_commit(request.group_id, generation, caller.version)
+        if isinstance(group, ConsumerGroup):
+            partitions = [
+                (None if name is None else self.topics.id_of(name), one.partition_index)
+                for topic, name in zip(request.topics, names, strict=True)
+                for one in topic.partitions
+            ]
+            group.check_commit(
+                request.member_id, request.group_instance_id, generation, False, caller.version, partitions
+            )
+        else:
+            group.check_commit(request.member_id, request.group_instance_id, generation, False)
+            member = group.members.get(request.member_id)
+            # 004-28: a commit is a sign of life.
+            if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+                self._classic.arm_session(group, member, now)
+        at_ms = self._wall_ms(now)
+        expires_ms = None if request.retention_time_ms == -1 else at_ms + request.retention_time_ms
+        topics = []
+        for topic, name in zip(request.topics, names, strict=True):
+            answers = []
+            for one in topic.partitions:
+                code = self._refusal(name, one.partition_index, one.committed_metadata)
+                if not code and name is not None:
+                    offset = CommittedOffset(
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        one.committed_metadata or "",
+                        at_ms,
+                        expires_ms,
+                        self.topics.id_of(name) or NO_TOPIC_ID,
+                    )
+                    write_offset(out, request.group_id, (name, one.partition_index), offset)
+                answers.append(
+                    wire.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                )
+            topics.append(
+                wire.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+            )
+        out.reply(deferred, wire.OffsetCommitResponse(topics=topics))
+
+    def _refuse_topics(self, deferred: Deferred[Any], names: list[str | None], out: Result) -> None:
+        request = cast("wire.OffsetCommitRequest", deferred.request)
+        topics = [
+            wire.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    wire.OffsetCommitResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=self._refusal(name, one.partition_index, None),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic, name in zip(request.topics, names, strict=True)
+        ]
+        out.reply(deferred, wire.OffsetCommitResponse(topics=topics))
+
+    def _group_for_commit(self, group_id: str, generation: int, version: int) -> ClassicGroup | ConsumerGroup:
+        group = self.groups.get(group_id)
+        if group is not None:
+            return group
+        if generation < 0:
+            return ClassicGroup(group_id)  # replay makes the real one
+        if version >= FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP:
+            raise GroupIdNotFound(f"no group {group_id}")
+        raise IllegalGeneration(f"no group {group_id}")
+
+    def _name(self, name: str, topic_id: bytes, version: int) -> str | None:
+        return self.topics.name_of(topic_id) if version >= FIRST_COMMIT_WITH_TOPIC_IDS else name
+
+    def _refusal(self, name: str | None, partition: int, metadata: str | None) -> int:
+        if name is None:
+            return UnknownTopicId.code
+        if not 0 <= partition < self.topics.partition_count(name):
+            return UnknownTopicOrPartition.code
+        # Apache counts Java's characters, not bytes, against offset.metadata.max.bytes.
+        units = len((metadata or "").encode("utf-16-be", "surrogatepass")) // 2
+        return OffsetMetadataTooLarge.code if units > self._settings.offset_metadata_max_bytes else 0
+
+    # -- TxnOffsetCommit ----------------------------------------------------------------------------
+
+    def commit_transactional(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("transaction.TxnOffsetCommitRequest", deferred.request)
+        if not request.group_id:
+            raise InvalidGroupId
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.generation_id >= 0:
+                raise IllegalGeneration(f"no group {request.group_id}")
+            group = ClassicGroup(request.group_id)
+        generation, instance_id = request.generation_id, request.group_instance_id
+        if isinstance(group, ConsumerGroup):
+            partitions = [
+                (self.topics.id_of(topic.name), one.partition_index)
+                for topic in request.topics
+                for one in topic.partitions
+            ]
+            try:
+                group.check_commit(
+                    request.member_id, instance_id, generation, True, caller.version, partitions
+                )
+            except BrokerError as error:
+                # Producers know no member epochs.
+                if isinstance(error, StaleMemberEpoch):
+                    raise IllegalGeneration(str(error)) from error
+                raise
+        else:
+            group.check_commit(request.member_id, instance_id, generation, True)
+        out.producer = Producer(request.producer_id, request.producer_epoch)
+        at_ms = self._wall_ms(now)
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for one in topic.partitions:
+                code = self._refusal(topic.name, one.partition_index, one.committed_metadata)
+                if not code:
+                    offset = CommittedOffset(
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        one.committed_metadata or "",
+                        at_ms,
+                    )
+                    write_offset(out, request.group_id, (topic.name, one.partition_index), offset)
+                answers.append(
+                    transaction.TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=code
+                    )
+                )
+            topics.append(transaction.TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        out.reply(deferred, transaction.TxnOffsetCommitResponse(topics=topics))
+
+    # -- OffsetFetch --------------------------------------------------------------------------------
+
+    def fetch(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("wire.OffsetFetchRequest", deferred.request)
+        if caller.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
+            groups = [self._fetch_group(one, caller, request.require_stable) for one in request.groups]
+            out.reply(deferred, wire.OffsetFetchResponse(groups=groups))
+            return
+        asked = wire.OffsetFetchRequestGroup(
+            group_id=request.group_id,
+            topics=None
+            if request.topics is None
+            else [
+                wire.OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                for topic in request.topics
+            ],
+        )
+        group = self._fetch_group(asked, caller, request.require_stable)
+        topics = [
+            wire.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    wire.OffsetFetchResponsePartition(
+                        partition_index=one.partition_index,
+                        committed_offset=one.committed_offset,
+                        committed_leader_epoch=one.committed_leader_epoch,
+                        metadata=one.metadata,
+                        error_code=one.error_code,
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ]
+        out.reply(deferred, wire.OffsetFetchResponse(topics=topics, error_code=group.error_code))
+
+    def _fetch_group(
+        self, asked: wire.OffsetFetchRequestGroup, caller: Caller, require_stable: bool
+    ) -> wire.OffsetFetchResponseGroup:
+        """Rule 83: what nobody committed is -1 and no error, an unknown group included."""
+        group = self.groups.get(asked.group_id)
+        if isinstance(group, ConsumerGroup):
+            try:
+                group.check_fetch(asked.member_id, asked.member_epoch)
+            except BrokerError as error:
+                return wire.OffsetFetchResponseGroup(
+                    group_id=asked.group_id, topics=[], error_code=error.code or 0
+                )
+        known = self.committed.get(asked.group_id, {})
+        answers: dict[tuple[str, bytes], list[wire.OffsetFetchResponsePartitions]] = {}
+        if asked.topics is None:
+            for name, partition in sorted(known):
+                topic = (name, self.topics.id_of(name) or bytes(16))
+                answers.setdefault(topic, []).append(
+                    self._answer(asked.group_id, (name, partition), require_stable)
+                )
+        for one in asked.topics or ():
+            found = one.name
+            if caller.version >= FIRST_FETCH_WITH_TOPIC_IDS:
+                found = self.topics.name_of(one.topic_id) or ""
+                if not found:
+                    answers[one.name, one.topic_id] = [
+                        _absent(partition, UnknownTopicId.code) for partition in one.partition_indexes
+                    ]
+                    continue
+            answers.setdefault((one.name, one.topic_id), []).extend(
+                self._answer(asked.group_id, (found, partition), require_stable, one.topic_id)
+                for partition in one.partition_indexes
+            )
+        return wire.OffsetFetchResponseGroup(
+            group_id=asked.group_id,
+            topics=[
+                wire.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+                for (name, topic_id), partitions in answers.items()
+            ],
+        )
+
+    def _answer(
+        self, group_id: str, place: Place, require_stable: bool, topic_id: bytes = NO_TOPIC_ID
+    ) -> wire.OffsetFetchResponsePartitions:
+        if require_stable and self.is_pending(group_id, place):
+            return _absent(place[1], UnstableOffsetCommit.code)
+        offset = self.committed.get(group_id, {}).get(place)
+        if offset is None or not offset.is_of(topic_id):
+            return _absent(place[1], 0)
+        return wire.OffsetFetchResponsePartitions(
+            partition_index=place[1],
+            committed_offset=offset.offset,
+            committed_leader_epoch=offset.leader_epoch,
+            metadata=offset.metadata,
+        )
+
+    # -- OffsetDelete -------------------------------------------------------------------------------
+
+    def delete(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        request = cast("wire.OffsetDeleteRequest", deferred.request)
+        if not request.group_id:
+            raise InvalidGroupId
+        group = self.groups.get(request.group_id)
+        if group is None:
+            raise GroupIdNotFound(f"no group {request.group_id}")
+        if isinstance(group, ClassicGroup):
+            if group.state is GroupState.DEAD:
+                raise CoordinatorNotAvailable
+            if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+                raise NonEmptyGroup(f"{request.group_id} has members, and what they read is not known")
+        known = self.committed.get(request.group_id, {})
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for one in topic.partitions:
+                place = (topic.name, one.partition_index)
+                code = 0
+                if not 0 <= one.partition_index < self.topics.partition_count(topic.name):
+                    code = UnknownTopicOrPartition.code
+                elif group.is_subscribed_to(topic.name):
+                    code = GroupSubscribedToTopic.code
+                elif place in known or self.is_pending(request.group_id, place):
+                    write_offset(out, request.group_id, place, None)
+                answers.append(
+                    wire.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code)
+                )
+            topics.append(wire.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        out.reply(deferred, wire.OffsetDeleteResponse(topics=topics))
+
+
+def _absent(partition: int, code: int) -> wire.OffsetFetchResponsePartitions:
+    return wire.OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=-1, metadata="", error_code=code
+    )
+
+
+Commit = wire.OffsetCommitRequest | transaction.TxnOffsetCommitRequest
+
+
+def missing_partitions(request: Commit, version: int, topics: Topics | None) -> dict[tuple[int, int], int]:
+    """Partitions of a commit that there are not: their places in the request, with the error of each."""
+    missing: dict[tuple[int, int], int] = {}
+    if topics is None:
+        return missing
+    asked: list[Any] = [*request.topics]
+    for at, topic in enumerate(asked):
+        name: str | None = topic.name
+        code = UnknownTopicOrPartition.code
+        if isinstance(request, wire.OffsetCommitRequest) and version >= FIRST_COMMIT_WITH_TOPIC_IDS:
+            name = topics.name_of(topic.topic_id)
+            code = UnknownTopicId.code if name is None else code
+        count = 0 if name is None else topics.partition_count(name)
+        for place, one in enumerate(topic.partitions):
+            if not 0 <= one.partition_index < count:
+                missing[at, place] = code
+    return missing

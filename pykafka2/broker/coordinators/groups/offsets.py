@@ -1,0 +1,212 @@
+"""Committed offsets as they are kept: what the log says, what open transactions would add, when they expire.
+
+Offsets live in the log's records alone.  What a transaction commits is pending, invisible, until its marker
+comes; meanwhile readers that require stable offsets are told UNSTABLE_OFFSET_COMMIT (rule 49).  Kafka 4.3's
+rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import attrs
+
+from pykafka2.broker.coordinators.classic.rebalance import ClassicRebalance, Groups
+from pykafka2.broker.coordinators.classic.state import ClassicGroup, GroupState
+from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
+from pykafka2.broker.coordinators.groups.settings import NO_TOPICS, GroupSettings, Topics
+from pykafka2.broker.coordinators.replay import Producer, Result
+from pykafka2.protocol.messages.group_records import (
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+FIRST_COMMIT_WITH_TOPIC_IDS: Final = 10
+FIRST_FETCH_WITH_TOPIC_IDS: Final = 10
+FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP: Final = 9
+
+NO_TOPIC_ID: Final = bytes(16)
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@attrs.define(frozen=True)
+class CommittedOffset:
+    """One committed offset; timestamps are the wall clock's milliseconds."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int | None = None
+    topic_id: bytes = NO_TOPIC_ID
+    """The topic it was committed for, where the commit knew: not another one of the same name (KIP-848)."""
+    place_in_log: int = attrs.field(default=0, eq=False)
+    """Which of two came later, whatever its transaction's marker does."""
+
+    @classmethod
+    def from_record(cls, value: OffsetCommitValue, place_in_log: int) -> CommittedOffset:
+        return cls(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            None if value.expire_timestamp == -1 else value.expire_timestamp,
+            value.topic_id,
+            place_in_log,
+        )
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it counts for who asks by this id; NO_TOPIC_ID is anybody's."""
+        return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
+
+
+class OffsetStore:
+    """Every committed offset of a shard."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        classic: ClassicRebalance,
+        settings: GroupSettings,
+        wall_ms: Callable[[float], int],
+    ) -> None:
+        self.groups = groups
+        self.topics: Topics = NO_TOPICS
+        self.committed: dict[str, dict[Place, CommittedOffset]] = {}
+        # Per producer and group what its open transaction would commit.
+        self.pending: dict[int, dict[str, dict[Place, CommittedOffset]]] = {}
+        self._replayed = 0
+        self._classic = classic
+        self._settings = settings
+        self._wall_ms = wall_ms
+
+    # -- replay -------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        key: OffsetCommitKey | LegacyOffsetCommitKey,
+        value: OffsetCommitValue | None,
+        producer: Producer | None,
+    ) -> None:
+        place = (key.topic, key.partition)
+        if value is None:
+            self._forget(key.group, place)
+            return
+        # A consumer outside of groups has a group nonetheless: empty, without a protocol.
+        if key.group not in self.groups:
+            self.groups[key.group] = ClassicGroup(key.group)
+        self._replayed += 1
+        offset = CommittedOffset.from_record(value, self._replayed)
+        if producer is not None:
+            self.pending.setdefault(producer.id, {}).setdefault(key.group, {})[place] = offset
+        else:
+            self.committed.setdefault(key.group, {})[place] = offset
+
+    def replay_marker(self, producer: Producer, committed: bool) -> None:
+        """A transaction ended: what it would commit is committed, or was never there.
+
+        What was committed since the transaction said its own stays.
+        """
+        for group_id, offsets in self.pending.pop(producer.id, {}).items():
+            known = self.committed.setdefault(group_id, {}) if committed else {}
+            for place, offset in offsets.items():
+                if place not in known or known[place].place_in_log < offset.place_in_log:
+                    known[place] = offset
+
+    def _forget(self, group_id: str, place: Place) -> None:
+        offsets = self.committed.get(group_id, {})
+        offsets.pop(place, None)
+        if not offsets:
+            self.committed.pop(group_id, None)
+        for groups in self.pending.values():
+            pending = groups.get(group_id, {})
+            pending.pop(place, None)
+            if not pending:
+                groups.pop(group_id, None)
+
+    def is_pending(self, group_id: str, place: Place) -> bool:
+        """Whether an open transaction would commit it."""
+        return any(place in groups.get(group_id, ()) for groups in self.pending.values())
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        return any(group_id in groups for groups in self.pending.values())
+
+    # -- the end of offsets -------------------------------------------------------------------------
+
+    def forget_all(self, group_id: str, out: Result) -> None:
+        """All offsets of a group that is deleted, those that a transaction would commit among them."""
+        for place in self._places(group_id):
+            write_offset(out, group_id, place, None)
+
+    def forget_topics(self, names: Iterable[str], out: Result) -> None:
+        """Topics were deleted: so are the offsets in them, pending ones among them."""
+        gone = set(names)
+        groups = dict.fromkeys([*self.committed, *(one for each in self.pending.values() for one in each)])
+        for group_id in groups:
+            for place in self._places(group_id):
+                if place[0] in gone:
+                    write_offset(out, group_id, place, None)
+
+    def _places(self, group_id: str) -> list[Place]:
+        """Where a group has offsets, committed or yet to be, in order."""
+        places = set(self.committed.get(group_id, ()))
+        for groups in self.pending.values():
+            places |= set(groups.get(group_id, ()))
+        return sorted(places)
+
+    def expire(self, group_id: str, now: float, out: Result) -> bool:
+        """Rule 84: remove a group's offsets that are due; whether none is left, pending ones included."""
+        group = self.groups[group_id]
+        known = self.committed.get(group_id)
+        if not known:
+            return not self.has_open_transaction(group_id)
+        base_of = _expiry_base(group)
+        if base_of is None:
+            return False
+        at_ms = self._wall_ms(now)
+        retention_ms = self._settings.offsets_retention * 1000
+        is_all_gone = True
+        for place, offset in sorted(known.items()):
+            if offset.expires_ms is not None:
+                is_due = at_ms >= offset.expires_ms
+            else:
+                is_due = at_ms - base_of(offset) >= retention_ms
+            if is_due and not group.is_subscribed_to(place[0]) and not self.is_pending(group_id, place):
+                write_offset(out, group_id, place, None)
+            else:
+                is_all_gone = False
+        return is_all_gone and not self.has_open_transaction(group_id)
+
+
+def _expiry_base(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
+    """From when an offset's retention counts, in the wall clock's milliseconds; None if none expires."""
+    if isinstance(group, ClassicGroup) and group.protocol_type is not None:
+        if group.state is GroupState.EMPTY:
+            emptied_ms = group.changed_ms
+            return lambda offset: offset.committed_ms if emptied_ms is None else emptied_ms
+        knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
+        if not knows_topics or group.state is not GroupState.STABLE:
+            return None
+    return lambda offset: offset.committed_ms
+
+
+def write_offset(out: Result, group_id: str, place: Place, offset: CommittedOffset | None) -> None:
+    """A commit as a record, or with None its removal."""
+    key = OffsetCommitKey(group=group_id, topic=place[0], partition=place[1])
+    if offset is None:
+        out.write(key, None)
+        return
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.committed_ms,
+        expire_timestamp=-1 if offset.expires_ms is None else offset.expires_ms,
+        topic_id=offset.topic_id,
+    )
+    # Only version 1 has a place for an expiry of its own, as clients before 2.1 ask for.
+    out.write(key, value, 4 if offset.expires_ms is None else 1)

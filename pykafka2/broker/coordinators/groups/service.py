@@ -1,0 +1,158 @@
+"""The group coordinator of a broker: groups and committed offsets, over the partitions that it leads.
+
+What is common to both coordinators is in service.py; hosting.py tells of elections, topics and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pykafka2.broker.coordinators.groups.offset_requests import missing_partitions
+from pykafka2.broker.coordinators.groups.refusals import (
+    FIRST_OFFSET_FETCH_WITH_GROUPS,
+    refusal,
+)
+from pykafka2.broker.coordinators.groups.settings import (
+    GroupConfigs,
+    GroupSettings,
+    Topics,
+    no_group_configs,
+)
+from pykafka2.broker.coordinators.groups.shard import GroupShard
+from pykafka2.broker.coordinators.replay import (
+    Caller,
+    Deferred,
+    Producer,
+)
+from pykafka2.broker.coordinators.runtime import ShardLog
+from pykafka2.broker.coordinators.service import CoordinatorService, Split
+from pykafka2.protocol.messages import (
+    committed_offsets,
+    consumer_group,
+    group_admin,
+    transaction,
+)
+from pykafka2.protocol.struct import Request
+
+
+class GroupCoordinator(CoordinatorService[GroupShard]):
+    """Groups and committed offsets.
+
+    `new_id` makes the random part of member ids, `group_configs` tells what is set on a group now.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        partitions: int,
+        wall_ms: Callable[[float], int],
+        new_id: Callable[[], str],
+        group_configs: GroupConfigs = no_group_configs,
+    ) -> None:
+        super().__init__(partitions, settings.commit_timeout)
+        self._group_configs = group_configs
+        self.settings = settings
+        self._wall_ms = wall_ms
+        self._new_id = new_id
+        self._topics: Topics | None = None
+
+    def elect(self, partition: int, log: ShardLog) -> None:
+        """The broker was elected leader of a partition; `load` follows."""
+        shard = GroupShard(self.settings, self._wall_ms, self._new_id)
+        shard.consumer.group_configs = self._group_configs
+        if self._topics is not None:
+            shard.on_topics(self._topics, frozenset())
+        self.begin(partition, shard, log)
+
+    def on_topics(self, topics: Topics, now: float) -> None:
+        """The cluster's topics changed."""
+        known = () if self._topics is None else self._topics.names()
+        now_known = set(topics.names())
+        gone = {name for name in known if name not in now_known}
+        self._topics = topics
+        for partition, shard in self.shards.items():
+            runtime = self.runtimes[partition]
+            runtime.carry_out(shard.on_topics(topics, gone), now)
+            self._note(runtime)
+
+    def on_marker(
+        self, partition: int, producer: Producer, committed: bool, end_offset: int, now: float
+    ) -> None:
+        """A transaction's marker was appended to a partition of __consumer_offsets."""
+        runtime = self.runtimes.get(partition)
+        if runtime is not None:
+            runtime.on_marker(producer, committed, end_offset, now)
+            self._note(runtime)
+
+    def key_of(self, request: Request[Any]) -> str:
+        return request.group_id  # type: ignore[attr-defined,no-any-return]
+
+    def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
+        if isinstance(request, group_admin.ListGroupsRequest):
+            return self.ask_all(caller, request, now)
+        if isinstance(request, committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest):
+            return self._submit_commit(caller, request, now)
+        return super().submit(caller, request, now)
+
+    def _submit_commit(
+        self,
+        caller: Caller,
+        request: committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest,
+        now: float,
+    ) -> Deferred[Any]:
+        """A commit; the broker itself refuses partitions that do not exist, whatever the group says."""
+        missing = missing_partitions(request, caller.version, self._topics)
+        if not missing:
+            return super().submit(caller, request, now)
+        whole: Deferred[Any] = Deferred(request, caller.version)
+
+        def complete(response: Any) -> None:
+            for place, code in missing.items():
+                response.topics[place[0]].partitions[place[1]].error_code = code
+            whole.complete(response)
+
+        if len(missing) == sum(len(topic.partitions) for topic in request.topics):
+            complete(refusal(request, caller.version, 0))
+        else:
+            super().submit(caller, request, now).then(complete)
+        return whole
+
+    def split(self, request: Request[Any], version: int) -> Split | None:
+        if isinstance(request, group_admin.DescribeGroupsRequest):
+            return [
+                (
+                    name,
+                    group_admin.DescribeGroupsRequest(
+                        groups=[name],
+                        include_authorized_operations=request.include_authorized_operations,
+                    ),
+                )
+                for name in request.groups
+            ]
+        if isinstance(request, group_admin.DeleteGroupsRequest):
+            names = dict.fromkeys(request.groups_names)
+            return [(name, group_admin.DeleteGroupsRequest(groups_names=[name])) for name in names]
+        if isinstance(request, consumer_group.ConsumerGroupDescribeRequest):
+            return [
+                (
+                    name,
+                    consumer_group.ConsumerGroupDescribeRequest(
+                        group_ids=[name],
+                        include_authorized_operations=request.include_authorized_operations,
+                    ),
+                )
+                for name in request.group_ids
+            ]
+        if (
+            isinstance(request, committed_offsets.OffsetFetchRequest)
+            and version >= FIRST_OFFSET_FETCH_WITH_GROUPS
+        ):
+            return [
+                (
+                    one.group_id,
+                    committed_offsets.OffsetFetchRequest(groups=[one], require_stable=request.require_stable),
+                )
+                for one in request.groups
+            ]
+        return None

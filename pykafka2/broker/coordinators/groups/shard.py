@@ -1,0 +1,227 @@
+"""One partition of __consumer_offsets as a shard: classic groups, KIP-848 groups and offsets under one roof.
+
+Hands each request to the part that knows it and each record to the part that keeps it; owns the timers.  Runs
+under the broker's lock, driven by runtime.py; the cluster's topics are pushed in with on_topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any
+
+from pykafka2.broker.coordinators.classic.rebalance import Groups
+from pykafka2.broker.coordinators.classic.state import ClassicGroup
+from pykafka2.broker.coordinators.consumer import records as consumer_records
+from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
+from pykafka2.broker.coordinators.groups import describing
+from pykafka2.broker.coordinators.groups.group import ClassicGroups
+from pykafka2.broker.coordinators.groups.migration import MixedGroups
+from pykafka2.broker.coordinators.groups.offset_requests import Offsets
+from pykafka2.broker.coordinators.groups.refusals import join_error
+from pykafka2.broker.coordinators.groups.settings import NO_TOPICS, GroupSettings, Topics
+from pykafka2.broker.coordinators.replay import (
+    GROUP_RECORDS,
+    Caller,
+    Deferred,
+    Producer,
+    Result,
+    decode_record,
+)
+from pykafka2.broker.coordinators.timers import Timers
+from pykafka2.errors import BrokerError, InvalidGroupId
+from pykafka2.protocol.messages import committed_offsets as offset_messages
+from pykafka2.protocol.messages import consumer_group as consumer_messages
+from pykafka2.protocol.messages import group as classic_messages
+from pykafka2.protocol.messages import group_admin
+from pykafka2.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
+
+
+class GroupShard:
+    """The groups of one partition.
+
+    `wall_ms` turns a moment into the wall clock's milliseconds, `new_id` makes the random part of member ids.
+    """
+
+    LOADS_WHAT_CAN_BE_READ = False  # CoordinatorRuntime: the partition's coordinator has failed
+
+    def __init__(
+        self, settings: GroupSettings, wall_ms: Callable[[float], int], new_id: Callable[[], str]
+    ) -> None:
+        self.settings = settings
+        self.groups: Groups = {}
+        self.timers = Timers()
+        self.classic = ClassicGroups(self.groups, self.timers, settings, wall_ms, new_id)
+        self.consumer = MixedGroups(self.classic, settings, wall_ms, new_id)
+        self.offsets = Offsets(self.groups, self.classic, settings, wall_ms)
+        self.topics: Topics = NO_TOPICS
+        self._is_loading = True
+
+    # -- what a Shard is ----------------------------------------------------------------------------
+
+    def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
+        out = Result()
+        request = deferred.request
+        if isinstance(request, classic_messages.JoinGroupRequest):
+            self._join(caller, deferred, out, now)
+        elif isinstance(request, classic_messages.SyncGroupRequest):
+            if self._is_mixed(request.group_id):
+                self.consumer.sync_classic(caller, deferred, out, now)
+            else:
+                self.classic.sync(caller, deferred, out, now)
+        elif isinstance(request, classic_messages.HeartbeatRequest):
+            if self._is_mixed(request.group_id):
+                self.consumer.heartbeat_classic(caller, deferred, out, now)
+            else:
+                self.classic.heartbeat(caller, deferred, out, now)
+        elif isinstance(request, classic_messages.LeaveGroupRequest):
+            if self._is_mixed(request.group_id):
+                self.consumer.leave_classic(caller, deferred, out, now)
+            else:
+                self.classic.leave(caller, deferred, out, now)
+        elif isinstance(request, offset_messages.OffsetCommitRequest):
+            self.offsets.commit(caller, deferred, out, now)
+        elif isinstance(request, offset_messages.OffsetFetchRequest):
+            self.offsets.fetch(caller, deferred, out, now)
+        elif isinstance(request, offset_messages.OffsetDeleteRequest):
+            self.offsets.delete(caller, deferred, out, now)
+        elif isinstance(request, TxnOffsetCommitRequest):
+            self.offsets.commit_transactional(caller, deferred, out, now)
+        elif isinstance(request, consumer_messages.ConsumerGroupHeartbeatRequest):
+            self.consumer.heartbeat(caller, deferred, out, now)
+        else:
+            self._administer(caller, deferred, out)
+        return out
+
+    def _administer(self, caller: Caller, deferred: Deferred[Any], out: Result) -> None:
+        request = deferred.request
+        if isinstance(request, group_admin.DescribeGroupsRequest):
+            describing.describe(self.groups, caller, deferred, out)
+        elif isinstance(request, group_admin.ListGroupsRequest):
+            describing.list_groups(self.groups, caller, deferred, out)
+        elif isinstance(request, group_admin.DeleteGroupsRequest):
+            describing.delete_groups(self.groups, self.offsets, deferred, out)
+        elif isinstance(request, consumer_messages.ConsumerGroupDescribeRequest):
+            default = self.settings.consumer_assignors[0]
+            describing.describe_consumer_groups(self.groups, self.topics, default, deferred, out)
+        else:
+            raise TypeError(f"{type(request).__name__} is not for a group coordinator")
+
+    def _join(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        """A JoinGroup; an empty KIP-848 group gives way to a classic one of its name."""
+        group_id: str = deferred.request.group_id  # type: ignore[attr-defined]
+        if not group_id:
+            raise InvalidGroupId
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            self.classic.join(caller, deferred, out, now)
+            return
+        if group.members:
+            self.classic.check_session_timeout(deferred.request)  # type: ignore[arg-type]
+            try:
+                self.consumer.join_classic(caller, deferred, out, now)
+            except BrokerError as error:  # told without the member's id, as by Kafka
+                out.reply(deferred, join_error(caller.version, error.code or 0, ""))
+            return
+        # The live classic group is in place before the tombstones of the other are replayed.
+        del self.groups[group_id]
+        tombstones = Result()
+        consumer_records.write_group_removal(tombstones, group)
+        try:
+            self.classic.join(caller, deferred, out, now)
+        finally:
+            if group_id not in self.groups:
+                self.groups[group_id] = group
+        out.records[:0] = tombstones.records
+        give_up = out.on_append_error
+
+        def restore(error: Any, repair: Result) -> None:
+            if give_up is not None:
+                give_up(error, repair)
+            self.groups[group_id] = group
+
+        out.on_append_error = restore
+
+    def _is_mixed(self, group_id: str) -> bool:
+        """Whether members of the classic protocol are in a KIP-848 group there."""
+        return isinstance(self.groups.get(group_id), ConsumerGroup)
+
+    def poll(self, now: float) -> Result | None:
+        while (action := self.timers.pop_due(now)) is not None:
+            result = action(now)
+            if result is not None:
+                return result
+        return None
+
+    @property
+    def next_deadline(self) -> float:
+        return self.timers.next_deadline
+
+    def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
+        decoded = decode_record(GROUP_RECORDS, key, value)
+        if decoded is None:
+            return
+        record_key, record_value = decoded
+        if isinstance(record_key, OffsetCommitKey | LegacyOffsetCommitKey):
+            assert record_value is None or isinstance(record_value, OffsetCommitValue)  # noqa: S101
+            self.offsets.replay(record_key, record_value, producer)
+        elif isinstance(record_key, GroupMetadataKey):
+            assert record_value is None or isinstance(record_value, GroupMetadataValue)  # noqa: S101
+            self.classic.replay(record_key, record_value, self._is_loading)
+        else:
+            consumer_records.replay(self.groups, record_key, record_value)
+
+    def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
+        self.offsets.replay_marker(producer, committed)
+
+    def loaded(self, now: float) -> Result:
+        self._is_loading = False
+        out = Result()
+        for group in list(self.groups.values()):
+            if isinstance(group, ClassicGroup):
+                self.classic.loaded(group, out, now)
+            else:
+                self.consumer.loaded(group, now)
+        self._arm_cleanup(now)
+        return out
+
+    def unloaded(self) -> Result:
+        out = Result()
+        self.timers.clear()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                self.classic.unloaded(group, out)
+        return out
+
+    # -- what comes from the cluster and the clock --------------------------------------------------
+
+    def on_topics(self, topics: Topics, gone: Set[str] | None = None) -> Result:
+        """The topics changed; offsets of those gone (None: find out) go with what is carried out."""
+        if gone is None:
+            gone = set(self.topics.names()) - set(topics.names())
+        self.topics = self.consumer.topics = self.offsets.topics = topics
+        out = Result()
+        if gone:
+            self.offsets.forget_topics(gone, out)
+        return out
+
+    def _arm_cleanup(self, now: float) -> None:
+        self.timers.set("cleanup", now + self.settings.offsets_retention_check_interval, self._clean_up)
+
+    def _clean_up(self, now: float) -> Result:
+        """Expire offsets; a group without members and offsets goes with its last one (rule 84)."""
+        out = Result()
+        for group_id, group in list(self.groups.items()):
+            has_no_members = not group.members and (
+                isinstance(group, ConsumerGroup) or group.state.value == "Empty"
+            )
+            if self.offsets.expire(group_id, now, out) and has_no_members:
+                describing.write_group_removal(group, out)
+        self._arm_cleanup(now)
+        return out

@@ -1,0 +1,257 @@
+"""A broker's coordinators on its real partitions of __consumer_offsets and __transaction_state.
+
+Between the replicas and the shards: where the broker begins to lead a partition, a shard is elected, its log
+loaded in a turn of its own, and it answers until the partition is led elsewhere.  Records are appended as
+the leader; replies wait for the high watermark.  The coordinators and their messages are imported when the
+broker first leads such a partition, or is first asked.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.broker.base.image import GROUP_RESOURCE, ClusterImage, TopicImage
+from pykafka2.broker.coordinators.internal_topics import partitions_of
+from pykafka2.broker.coordinators.replica_log import ImageTopics, ReplicaLog
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pykafka2.clock import FOREVER
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.coordinators.groups.service import GroupCoordinator
+    from pykafka2.broker.coordinators.replay import Caller
+    from pykafka2.broker.coordinators.service import CoordinatorService
+    from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
+    from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
+    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.server.request_channel import RequestContext
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+class Coordinators:
+    """The two coordinators of one broker, from its start to its stop."""
+
+    def __init__(self, broker: Broker, new_id: Callable[[], str]) -> None:
+        self._broker = broker
+        self._new_id = new_id
+        self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
+        self._markers: MarkerSender | None = None
+        self._logs: dict[Key, ReplicaLog] = {}
+        self._epochs: dict[Key, int] = {}  # of the partitions that we coordinate: the leader epoch
+        self._to_load: dict[Key, None] = {}
+        self._shapes: dict[str, tuple[bytes, int]] = {}
+        self.is_loading_held = False
+        """Set by a test's control: partitions stay in COORDINATOR_LOAD_IN_PROGRESS."""
+
+    # ------------------------------------------------------------------ the two
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        if self._groups is None:
+            from pykafka2.broker.coordinators.groups.service import GroupCoordinator
+            from pykafka2.broker.coordinators.groups.settings import group_settings
+
+            self._groups = GroupCoordinator(
+                group_settings(self._broker.config),
+                self._partition_count(OFFSETS_TOPIC),
+                self._wall_ms,
+                self._new_id,
+                self._group_configs,
+            )
+            self._groups.on_problem = self._broker.problems.note
+            self._groups.on_topics(ImageTopics(self._broker.image), self._now())
+        return self._groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        if self._transactions is None:
+            from pykafka2.broker.coordinators.groups.settings import transaction_settings
+            from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
+            from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
+
+            version = self._broker.image.transaction_version
+            self._transactions = TransactionCoordinator(
+                transaction_settings(self._broker.config, version),
+                self._partition_count(TRANSACTIONS_TOPIC),
+                self._wall_ms,
+                self._broker.next_producer_id,
+                self._partition_count(OFFSETS_TOPIC),
+            )
+            self._transactions.on_problem = self._broker.problems.note
+            self._transactions.on_topics(ImageTopics(self._broker.image))
+            self._markers = MarkerSender(self._broker, self._transactions)
+        return self._transactions
+
+    @property
+    def transactions_or_none(self) -> TransactionCoordinator | None:
+        """None where nobody ever asked for one here."""
+        return self._transactions
+
+    def _group_configs(self, group_id: str) -> Mapping[str, str]:
+        """What is set on a group; of the broker's options one is dynamic (KIP-1263)."""
+        broker = self._broker
+        interval = str(broker.config.int("group.consumer.assignment.interval.ms"))
+        own = broker.image.configs_of(GROUP_RESOURCE, group_id)
+        return {"consumer.assignment.interval.ms": interval, **own}
+
+    def _service(self, topic: str) -> CoordinatorService[Any]:
+        return self.groups if topic == OFFSETS_TOPIC else self.transactions
+
+    def _partition_count(self, topic: str) -> int:
+        image = self._broker.image.topics.get(topic)
+        return partitions_of(self._broker.config, topic) if image is None else len(image.partitions)
+
+    def _now(self) -> float:
+        return self._broker.clock.monotonic()
+
+    def _wall_ms(self, at: float) -> int:
+        clock = self._broker.clock
+        return clock.wall_ms() + round((at - clock.monotonic()) * 1000)
+
+    # ------------------------------------------------------------------ told by the broker
+
+    def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
+        """Partitions may be ours now, or no longer; topics may have come or gone."""
+        self._note_topics(image, changed, now)
+        if self._transactions is not None:
+            self._transactions.use_version(image.transaction_version)
+        for topic in INTERNAL:
+            if topic in changed:
+                self._take_up(topic, changed[topic])
+
+    def _take_up(self, topic: str, image: TopicImage | None) -> None:
+        partitions = () if image is None else image.partitions
+        for key in [key for key in self._epochs if key[0] == topic]:
+            led = key[1] < len(partitions) and partitions[key[1]].leader == self._broker.id
+            if not led:
+                self._resign(key)
+        for number, partition in enumerate(partitions):
+            key = (topic, number)
+            if partition.leader == self._broker.id and self._epochs.get(key) != partition.leader_epoch:
+                self._elect(key, partition.leader_epoch)
+
+    def _elect(self, key: Key, leader_epoch: int) -> None:
+        topic, number = key
+        broker = self._broker
+        # Kafka has no such option for the log of transactions.
+        codec = broker.config.int("offsets.topic.compression.codec") if topic == OFFSETS_TOPIC else 0
+        log = self._logs[key] = ReplicaLog(broker.replicas, key, self._wall_ms, broker.events, codec)
+        if topic == OFFSETS_TOPIC:
+            self.groups.partitions = self._partition_count(topic)
+            self.groups.elect(number, log)
+        else:
+            self.transactions.partitions = self._partition_count(topic)
+            self.transactions.elect(number, leader_epoch, log)
+        self._epochs[key] = leader_epoch
+        self._to_load[key] = None
+
+    def _resign(self, key: Key) -> None:
+        del self._epochs[key], self._logs[key]
+        self._to_load.pop(key, None)
+        self._service(key[0]).resign(key[1])
+
+    def _note_topics(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
+        """Tell the coordinators where topics came, went or grew; most changes are of leaders and ISRs."""
+        is_new = False
+        for name, topic in changed.items():
+            shape = None if topic is None else (topic.id, len(topic.partitions))
+            if self._shapes.get(name) != shape:
+                is_new = True
+                if shape is None:
+                    del self._shapes[name]
+                else:
+                    self._shapes[name] = shape
+        if not is_new:
+            return
+        if self._groups is not None:
+            self._groups.on_topics(ImageTopics(image), now)
+        if self._transactions is not None:
+            self._transactions.on_topics(ImageTopics(image))
+
+    def on_moved(self, key: Key) -> None:
+        """A replica moved: replies may have waited for its high watermark."""
+        if key in self._epochs:
+            log = self._broker.replicas.log_of(key)
+            self._service(key[0]).on_high_watermark(key[1], log.high_watermark)
+
+    # ------------------------------------------------------------------ turns
+
+    @property
+    def due(self) -> float:
+        """When `run` has something to do."""
+        if self._to_load and not self.is_loading_held:
+            return 0.0
+        groups = FOREVER if self._groups is None else self._groups.due
+        return groups if self._transactions is None else min(groups, self._transactions.due)
+
+    def run(self, now: float) -> None:
+        """Load what waits for it, and do what timers ask for."""
+        if self._to_load and not self.is_loading_held:
+            to_load, self._to_load = self._to_load, {}
+            for key in to_load:
+                self._load(key, now)
+        if self._groups is not None:
+            self._groups.poll(now)
+        if self._transactions is not None:
+            self._transactions.poll(now)
+
+    def send_markers(self, now: float) -> None:
+        """The end of a turn: markers whose decision is committed go to the leaders of their partitions."""
+        if self._markers is not None:
+            self._markers.send(now)
+
+    def _load(self, key: Key, now: float) -> None:
+        from pykafka2.broker.coordinators.batches import entries_in
+
+        log = self._broker.replicas.log_of(key)
+        entries = entries_in(log.batches(log.log_start_offset))
+        try:
+            self._service(key[0]).load(key[1], entries, log.log_end_offset, now)
+        except Exception:
+            # Who says that it is the admin client may write anything there (rule 26): whatever the log holds,
+            # it costs this one partition, which is coordinated by nobody until it is led anew.
+            logger.exception("broker %d cannot load %s-%d", self._broker.id, *key)
+
+    # ------------------------------------------------------------------ requests
+
+    def ask(
+        self, service: CoordinatorService[Any], context: RequestContext, request: Request[Any], now: float
+    ) -> None:
+        """Have a coordinator answer a request, now or later; an answer that comes too late is dropped."""
+
+        def reply(response: Response) -> None:
+            if not context.is_answered:
+                context.reply(response)
+
+        service.submit(caller_of(context), request, now).then(reply)
+
+    def coordinates(self, key: Key) -> bool:
+        """Whether this partition of an internal topic is ours, loaded or not."""
+        return key in self._epochs
+
+    def is_active(self, key: Key) -> bool:
+        """Whether we coordinate this partition, and have read its log."""
+        return key in self._epochs and self._service(key[0]).runtimes[key[1]].is_active
+
+    def has_failed(self, key: Key) -> bool:
+        """Whether we could not read the log of this partition, so that nobody coordinates it."""
+        return self.coordinates(key) and self._service(key[0]).runtimes[key[1]].has_failed
+
+    def log_of(self, key: Key) -> ReplicaLog:
+        """The log of a partition that we coordinate."""
+        return self._logs[key]
+
+
+def caller_of(context: RequestContext) -> Caller:
+    """Who asks, in Kafka's words: hosts begin with a slash."""
+    from pykafka2.broker.coordinators.replay import Caller
+
+    host = context.peer.rpartition(":")[0].strip("[]")
+    return Caller(context.version, context.client_id or "", f"/{host}")

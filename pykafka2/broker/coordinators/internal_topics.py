@@ -1,0 +1,58 @@
+"""The topics that coordinators keep their state in: created when somebody first looks for a coordinator.
+
+As Kafka's AutoTopicCreationManager does it, by the controller and with the coordinator's own configuration.
+A replication factor that nobody set suits the cluster: three, or as many brokers as are alive (Kafka refuses
+to create them with fewer than three).  Light to import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pykafka2.errors import BrokerError
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.config.configs import BrokerConfig
+    from pykafka2.broker.controller import NewTopic
+
+USUAL_REPLICATION_FACTOR: Final = 3
+
+# What both are named in the broker's configuration.
+_PREFIXES: Final = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.state.log"}
+
+
+def partitions_of(config: BrokerConfig, topic: str) -> int:
+    """How many partitions an internal topic gets."""
+    return config.int(f"{_PREFIXES[topic]}.num.partitions")
+
+
+def internal_topic(config: BrokerConfig, topic: str, live_brokers: int) -> NewTopic:
+    """The internal topic as it is to be created."""
+    from pykafka2.broker.controller import NewTopic
+
+    prefix = _PREFIXES[topic]
+    factor = config.int(f"{prefix}.replication.factor")
+    if factor == -1:
+        factor = min(USUAL_REPLICATION_FACTOR, live_brokers)
+    configs: dict[str, object] = {
+        "cleanup.policy": "compact",
+        "segment.bytes": config.int(f"{prefix}.segment.bytes"),
+    }
+    if topic == TRANSACTIONS_TOPIC:
+        configs["compression.type"] = "uncompressed"
+        configs["min.insync.replicas"] = config.int("transaction.state.log.min.isr")
+        configs["unclean.leader.election.enable"] = False
+    else:
+        configs["compression.type"] = "producer"
+    return NewTopic(topic, partitions_of(config, topic), factor, configs)
+
+
+def create_internal_topic(broker: Broker, topic: str) -> None:
+    """Have the controller create an internal topic; where it refuses, there is none, and no coordinator."""
+    new = internal_topic(broker.config, topic, len(broker.image.live_brokers()))
+    try:
+        broker.create_topic(new)
+    except BrokerError:
+        return

@@ -1,0 +1,234 @@
+"""What every coordinator shard is made of: records, results, and responses that come later.
+
+A shard is the state of one partition of __consumer_offsets or __transaction_state.  It is sans-IO: an
+operation answers with a `Result`, the records to append and the replies that may leave once they are
+committed; state that must survive changes only when records are replayed, at once after the append or by the
+next coordinator from its log. runtime.py carries results out; group_shard.py and transactions.py are the two
+kinds of shard.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import attrs
+
+from pykafka2.broker.coordinators.groups.refusals import refusal
+from pykafka2.errors import BrokerError, CorruptData, IllegalState
+from pykafka2.protocol.messages import consumer_group_records as consumer
+from pykafka2.protocol.messages import group_records as group
+from pykafka2.protocol.messages import transaction_records as transaction
+from pykafka2.protocol.struct import RecordKey, RecordValue, Request, Response
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+Kinds = dict[int, tuple[type[RecordKey], type[RecordValue]]]
+
+GROUP_RECORDS: Final[Kinds] = {
+    key.RECORD_KIND: (key, value)
+    for key, value in (
+        (group.LegacyOffsetCommitKey, group.OffsetCommitValue),
+        (group.OffsetCommitKey, group.OffsetCommitValue),
+        (group.GroupMetadataKey, group.GroupMetadataValue),
+        (consumer.ConsumerGroupMetadataKey, consumer.ConsumerGroupMetadataValue),
+        (consumer.ConsumerGroupPartitionMetadataKey, consumer.ConsumerGroupPartitionMetadataValue),
+        (consumer.ConsumerGroupMemberMetadataKey, consumer.ConsumerGroupMemberMetadataValue),
+        (
+            consumer.ConsumerGroupTargetAssignmentMetadataKey,
+            consumer.ConsumerGroupTargetAssignmentMetadataValue,
+        ),
+        (consumer.ConsumerGroupTargetAssignmentMemberKey, consumer.ConsumerGroupTargetAssignmentMemberValue),
+        (
+            consumer.ConsumerGroupCurrentMemberAssignmentKey,
+            consumer.ConsumerGroupCurrentMemberAssignmentValue,
+        ),
+        (consumer.ConsumerGroupRegularExpressionKey, consumer.ConsumerGroupRegularExpressionValue),
+    )
+}
+"""Records of __consumer_offsets, by the int16 that begins their keys."""
+
+TRANSACTION_RECORDS: Final[Kinds] = {0: (transaction.TransactionLogKey, transaction.TransactionLogValue)}
+"""Records of __transaction_state."""
+
+# Kafka 4.3 writes the highest version of all others.
+_WRITTEN_VERSION: Final[dict[type[RecordValue], int]] = {
+    group.GroupMetadataValue: 3,
+}
+
+_INT16: Final = struct.Struct(">h")
+
+
+@attrs.define(frozen=True)
+class Record:
+    """One record of a coordinator's log, as bytes; without a value it removes what its key names."""
+
+    key: bytes
+    value: bytes | None
+
+
+def record_of(key: RecordKey, value: RecordValue | None, version: int | None = None) -> Record:
+    """The record of a key and value; `version` of the value, by default the one that Kafka 4.3 writes."""
+    encoded_key = _INT16.pack(key.RECORD_KIND) + key.encode(0)
+    if value is None:
+        return Record(encoded_key, None)
+    if version is None:
+        version = _WRITTEN_VERSION.get(type(value), value.MAX_VERSION)
+    return Record(encoded_key, _INT16.pack(version) + value.encode(version))
+
+
+def decode_record(
+    kinds: Kinds, key: bytes, value: bytes | None
+) -> tuple[RecordKey, RecordValue | None] | None:
+    """Key and value of a record; None for a kind that we do not keep (share and streams groups).
+
+    Raises:
+        CorruptData: the bytes are no such record.
+    """
+    if len(key) < 2:
+        raise CorruptData(f"a coordinator's record begins with an int16, its key has {len(key)} bytes")
+    (kind,) = _INT16.unpack_from(key)
+    classes = kinds.get(kind)
+    if classes is None:
+        return None
+    decoded_key = classes[0].decode(key[2:], 0)
+    if value is None:
+        return decoded_key, None
+    if len(value) < 2:
+        raise CorruptData(f"a coordinator's value begins with an int16, it has {len(value)} bytes")
+    (version,) = _INT16.unpack_from(value)
+    return decoded_key, classes[1].decode(value[2:], version)
+
+
+@attrs.define(frozen=True)
+class Caller:
+    """Who asks: what an operation needs to know of its request beyond the body."""
+
+    version: int
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+
+
+class Deferred(Generic[ResponseT]):
+    """A response that is there now or later; it completes exactly once, a second time raises IllegalState."""
+
+    __slots__ = ("_callbacks", "request", "response", "version")
+
+    def __init__(self, request: Request[ResponseT], version: int) -> None:
+        self.request = request
+        self.version = version
+        self.response: ResponseT | None = None
+        self._callbacks: list[Callable[[ResponseT], None]] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self.response is not None
+
+    def complete(self, response: ResponseT) -> None:
+        if self.response is not None:
+            raise IllegalState(f"{type(self.request).__name__} was answered already, with {self.response}")
+        self.response = response
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(response)
+
+    def refuse(self, code: int, words: str | None = None) -> None:
+        """Complete it with the response that says this error everywhere; in words, if it has room for any."""
+        response: Any = refusal(self.request, self.version, code)
+        if words and getattr(response, "error_message", "") is None:
+            response.error_message = words
+        self.complete(response)
+
+    def then(self, callback: Callable[[ResponseT], None]) -> None:
+        """Call back with the response; at once if it is there."""
+        if self.response is None:
+            self._callbacks.append(callback)
+        else:
+            callback(self.response)
+
+
+@attrs.define(frozen=True)
+class Producer:
+    """Who writes a transactional batch."""
+
+    id: int
+    epoch: int
+
+
+@attrs.define(frozen=True)
+class WriteMarkers:
+    """Markers that the broker has to write to the leaders of partitions (WriteTxnMarkers)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    partitions: frozenset[tuple[str, int]]
+    transaction_version: int
+
+
+@attrs.define
+class Result:
+    """What an operation or a timer asks for.
+
+    The records are appended as one batch; when that worked they are replayed, `on_appended` is called (it may
+    add replies and actions), and the replies leave when everything appended so far is committed.  When the
+    append fails, nothing is replayed, `on_append_error` puts soft state right (it may add replies), and
+    replies not made by it are refused.
+    """
+
+    records: list[Record] = attrs.field(factory=list)
+    replies: list[tuple[Deferred[Any], Response]] = attrs.field(factory=list)
+    actions: list[WriteMarkers] = attrs.field(factory=list)
+    producer: Producer | None = None
+    """Set for a batch that belongs to a transaction."""
+    on_appended: Callable[[Result], None] | None = None
+    on_append_error: Callable[[BrokerError, Result], None] | None = None
+
+    def write(self, key: RecordKey, value: RecordValue | None, version: int | None = None) -> None:
+        self.records.append(record_of(key, value, version))
+
+    def reply(self, deferred: Deferred[Any], response: Response) -> None:
+        self.replies.append((deferred, response))
+
+    def refuse(self, deferred: Deferred[Any], code: int) -> None:
+        """Reply with the error that says `code` everywhere."""
+        self.reply(deferred, refusal(deferred.request, deferred.version, code))
+
+
+class Shard(Protocol):
+    """The state of one partition of a coordinator's topic.  All times are the broker's monotonic seconds."""
+
+    LOADS_WHAT_CAN_BE_READ: bool
+    """Whether it goes on with what came before a record that cannot be replayed; else loading fails."""
+
+    def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
+        """Decide about `deferred.request`; raises a BrokerError to refuse it as a whole."""
+        ...
+
+    def poll(self, now: float) -> Result | None:
+        """What the next timer that is due asks for, None if none is; carry it out before the next call."""
+        ...
+
+    @property
+    def next_deadline(self) -> float:
+        """When `poll` has something next; infinity if never."""
+        ...
+
+    def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
+        """Apply one record; `producer` is set where it belongs to a transaction that is still open."""
+        ...
+
+    def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
+        """The end of a producer's transaction in this partition."""
+        ...
+
+    def loaded(self, now: float) -> Result:
+        """The log is replayed: arm the timers."""
+        ...
+
+    def unloaded(self) -> Result:
+        """The partition went elsewhere: let go of everyone who waits."""
+        ...

@@ -1,0 +1,274 @@
+"""Runs one shard over its partition's log: append, replay, wait for the high watermark, answer.
+
+One rule makes reads and writes consistent without snapshots: a reply leaves when everything that was appended
+before it is committed.  State is replayed as soon as the leader's log took the records, so the next operation
+sees it; a failed append replays nothing.  Loading replays the whole log first (COORDINATOR_LOAD_IN_PROGRESS
+meanwhile); one that cannot be loaded is refused with NOT_COORDINATOR until it is led anew.  Losing the
+partition refuses everyone who waits with NOT_COORDINATOR.  Called under the broker's lock; sans-IO, time
+comes in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+import attrs
+
+from pykafka2.broker.coordinators.groups.refusals import append_error_code
+from pykafka2.broker.coordinators.replay import (
+    Caller,
+    Deferred,
+    Producer,
+    Record,
+    Result,
+    Shard,
+    WriteMarkers,
+)
+from pykafka2.clock import FOREVER
+from pykafka2.errors import (
+    BrokerError,
+    CoordinatorLoadInProgress,
+    IllegalState,
+    NotCoordinator,
+    RequestTimedOut,
+)
+from pykafka2.protocol.struct import Response
+
+logger = logging.getLogger(__name__)
+
+
+class ShardLog(Protocol):
+    """The leader's replica of the shard's partition."""
+
+    def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
+        """Append one batch (transactional where `producer` is given) and return the offset after it.
+
+        Raises:
+            BrokerError: nothing was appended (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER ...).
+        """
+        ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+
+@attrs.define(frozen=True)
+class Entry:
+    """One record of the log as it is loaded."""
+
+    key: bytes
+    value: bytes | None
+    producer: Producer | None = None
+
+
+@attrs.define(frozen=True)
+class Marker:
+    """A control batch of the log as it is loaded."""
+
+    producer: Producer
+    committed: bool
+
+
+class MemoryLog:
+    """A log in memory, for tests: what it holds can be loaded again; commits at once unless told not to."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry | Marker] = []
+        self.high_watermark = 0
+        self.commits_at_once = True
+        self.fails_with: BrokerError | None = None
+        self.batches = 0
+
+    def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
+        if self.fails_with is not None:
+            raise self.fails_with
+        self.entries += [Entry(record.key, record.value, producer) for record in records]
+        self.batches += 1
+        return self._appended()
+
+    def append_marker(self, producer: Producer, committed: bool) -> int:
+        self.entries.append(Marker(producer, committed))
+        return self._appended()
+
+    def _appended(self) -> int:
+        if self.commits_at_once:
+            self.high_watermark = len(self.entries)
+        return len(self.entries)
+
+    def commit_all(self) -> None:
+        self.high_watermark = len(self.entries)
+
+
+class RunState(Enum):
+    """Where a partition's coordinator stands."""
+
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    FAILED = "Failed"
+    """The log could not be read; the next leadership reads it anew."""
+    CLOSED = "Closed"
+
+
+@attrs.define
+class _Waiting:
+    offset: int
+    deadline: float
+    deferred: Deferred[Any]
+    response: Response
+
+
+class ShardRuntime:
+    """One shard, its log and the replies on their way.  Made when the broker begins to lead the partition.
+
+    `actions` collects what the broker has to carry out (WriteMarkers); it takes them from there.
+    """
+
+    def __init__(self, shard: Shard, log: ShardLog, *, write_timeout: float = 5.0) -> None:
+        self.shard = shard
+        self.log = log
+        self.state = RunState.LOADING
+        self.actions: deque[WriteMarkers] = deque()
+        self.end_offset = 0
+        self._write_timeout = write_timeout
+        self._waiting: deque[_Waiting] = deque()
+        self._held_actions: deque[tuple[int, WriteMarkers]] = deque()
+
+    def load(self, entries: Iterable[Entry | Marker], end_offset: int, now: float) -> None:
+        """Replay the log up to `end_offset` and begin to answer.
+
+        Raises:
+            CorruptData: a record is none; the partition has failed.
+        """
+        if self.state is not RunState.LOADING:
+            raise IllegalState(f"a coordinator is loaded once; this one is {self.state.value}")
+        try:
+            self._replay(entries, now)
+        except Exception:
+            if not self.shard.LOADS_WHAT_CAN_BE_READ:
+                self.state = RunState.FAILED
+                raise
+            logger.exception("the rest of a coordinator's log cannot be loaded")
+        self.end_offset = end_offset
+        self.state = RunState.ACTIVE
+        self._carry_out(self.shard.loaded(now), now)
+
+    def _replay(self, entries: Iterable[Entry | Marker], now: float) -> None:
+        for entry in entries:
+            if isinstance(entry, Marker):
+                self.shard.replay_marker(entry.producer, entry.committed, now)
+            else:
+                self.shard.replay(entry.key, entry.value, entry.producer, now)
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is RunState.ACTIVE
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state is RunState.FAILED
+
+    def submit(self, caller: Caller, deferred: Deferred[Any], now: float) -> None:
+        """Decide about `deferred.request`; it completes now or later, exactly once."""
+        if self.state is not RunState.ACTIVE:
+            loading = self.state is RunState.LOADING
+            deferred.refuse(CoordinatorLoadInProgress.code if loading else NotCoordinator.code)
+            return
+        try:
+            result = self.shard.operation(caller, deferred, now)
+        except BrokerError as error:
+            deferred.refuse(error.code or 0, str(error))
+            return
+        self._carry_out(result, now)
+
+    def poll(self, now: float) -> float:
+        """Do what is due; when to come again."""
+        while self.state is RunState.ACTIVE and (result := self.shard.poll(now)) is not None:
+            self._carry_out(result, now)
+        while self._waiting and self._waiting[0].deadline <= now:
+            self._refuse(self._waiting.popleft(), RequestTimedOut.code)
+        return self.next_deadline
+
+    @property
+    def next_deadline(self) -> float:
+        """When `poll` has something to do next; infinity if never."""
+        if self.state is not RunState.ACTIVE:
+            return FOREVER
+        first_timeout = self._waiting[0].deadline if self._waiting else FOREVER
+        return min(self.shard.next_deadline, first_timeout)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """The partition's high watermark moved: answer whose turn has come."""
+        while self._waiting and self._waiting[0].offset <= high_watermark:
+            waiting = self._waiting.popleft()
+            waiting.deferred.complete(waiting.response)
+        # A marker before its decision is committed could tell what a failover then takes back.
+        while self._held_actions and self._held_actions[0][0] <= high_watermark:
+            self.actions.append(self._held_actions.popleft()[1])
+
+    def on_marker(self, producer: Producer, committed: bool, end_offset: int, now: float) -> None:
+        """The broker appended a transaction's marker to this partition (WriteTxnMarkers)."""
+        self.end_offset = max(self.end_offset, end_offset)
+        if self.state is RunState.ACTIVE:
+            self.shard.replay_marker(producer, committed, now)
+
+    def carry_out(self, result: Result, now: float) -> None:
+        """For what the broker itself asks of a shard, such as an outcome of markers or deleted topics."""
+        if self.state is RunState.ACTIVE:
+            self._carry_out(result, now)
+
+    def unload(self) -> None:
+        """The partition is led elsewhere: everyone who waits is told NOT_COORDINATOR."""
+        if self.state is RunState.CLOSED:
+            return
+        was_active = self.state is RunState.ACTIVE
+        self.state = RunState.CLOSED
+        self.actions.clear()
+        self._held_actions.clear()
+        if was_active:
+            for deferred, response in self.shard.unloaded().replies:
+                deferred.complete(response)
+        while self._waiting:
+            self._waiting.popleft().deferred.refuse(NotCoordinator.code)
+
+    @property
+    def waiting(self) -> int:
+        """How many replies wait for the high watermark."""
+        return len(self._waiting)
+
+    def _carry_out(self, result: Result, now: float) -> None:
+        if result.records:
+            try:
+                self.end_offset = self.log.append(result.records, result.producer, now)
+            except BrokerError as error:
+                self._append_failed(result, error, now)
+                return
+            for record in result.records:
+                self.shard.replay(record.key, record.value, result.producer, now)
+        if result.on_appended is not None:
+            result.on_appended(result)
+        self._held_actions.extend((self.end_offset, action) for action in result.actions)
+        for deferred, response in result.replies:
+            self._reply(deferred, response, now)
+        if self._held_actions:
+            self.on_high_watermark(self.log.high_watermark)
+
+    def _append_failed(self, result: Result, error: BrokerError, now: float) -> None:
+        for deferred, _ in result.replies:
+            deferred.refuse(append_error_code(deferred.request, error.code or 0))
+        if result.on_append_error is not None:
+            repair = Result()
+            result.on_append_error(error, repair)
+            self._carry_out(repair, now)
+
+    def _reply(self, deferred: Deferred[Any], response: Response, now: float) -> None:
+        if not self._waiting and self.end_offset <= self.log.high_watermark:
+            deferred.complete(response)
+        else:
+            self._waiting.append(_Waiting(self.end_offset, now + self._write_timeout, deferred, response))
+
+    def _refuse(self, waiting: _Waiting, code: int) -> None:
+        waiting.deferred.refuse(append_error_code(waiting.deferred.request, code))

@@ -1,0 +1,93 @@
+"""Carries a coordinator's markers to the leaders of partitions, and what they say back (rule 46).
+
+The shards decide and keep what is unwritten; a marker whose leader is unknown or refuses is reported to its
+shard, which orders it again after a pause.  One for each broker that coordinates transactions, under the
+cluster's lock; after Kafka's TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykafka2.broker.coordinators.replay import WriteMarkers
+from pykafka2.errors import KafkaError, LeaderNotAvailable, NetworkException
+from pykafka2.protocol.messages.transaction import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
+    from pykafka2.broker.replication.replica import Key
+
+WRITE_TXN_MARKERS_VERSION: Final = 2
+GRACE: Final = 5.0
+"""Seconds beyond request.timeout.ms, after which the leader itself gives up waiting for its replicas."""
+
+Order = tuple[WriteMarkers, "list[Key]"]
+"""What was ordered, and the partitions of it that one broker leads."""
+
+
+class MarkerSender:
+    """Takes markers from the coordinator whenever it has some."""
+
+    def __init__(self, broker: Broker, coordinator: TransactionCoordinator) -> None:
+        self._broker = broker
+        self._coordinator = coordinator
+        self._timeout = broker.config.seconds("request.timeout.ms") + GRACE
+
+    def send(self, now: float) -> None:
+        """Send what is ordered, one request for each leader."""
+        by_leader: dict[int, list[Order]] = {}
+        for markers in self._coordinator.take_markers():
+            places: dict[int, list[Key]] = {}
+            for key in sorted(markers.partitions):
+                image = self._broker.image.partition(*key)
+                if image is None or not self._broker.image.is_alive(image.leader):
+                    self._coordinator.marker_written(markers, key, LeaderNotAvailable.code or 0, now)
+                else:
+                    places.setdefault(image.leader, []).append(key)
+            for leader, keys in places.items():
+                by_leader.setdefault(leader, []).append((markers, keys))
+        for leader, orders in by_leader.items():
+            self._send(leader, orders, now)
+
+    def _send(self, leader: int, orders: list[Order], now: float) -> None:
+        def on_response(response: WriteTxnMarkersResponse, at: float) -> None:
+            for (markers, _), result in zip(orders, response.markers, strict=True):
+                for topic in result.topics:
+                    for one in topic.partitions:
+                        key = (topic.name, one.partition_index)
+                        self._coordinator.marker_written(markers, key, one.error_code, at)
+
+        def on_failure(error: KafkaError, at: float) -> None:
+            for markers, keys in orders:
+                for key in keys:
+                    self._coordinator.marker_written(markers, key, NetworkException.code or 0, at)
+
+        self._broker.ask(
+            leader,
+            WriteTxnMarkersRequest(markers=[_marker(markers, keys) for markers, keys in orders]),
+            WRITE_TXN_MARKERS_VERSION,
+            on_response,
+            on_failure,
+            self._timeout,
+            now,
+        )
+
+
+def _marker(markers: WriteMarkers, keys: list[Key]) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, index in keys:
+        topics.setdefault(topic, []).append(index)
+    return WritableTxnMarker(
+        producer_id=markers.producer_id,
+        producer_epoch=markers.producer_epoch,
+        transaction_result=markers.committed,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=ids) for name, ids in topics.items()],
+        coordinator_epoch=markers.coordinator_epoch,
+        transaction_version=markers.transaction_version,
+    )

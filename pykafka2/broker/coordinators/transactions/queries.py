@@ -1,0 +1,90 @@
+"""DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152): looking, never changing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from pykafka2.broker.coordinators.consumer.patterns import compile_pattern
+from pykafka2.broker.coordinators.groups.refusals import described_transaction_error
+from pykafka2.broker.coordinators.transactions.state import Transaction, TransactionState
+from pykafka2.errors import InvalidRequest, TransactionalIdNotFound
+from pykafka2.protocol.messages.transaction_admin import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsResponseTransactionState,
+    TopicData,
+)
+
+
+def describe(
+    request: DescribeTransactionsRequest, transactions: dict[str, Transaction]
+) -> DescribeTransactionsResponse:
+    """Each transactional id that was asked for, of those in this shard."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(name, transactions) for name in request.transactional_ids]
+    )
+
+
+def _described(
+    name: str, transactions: dict[str, Transaction]
+) -> DescribeTransactionsResponseTransactionState:
+    if not name:
+        return described_transaction_error(name, InvalidRequest.code)
+    transaction = transactions.get(name)
+    if transaction is None:
+        return described_transaction_error(name, TransactionalIdNotFound.code)
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribeTransactionsResponseTransactionState(
+        transactional_id=name,
+        transaction_state=transaction.state.value,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=[TopicData(topic=topic, partitions=ids) for topic, ids in topics.items()],
+    )
+
+
+def list_transactions(
+    request: ListTransactionsRequest, transactions: Collection[Transaction], now_ms: int
+) -> ListTransactionsResponse:
+    """Those that every filter lets through; an empty filter lets all through.
+
+    A state that does not exist is named in the answer and matches nothing.  The duration is that of the
+    transaction so far, in milliseconds.  Kafka matches the pattern with RE2, we with `re`.
+
+    Raises:
+        InvalidRegularExpression: the pattern is none.
+    """
+    names = {state.value for state in TransactionState}
+    pattern = _compiled(request.transactional_id_pattern)
+    states, producers = set(request.state_filters), set(request.producer_id_filters)
+    found = [
+        one
+        for one in transactions
+        if (not producers or one.producer_id in producers)
+        and (not states or one.state.value in states)
+        and (request.duration_filter < 0 or now_ms - one.started_ms > request.duration_filter)
+        and (pattern is None or pattern.fullmatch(one.id))
+    ]
+    return ListTransactionsResponse(
+        unknown_state_filters=sorted(states - names),
+        transaction_states=[
+            ListTransactionsResponseTransactionState(
+                transactional_id=one.id,
+                producer_id=one.producer_id,
+                transaction_state=one.state.value,
+            )
+            for one in found
+        ],
+    )
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    return compile_pattern(pattern) if pattern else None

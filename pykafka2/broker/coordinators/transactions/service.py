@@ -1,0 +1,125 @@
+"""The transaction coordinator of a broker, over the partitions of __transaction_state that it leads.
+
+What is common to both coordinators is in service.py; hosting.py tells of elections, topics and time, and
+marker_sender.py takes the markers and says what became of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from pykafka2.broker.coordinators.groups.refusals import (
+    FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS,
+)
+from pykafka2.broker.coordinators.groups.settings import (
+    Topics,
+    TransactionSettings,
+)
+from pykafka2.broker.coordinators.replay import (
+    Caller,
+    Deferred,
+    WriteMarkers,
+)
+from pykafka2.broker.coordinators.routing import partition_for
+from pykafka2.broker.coordinators.runtime import ShardLog
+from pykafka2.broker.coordinators.service import CoordinatorService, Split
+from pykafka2.broker.coordinators.transactions.shard import TransactionShard
+from pykafka2.protocol.messages import (
+    transaction,
+    transaction_admin,
+)
+from pykafka2.protocol.struct import Request
+
+
+class TransactionCoordinator(CoordinatorService[TransactionShard]):
+    """Transactions.  `new_producer_id` takes one from the controller's blocks."""
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        partitions: int,
+        wall_ms: Callable[[float], int],
+        new_producer_id: Callable[[], int],
+        offsets_partitions: int = 50,
+    ) -> None:
+        super().__init__(partitions, settings.append_timeout)
+        self.settings = settings
+        self._wall_ms = wall_ms
+        self._new_producer_id = new_producer_id
+        self._offsets_partitions = offsets_partitions
+        self._topics: Topics | None = None
+
+    def elect(self, partition: int, leader_epoch: int, log: ShardLog) -> None:
+        """The broker was elected leader of a partition in this epoch; `load` follows."""
+        shard = TransactionShard(
+            self.settings, leader_epoch, self._wall_ms, self._new_producer_id, self._offsets_partitions
+        )
+        if self._topics is not None:
+            shard.topics = self._topics
+        self.begin(partition, shard, log)
+
+    def on_topics(self, topics: Topics) -> None:
+        """The cluster's topics changed."""
+        self._topics = topics
+        for shard in self.shards.values():
+            shard.topics = topics
+
+    def use_version(self, transaction_version: int) -> None:
+        """The finalised feature transaction.version, which may change while transactions are open."""
+        if transaction_version != self.settings.transaction_version:
+            self.settings = attrs.evolve(self.settings, transaction_version=transaction_version)
+            for shard in self.shards.values():
+                shard.settings = self.settings
+
+    def take_markers(self) -> list[WriteMarkers]:
+        """Markers to write, each handed out once; `marker_written` tells how it went."""
+        taken: list[WriteMarkers] = []
+        for runtime in self.runtimes.values():
+            taken += runtime.actions
+            runtime.actions.clear()
+        return taken
+
+    def marker_written(self, markers: WriteMarkers, place: tuple[str, int], code: int, now: float) -> None:
+        """A partition's leader took a marker (0), or said why not; others are tried again."""
+        partition = partition_for(markers.transactional_id, self.partitions)
+        shard = self.shards.get(partition)
+        if shard is not None:
+            runtime = self.runtimes[partition]
+            runtime.carry_out(shard.marker_written(markers, place, code, now), now)
+            self._note(runtime)
+
+    def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
+        if isinstance(request, transaction_admin.ListTransactionsRequest):
+            return self.ask_all(caller, request, now)
+        if isinstance(request, transaction.InitProducerIdRequest) and request.transactional_id is None:
+            # A producer that is only idempotent: any broker serves it.
+            deferred: Deferred[Any] = Deferred(request, caller.version)
+            producer_id = self._new_producer_id()
+            response = transaction.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+            deferred.complete(response)
+            return deferred
+        return super().submit(caller, request, now)
+
+    def key_of(self, request: Request[Any]) -> str:
+        if isinstance(request, transaction.AddPartitionsToTxnRequest):
+            return request.v3_and_below_transactional_id
+        return request.transactional_id  # type: ignore[attr-defined,no-any-return]
+
+    def split(self, request: Request[Any], version: int) -> Split | None:
+        if isinstance(request, transaction_admin.DescribeTransactionsRequest):
+            return [
+                (name, transaction_admin.DescribeTransactionsRequest(transactional_ids=[name]))
+                for name in request.transactional_ids
+            ]
+        if (
+            isinstance(request, transaction.AddPartitionsToTxnRequest)
+            and version >= FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS
+        ):
+            return [
+                (one.transactional_id, transaction.AddPartitionsToTxnRequest(transactions=[one]))
+                for one in request.transactions
+            ]
+        return None

@@ -1,0 +1,441 @@
+"""One partition of __transaction_state as a shard: every transactional id that hashes to it.
+
+Answers requests by drafts (transaction_producers, _partitions, _endings), keeps the state that their records
+make, aborts what takes too long, forgets who is not seen any more.  A transaction ends in two steps: the
+decision is a record; once that is committed the markers go out as actions (transaction_markers), the broker
+reports each with `marker_written`, and the last one brings the record that completes it.  Runs under the
+broker's lock, driven by runtime.py; service.py routes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import floor
+from typing import Any, Final, cast
+
+from pykafka2.broker.coordinators.groups.refusals import partition_results
+from pykafka2.broker.coordinators.groups.settings import Topics, TransactionSettings
+from pykafka2.broker.coordinators.replay import (
+    TRANSACTION_RECORDS,
+    Caller,
+    Deferred,
+    Producer,
+    Result,
+    WriteMarkers,
+    decode_record,
+)
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
+from pykafka2.broker.coordinators.timers import Timers
+from pykafka2.broker.coordinators.transactions.endings import EndOfTransaction, end_transaction
+from pykafka2.broker.coordinators.transactions.markers import Ending, ending_of
+from pykafka2.broker.coordinators.transactions.partitions import (
+    missing,
+    owned_by,
+    partitions_of,
+    results_of,
+    verified,
+    with_added,
+)
+from pykafka2.broker.coordinators.transactions.producers import (
+    check_request,
+    fence,
+    init_producer,
+    new_transaction,
+)
+from pykafka2.broker.coordinators.transactions.queries import describe, list_transactions
+from pykafka2.broker.coordinators.transactions.state import (
+    EPOCH_BUMP,
+    Partition,
+    Transaction,
+    TransactionState,
+)
+from pykafka2.errors import (
+    BrokerError,
+    ConcurrentTransactions,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    ProducerFenced,
+)
+from pykafka2.protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
+from pykafka2.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+
+# From these versions on a request is told PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH (rule 39).
+_FIRST_WITH_FENCED: Final[dict[type[Any], int]] = {
+    InitProducerIdRequest: 4,
+    AddPartitionsToTxnRequest: 2,
+    AddOffsetsToTxnRequest: 2,
+    EndTxnRequest: 2,
+}
+FIRST_ADD_PARTITIONS_OF_MANY: Final = 4
+FIRST_END_WITH_EPOCH_BUMP: Final = 5
+
+MARKER_RETRY: Final = 0.1
+"""Seconds until a marker that could not be written is ordered again."""
+
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""The timeout of two-phase commit: never."""
+
+_MAY_EXPIRE: Final = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+
+
+class TransactionShard:
+    """The transactions of one partition; see replay.Shard.
+
+    `coordinator_epoch` is the partition's leader epoch, `wall_ms` turns a moment into the wall clock's
+    milliseconds, `new_producer_id` gives one that nobody had (it may raise a BrokerError while the controller
+    has not answered), `offsets_partitions` is the size of __consumer_offsets.  The broker keeps `topics` up
+    to date; while it is None no partition is taken for missing.
+    """
+
+    LOADS_WHAT_CAN_BE_READ = True  # TransactionStateManager.loadTransactionMetadata logs, and goes on
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        coordinator_epoch: int,
+        wall_ms: Callable[[float], int],
+        new_producer_id: Callable[[], int],
+        offsets_partitions: int = 50,
+    ) -> None:
+        self.settings = settings
+        self.coordinator_epoch = coordinator_epoch
+        self.transactions: dict[str, Transaction] = {}
+        self.endings: dict[str, Ending] = {}
+        self.timers = Timers()
+        self.topics: Topics | None = None
+        self._wall_ms = wall_ms
+        self._new_producer_id = new_producer_id
+        self._offsets_partitions = offsets_partitions
+        self._loaded_at = 0.0
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
+        try:
+            return self._decide(caller, deferred, now)
+        except ProducerFenced as error:
+            if caller.version < _FIRST_WITH_FENCED[type(deferred.request)]:
+                raise InvalidProducerEpoch(str(error)) from error
+            raise
+
+    def _decide(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
+        request, out = deferred.request, Result()
+        if isinstance(request, InitProducerIdRequest):
+            self._init(request, deferred, out, now)
+        elif isinstance(request, AddPartitionsToTxnRequest):
+            self._add_partitions(request, caller.version, deferred, out, now)
+        elif isinstance(request, AddOffsetsToTxnRequest):
+            self._add_offsets(request, deferred, out, now)
+        elif isinstance(request, EndTxnRequest):
+            self._end(request, caller.version, deferred, out, now)
+        elif isinstance(request, DescribeTransactionsRequest):
+            out.reply(deferred, describe(request, self.transactions))
+        elif isinstance(request, ListTransactionsRequest):
+            known = self.transactions.values()
+            out.reply(deferred, list_transactions(request, known, self._wall_ms(now)))
+        else:
+            raise TypeError(f"{type(request).__name__} is not for a transaction coordinator")
+        return out
+
+    def _init(self, request: InitProducerIdRequest, deferred: Deferred[Any], out: Result, now: float) -> None:
+        if request.transactional_id is None:
+            producer_id = self._new_producer_id()
+            out.reply(deferred, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+            return
+        expected = check_request(request, self.settings.max_timeout)
+        timeout_ms, now_ms = request.transaction_timeout_ms, self._wall_ms(now)
+        transaction = self.transactions.get(request.transactional_id)
+        if transaction is None:
+            name = request.transactional_id
+            transaction = new_transaction(name, timeout_ms, self._new_producer_id, now_ms)
+        version = self.settings.transaction_version
+        draft = init_producer(transaction, timeout_ms, expected, self._new_producer_id, now_ms, version)
+        self._propose([draft], out, now)
+        if draft.state is TransactionState.EMPTY:
+            out.reply(
+                deferred,
+                InitProducerIdResponse(producer_id=draft.producer_id, producer_epoch=draft.epoch),
+            )
+        else:
+            out.refuse(deferred, ConcurrentTransactions.code)
+
+    def _add_partitions(
+        self,
+        request: AddPartitionsToTxnRequest,
+        version: int,
+        deferred: Deferred[Any],
+        out: Result,
+        now: float,
+    ) -> None:
+        drafts: dict[str, Transaction] = {}
+        if version >= FIRST_ADD_PARTITIONS_OF_MANY:
+            results = [
+                AddPartitionsToTxnResult(
+                    transactional_id=one.transactional_id,
+                    topic_results=self._add_to(one, EPOCH_BUMP, version, drafts, now),
+                )
+                for one in request.transactions
+            ]
+            response = AddPartitionsToTxnResponse(results_by_transaction=results)
+        else:
+            only = AddPartitionsToTxnTransaction(
+                transactional_id=request.v3_and_below_transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                topics=request.v3_and_below_topics,
+            )
+            response = AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=self._add_to(only, 0, version, drafts, now)
+            )
+        self._propose(drafts.values(), out, now)
+        out.reply(deferred, response)
+
+    def _add_to(
+        self,
+        one: AddPartitionsToTxnTransaction,
+        client_version: int,
+        version: int,
+        drafts: dict[str, Transaction],
+        now: float,
+    ) -> list[AddPartitionsToTxnTopicResult]:
+        """The answer for one transaction; its draft, if it needs one, joins the others."""
+        partitions = partitions_of(one.topics)
+        codes = missing(partitions, self.topics)
+        if codes:
+            return results_of(one.topics, codes)
+        try:
+            if not one.transactional_id:
+                raise InvalidRequest("a transactional id is not empty")
+            known = drafts.get(one.transactional_id) or self.transactions.get(one.transactional_id)
+            transaction = owned_by(known, one.producer_id, one.producer_epoch)
+            if one.verify_only:
+                return results_of(one.topics, verified(transaction, partitions))
+            draft = with_added(transaction, partitions, client_version, self._wall_ms(now))
+        except BrokerError as error:
+            is_old = version < _FIRST_WITH_FENCED[AddPartitionsToTxnRequest]
+            code = InvalidProducerEpoch.code if is_old and isinstance(error, ProducerFenced) else error.code
+            return partition_results(one.topics, code or 0)
+        if draft is not None:
+            drafts[one.transactional_id] = draft
+        return partition_results(one.topics, 0)
+
+    def _add_offsets(
+        self, request: AddOffsetsToTxnRequest, deferred: Deferred[Any], out: Result, now: float
+    ) -> None:
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        known = self.transactions.get(request.transactional_id)
+        transaction = owned_by(known, request.producer_id, request.producer_epoch)
+        partition = (OFFSETS_TOPIC, partition_for(request.group_id, self._offsets_partitions))
+        draft = with_added(transaction, frozenset({partition}), 0, self._wall_ms(now))
+        if draft is not None:
+            self._propose([draft], out, now)
+        out.reply(deferred, AddOffsetsToTxnResponse())
+
+    def _end(
+        self, request: EndTxnRequest, version: int, deferred: Deferred[Any], out: Result, now: float
+    ) -> None:
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        transaction = self.transactions.get(request.transactional_id)
+        if transaction is None:
+            raise InvalidProducerIdMapping(f"nobody has the transactional id {request.transactional_id!r}")
+        # From version 5 on the client has read transaction.version 2 in ApiVersions (003-103).
+        client_version = EPOCH_BUMP if version >= FIRST_END_WITH_EPOCH_BUMP else 0
+        end = EndOfTransaction(request.producer_id, request.producer_epoch, request.committed, client_version)
+        draft = end_transaction(transaction, end, self._new_producer_id, self._wall_ms(now))
+        if draft is not None:
+            self._propose([draft], out, now)
+        if client_version < EPOCH_BUMP:
+            out.reply(deferred, EndTxnResponse())
+            return
+        # What the producer goes on with is what it will have when the markers are written.
+        after = transaction if draft is None else draft.completed(0)
+        out.reply(deferred, EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch))
+
+    # -- records ------------------------------------------------------------------------------------
+
+    def _propose(self, drafts: Iterable[Transaction], out: Result, now: float) -> None:
+        """Append the drafts as one batch; they become the state when that worked."""
+        proposed: list[Transaction] = []
+        for draft in drafts:
+            proposed.append(draft)
+            if draft.state.is_ending and not draft.partitions:
+                # Nothing to mark, so that the decision and the end are one.
+                proposed.append(draft.completed(self._wall_ms(now)))
+        version = 1 if self.settings.transaction_version >= 1 else 0
+        for draft in proposed:
+            key = TransactionLogKey(transactional_id=draft.id)
+            is_dead = draft.state is TransactionState.DEAD
+            out.write(key, None if is_dead else draft.to_value(version), version)
+        if proposed:
+            out.on_appended = lambda result: self._appended(proposed, result, now)
+
+    def _appended(self, drafts: list[Transaction], result: Result, now: float) -> None:
+        """Replayed already; the draft knows what the record has no place for."""
+        for draft in drafts:
+            if draft.state is not TransactionState.DEAD:
+                self.transactions[draft.id] = draft
+                self._arm(draft, now)
+            if draft.state.is_ending and draft.partitions:
+                self._order(draft, result, now)
+            else:
+                self.endings.pop(draft.id, None)
+
+    def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
+        record = decode_record(TRANSACTION_RECORDS, key, value)
+        if record is None:
+            return
+        log_key = cast("TransactionLogKey", record[0])
+        log_value = cast("TransactionLogValue | None", record[1])
+        if log_value is None:
+            self.transactions.pop(log_key.transactional_id, None)
+            return
+        name = log_key.transactional_id
+        self.transactions[name] = Transaction.from_value(name, log_value)
+
+    def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
+        """Nothing in __transaction_state belongs to a transaction."""
+
+    def loaded(self, now: float) -> Result:
+        """Every decision of the coordinator before is carried out again, whatever it had done of it."""
+        self._loaded_at = now
+        out = Result()
+        for transaction in self.transactions.values():
+            self._arm(transaction, now)
+            if transaction.state.is_ending:
+                self._order(transaction, out, now)
+        return out
+
+    def unloaded(self) -> Result:
+        self.endings.clear()
+        self.timers.clear()
+        return Result()
+
+    # -- markers ------------------------------------------------------------------------------------
+
+    def _order(self, transaction: Transaction, result: Result, now: float) -> None:
+        ending = self.endings[transaction.id] = ending_of(transaction, self.coordinator_epoch)
+        if transaction.partitions:
+            result.actions.append(ending.order_all())
+        else:  # loaded from a log that ends between the two records of an end without partitions
+            self.timers.set(("markers", transaction.id), now, lambda at: self._retry(ending, at))
+
+    def marker_written(self, order: WriteMarkers, partition: Partition, code: int, now: float) -> Result:
+        """What a partition's leader said to an ordered marker; have the runtime carry the result out.
+
+        0 ends the matter for this partition and the last one completes the transaction.  An error that may
+        pass has the marker ordered again after a pause; a fenced epoch ends our part in it.
+        """
+        ending = self.endings.get(order.transactional_id)
+        if ending is None or not ending.is_of(order):
+            return Result()  # of an earlier transaction, or of a coordinator before
+        ending.note(partition, code)
+        if ending.is_done:
+            return self._complete(ending, now)
+        if ending.failed:
+            self._try_again(ending, now)
+        return Result()
+
+    def _complete(self, ending: Ending, now: float) -> Result:
+        out = Result()
+        transaction = self.transactions[ending.decision.transactional_id]
+        self._propose([transaction.completed(self._wall_ms(now))], out, now)
+        out.on_append_error = lambda error, repair: self._try_again(ending, now)
+        return out
+
+    def _try_again(self, ending: Ending, now: float) -> None:
+        """Order failed markers, or append the last record, after a pause."""
+        name = ("markers", ending.decision.transactional_id)
+        if self.timers.deadline(name) is None:
+            self.timers.set(name, now + MARKER_RETRY, lambda at: self._retry(ending, at))
+
+    def _retry(self, ending: Ending, now: float) -> Result | None:
+        if self.endings.get(ending.decision.transactional_id) is not ending:
+            return None
+        ending.drop_deleted(self.topics)
+        if ending.is_done:
+            return self._complete(ending, now)
+        order = ending.order_failed()
+        return None if order is None or ending.is_abandoned else Result(actions=[order])
+
+    # -- timers -------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Result | None:
+        while (action := self.timers.pop_due(now)) is not None:
+            result = action(now)
+            if result is not None:
+                return result
+        return None
+
+    @property
+    def next_deadline(self) -> float:
+        return self.timers.next_deadline
+
+    def _arm(self, transaction: Transaction, now: float) -> None:
+        """The two rounds run while there is something to look at."""
+        settings = self.settings
+        if transaction.state is TransactionState.ONGOING:
+            self._arm_round("timeouts", settings.abort_check_interval, self._abort_timed_out, now)
+        self._arm_round("expiry", settings.expiration_check_interval, self._remove_expired, now)
+
+    def _arm_round(
+        self, name: str, interval: float, action: Callable[[float], Result | None], now: float
+    ) -> None:
+        if self.timers.deadline(name) is not None:
+            return
+        rounds = floor((now - self._loaded_at) / interval) + 1
+        deadline = self._loaded_at + rounds * interval
+        # A round armed in its own moment may be rounded down to that moment, and would never end.
+        self.timers.set(name, deadline if deadline > now else deadline + interval, action)
+
+    def _abort_timed_out(self, now: float) -> Result | None:
+        """Rule 45.  As in Kafka a round every abort_check_interval, so up to that much late."""
+        now_ms, version = self._wall_ms(now), self.settings.transaction_version
+        ongoing = [one for one in self.transactions.values() if one.state is TransactionState.ONGOING]
+        drafts = []
+        for transaction in ongoing:
+            self._arm(transaction, now)
+            is_late = transaction.started_ms + transaction.timeout_ms < now_ms
+            if is_late and transaction.timeout_ms != NO_TIMEOUT_MS:
+                try:
+                    drafts.append(fence(transaction, self._new_producer_id, now_ms, version))
+                except BrokerError:
+                    continue  # no producer id yet; the next round tries again
+        if not drafts:
+            return None
+        out = Result()
+        self._propose(drafts, out, now)
+        return out
+
+    def _remove_expired(self, now: float) -> Result | None:
+        """Transactional ids that nobody used for transactional.id.expiration.ms."""
+        oldest = self._wall_ms(now) - round(self.settings.expiration * 1000)
+        drafts = [
+            transaction.moved_to(TransactionState.DEAD)
+            for transaction in self.transactions.values()
+            if transaction.state in _MAY_EXPIRE and transaction.updated_ms <= oldest
+        ]
+        for transaction in self.transactions.values():
+            self._arm(transaction, now)
+        if not drafts:
+            return None
+        out = Result()
+        self._propose(drafts, out, now)
+        return out

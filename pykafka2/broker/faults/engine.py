@@ -1,0 +1,278 @@
+"""The fault rules of one cluster: which of them a request meets, and what is done about it.
+
+A request is looked at once, when a handler takes it up (`meets`), and once more when its answer leaves
+(`reshaped`, `sends`).  What rules are and which there are: fault_rules.py.  All under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.base.as_json import merged
+from pykafka2.broker.faults.client_links import ClientLinks
+from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
+from pykafka2.broker.faults.rule import Action, ApiName, FaultRule, api_name
+from pykafka2.broker.handlers.registry import APIS
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.registry import API_KEYS
+from pykafka2.protocol.struct import Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.base.image import ClusterImage
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+logger = logging.getLogger(__name__)
+
+MAX_PLANTED = 1000
+
+Held = tuple["Broker", "RequestContext"]
+
+
+class Faults:
+    """The rules of one cluster, the requests that they hold, and the links of clients."""
+
+    def __init__(self) -> None:
+        self.rules: list[FaultRule] = []
+        """Those that may fire yet."""
+        self.planted: list[FaultRule] = []
+        """Those planted since the last `clear`, spent ones included; the oldest go first."""
+        self.client_links = ClientLinks()
+        self.on_fired: Callable[[FaultRule, Broker, RequestContext], None] | None = None
+        """Told of each rule that fires; the timeline listens."""
+        self._held: list[Held] = []
+        self._count = 0
+
+    @property
+    def is_active(self) -> bool:
+        """False lets a broker skip looking at all."""
+        return bool(self.rules) or self.client_links.is_active
+
+    # ------------------------------------------------------------------ planting
+
+    def add(self, rule: FaultRule, image: ClusterImage) -> FaultRule:
+        """Plant a rule; refuses an API that no broker serves."""
+        served = {api.name for api in APIS.values()}
+        if rule.api is not None and rule.api not in served:
+            raise ConfigurationError(
+                f"{rule.api}Request is not served; served are {', '.join(sorted(served))}"
+            )
+        if rule in self.planted:
+            raise ConfigurationError(f"rule {rule.id} is planted; make another one")
+        self._count += 1
+        rule.id = self._count
+        rule.image = image
+        self.rules.append(rule)
+        self.planted.append(rule)
+        del self.planted[:-MAX_PLANTED]
+        return rule
+
+    def remove(self, rule: FaultRule) -> None:
+        """Take a rule back; what it holds goes on.  No effect on one that is spent or was taken back."""
+        if rule in self.rules:
+            self.rules.remove(rule)
+        self._release([one for one in self._live() if one[1].faults is rule])
+
+    def find(self, rule_id: int) -> FaultRule:
+        """By its id.  Raises `ConfigurationError`."""
+        for rule in self.planted:
+            if rule.id == rule_id:
+                return rule
+        raise ConfigurationError(f"no rule has the id {rule_id}; see rules()")
+
+    def forget_numbers(self) -> None:
+        """Number rules from 1 again, unless some are planted."""
+        if not self.planted:
+            self._count = 0
+
+    def clear(self) -> None:
+        """No rules and no held requests any more; links of clients stay as they are."""
+        self.rules.clear()
+        self.planted.clear()
+        self.release(None)
+
+    # ------------------------------------------------------------------ holding
+
+    def held(self, api: ApiName | None = None) -> int:
+        """How many requests are held."""
+        return len(self._select(api))
+
+    def release(self, api: ApiName | None) -> None:
+        """End holding (of one API): what was held goes on, in the order of its arrival."""
+        name = None if api is None else api_name(api)
+        self.rules = [
+            rule for rule in self.rules if rule.action is not Action.HOLD or name not in (None, rule.api)
+        ]
+        self._release(self._select(api))
+
+    def forget(self, broker: Broker) -> None:
+        """A broker is gone, and what it held with it."""
+        self._held = [one for one in self._held if one[0] is not broker]
+        self.client_links.forget(broker.id)
+
+    def _release(self, released: list[Held]) -> None:
+        self._held = [one for one in self._held if one not in released]
+        for broker, context in released:
+            broker.go_on(context)
+
+    def _select(self, api: ApiName | None) -> list[Held]:
+        name = None if api is None else api_name(api)
+        return [one for one in self._live() if name is None or API_KEYS[one[1].api_key].name == name]
+
+    def _live(self) -> list[Held]:
+        # What is answered by now has lost its connection meanwhile.
+        self._held = [one for one in self._held if not one[1].is_answered]
+        return list(self._held)
+
+    # ------------------------------------------------------------------ a request comes
+
+    def meets(self, broker: Broker, context: RequestContext, now: float) -> bool:
+        """Do what links and rules ask of a request; True if it is not to be handled now."""
+        if context.faults is not None:
+            return False  # it met its rule before
+        if self.client_links.is_active and self.client_links.meets(broker, context, now):
+            return True
+        rule = self._take(broker, context)
+        if rule is None:
+            return False
+        context.faults = rule
+        if context.on_reply is None:
+            context.on_reply = broker.on_reply  # between brokers nobody else looks at answers
+        if self.on_fired is not None:
+            self.on_fired(rule, broker, context)
+        return self._act(rule, broker, context, now)
+
+    def _take(self, broker: Broker, context: RequestContext) -> FaultRule | None:
+        """The first rule that fires on a request.  All that match have seen it."""
+        found: FaultRule | None = None
+        for rule in list(self.rules):
+            if rule.matches(broker.id, context, lambda: named_partitions(broker, context)):
+                rule.seen += 1
+                if found is None and rule.is_due():
+                    found = rule
+                    rule.fired += 1
+                    if rule.is_spent:
+                        self.rules.remove(rule)
+        return found
+
+    def _act(self, rule: FaultRule, broker: Broker, context: RequestContext, now: float) -> bool:
+        action = rule.action
+        if action is Action.ERROR and rule.error is not None:
+            return _refuse(rule, rule.error.code or 0, broker, context)
+        if action is Action.DELAY:
+            broker.wheel.add(now + (rule.seconds or 0.0), lambda at: broker.go_on(context))
+        elif action is Action.HOLD:
+            self._held.append((broker, context))
+        elif action is Action.CLOSE_BEFORE:
+            context.close(reset=rule.resets)
+        elif action is Action.REPLAY:
+            self._replay(rule, broker, context, now)
+        elif action is Action.STALE_METADATA and rule.image is not None:
+            _answer_from(rule.image, broker, context, now)
+        elif action is not Action.SWALLOW:
+            return False  # the others act when the answer leaves
+        return True
+
+    def _replay(self, rule: FaultRule, broker: Broker, context: RequestContext, now: float) -> None:
+        late = context.copy_from(DeadOrigin(f"{context.peer} (dead)"))
+        late.faults = rule
+        context.close(reset=rule.resets)
+        if rule.seconds is None:
+            self._held.append((broker, late))
+        else:
+            broker.wheel.add(now + rule.seconds, lambda at: broker.go_on(late))
+
+    # ------------------------------------------------------------------ its answer leaves
+
+    def reshaped(self, context: RequestContext, response: Response | None) -> Response | None:
+        """The answer as the request's rule wants it; None: there is none."""
+        rule: FaultRule | None = context.faults
+        if rule is None or response is None:
+            return response
+        if rule.action is Action.REPLACE_REPLY:
+            return _replaced(rule, context, response)
+        if context.merge is not None:
+            merge, context.merge = context.merge, None
+            return merge(response)
+        return response
+
+    def sends(
+        self, broker: Broker, context: RequestContext, response: Response | None, was: Response | None
+    ) -> bool:
+        """Send an answer as links and rules have it; False if the caller has nothing left to do.  `was` is
+        the answer before `reshaped`.
+        """
+        rule: FaultRule | None = context.faults
+        origin = context.origin
+        if rule is not None:
+            is_lost = rule.action is Action.LOSE_REPLY or (response is None and was is not None)
+            if is_lost or (rule.action is Action.HALF_FRAME and context.is_from_broker):
+                origin.disconnect(context, reset=rule.resets)
+                return False
+            if rule.action in (Action.HALF_FRAME, Action.CLOSE_AFTER):
+                context.ending = rule
+        if not self.client_links.carries(broker, context, response):
+            return False
+        if response is was:
+            return True
+        origin.deliver(context, response)
+        return False
+
+
+def _refuse(rule: FaultRule, code: int, broker: Broker, context: RequestContext) -> bool:
+    """Answer with an error; False if only some partitions get it and the rest is to be handled."""
+    context.merge = refuse_some(rule.is_place, code, broker, context) if rule.has_place else None
+    if context.merge is not None:
+        return False
+    response = broker.refused(context, code)
+    if response is not None:
+        context.reply(response)
+    return True
+
+
+def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:
+    """What is answered instead; None closes the connection."""
+    reply = rule.reply
+    try:
+        if isinstance(reply, Response):
+            return reply
+        if isinstance(reply, Mapping):
+            return merged(response, reply)
+        return reply(context.request, response) if reply is not None else response
+    except Exception:
+        # A mistake in a test's function; its connection ends, the broker goes on.
+        logger.exception("rule %d could not replace %r", rule.id, response)
+        return None
+
+
+def _answer_from(image: ClusterImage, broker: Broker, context: RequestContext, now: float) -> None:
+    """Handle a request with another image than the broker has."""
+    current, broker.image = broker.image, image
+    try:
+        broker.answer(context, now)
+    finally:
+        if broker.image is image:  # nothing was created meanwhile
+            broker.image = current
+
+
+class DeadOrigin:
+    """`Origin` of a request whose connection is gone: its answer goes nowhere."""
+
+    __slots__ = ("peer",)
+
+    is_broker = False
+    parts: tuple[str, ...] = ("a dead connection",)
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        """Nobody listens."""
+
+    def local_processed(self, context: RequestContext) -> None:
+        """Nothing follows on a dead connection."""
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        """It is gone."""

@@ -1,0 +1,124 @@
+"""Errors for some partitions of a request, while the rest of it is handled as always.
+
+A rule that refuses partition 3 must not hide what the same request does to partition 4.  Of a Produce the
+refused partitions are taken out before it is handled; a Fetch reads everything and its answer is changed, so
+that its session stays in step.  Other APIs are refused as a whole.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.faults.request_parts import partitions_of, topic_name
+from pykafka2.broker.handlers.fetch import SESSION_ERRORS
+from pykafka2.broker.handlers.registry import APIS
+from pykafka2.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from pykafka2.protocol.struct import Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+Named = tuple[str, "int | None"]
+Merge = Callable[[Response], Response]
+
+
+def named_partitions(broker: Broker, context: RequestContext) -> Iterator[Named]:
+    """What a request is about: the partitions it names, and of a fetch in a session those that it need not
+    name again.
+    """
+    request = context.request
+    yield from partitions_of(request, broker.image)
+    if isinstance(request, FetchRequest) and request.session_id and request.session_epoch > 0:
+        session = broker.replicas.sessions.get(request.session_id)
+        if session is not None:
+            yield from (known.item.key for known in session.partitions.values())
+
+
+def refuse_some(
+    is_meant: Callable[[Named], bool], code: int, broker: Broker, context: RequestContext
+) -> Merge | None:
+    """Have the rest of a request handled; what adds the refusals to its answer.  None: refuse the whole."""
+    request = context.request
+    if isinstance(request, FetchRequest) and code not in SESSION_ERRORS:
+        asked = [one for one in dict.fromkeys(named_partitions(broker, context)) if is_meant(one)]
+        impatient = copy(request)
+        impatient.max_wait_ms = 0
+        context.request = impatient
+        return lambda response: _with_fetch_errors(response, asked, code, broker)
+    if isinstance(request, ProduceRequest) and request.acks != 0:
+        return _without_some(request, is_meant, code, broker, context)
+    return None
+
+
+def _without_some(
+    request: ProduceRequest,
+    is_meant: Callable[[Named], bool],
+    code: int,
+    broker: Broker,
+    context: RequestContext,
+) -> Merge | None:
+    kept: list[TopicProduceData] = []
+    refused: list[TopicProduceData] = []
+    for topic in request.topic_data:
+        name = topic_name(topic, broker.image) or ""
+        for chosen, is_refused in ((kept, False), (refused, True)):
+            data = [one for one in topic.partition_data if is_meant((name, one.index)) is is_refused]
+            if data:
+                part = copy(topic)
+                part.partition_data = data
+                chosen.append(part)
+    if not kept:
+        return None
+    rest, others = copy(request), copy(request)
+    rest.topic_data, others.topic_data = kept, refused
+    refusal = APIS[context.api_key].refusal(others, context.version, code)
+    context.request = rest
+
+    def merge(response: Response) -> Response:
+        if isinstance(response, ProduceResponse) and isinstance(refusal, ProduceResponse):
+            known = {(topic.name, topic.topic_id): topic for topic in response.responses}
+            for topic in refusal.responses:
+                same = known.get((topic.name, topic.topic_id))
+                if same is None:
+                    response.responses.append(topic)
+                else:
+                    same.partition_responses += topic.partition_responses
+        return response
+
+    return merge
+
+
+def _with_fetch_errors(response: Response, asked: list[Named], code: int, broker: Broker) -> Response:
+    if not isinstance(response, FetchResponse) or response.error_code:
+        return response
+    told: dict[Named, PartitionData] = {}
+    topics: dict[str, FetchableTopicResponse] = {}
+    for topic in response.responses:
+        name = topic_name(topic, broker.image) or ""
+        topics[name] = topic
+        told.update({(name, one.partition_index): one for one in topic.partitions})
+    for name, number in asked:
+        if number is None:
+            continue
+        refused = PartitionData(partition_index=number, error_code=code, high_watermark=-1, records=b"")
+        if name not in topics:
+            known = broker.image.topics.get(name)
+            topic_id = known.id if known is not None else b"\0" * 16
+            topics[name] = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
+            response.responses.append(topics[name])
+        partitions = topics[name].partitions
+        old = told.get((name, number))
+        if old is None:
+            partitions.append(refused)
+        else:
+            partitions[partitions.index(old)] = refused
+    return response

@@ -1,0 +1,91 @@
+"""Throttling on demand: a reply carries throttle_time_ms, and its connection stays muted for so long.
+
+What Kafka's quotas do once they are violated (rule 10, KIP-219); the quotas themselves, which measure and
+decide, come with the rest of the broker.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.server.request_channel import RequestContext
+
+FOR_EVER = -1
+MAX_PLANTED = 1000
+LONGEST = 2_147_483.0
+"""Seconds; throttle_time_ms has 31 bits."""
+
+
+@attrs.define(eq=False)
+class ThrottleRule:
+    """Throttle requests of one client and API (None: any) by `seconds`; `times` counts down, -1 lasts."""
+
+    client_id: str | None
+    api_key: int | None
+    seconds: float
+    times: int = FOR_EVER
+    fired: int = 0
+    id: int = 0
+
+
+class Throttles:
+    """The rules of one cluster."""
+
+    def __init__(self) -> None:
+        self.rules: list[ThrottleRule] = []
+        """Those that may fire yet."""
+        self.planted: list[ThrottleRule] = []
+        """Those planted since the last `clear`, spent ones included; the oldest go first."""
+        self._count = 0
+
+    def add(
+        self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
+    ) -> ThrottleRule:
+        if not 0 <= seconds <= LONGEST:
+            raise ConfigurationError(f"throttle by seconds={seconds}: say a number from 0 to {LONGEST:g}")
+        if times != FOR_EVER and times < 1:
+            raise ConfigurationError(f"throttle times={times}: say how often, from 1, or {FOR_EVER} for ever")
+        rule = ThrottleRule(client_id, None if request is None else request.API_KEY, seconds, times)
+        self._count += 1
+        rule.id = self._count
+        self.rules.append(rule)
+        self.planted.append(rule)
+        del self.planted[:-MAX_PLANTED]
+        return rule
+
+    def find(self, rule_id: int) -> ThrottleRule:
+        """By its id.  Raises `ConfigurationError`."""
+        for rule in self.planted:
+            if rule.id == rule_id:
+                return rule
+        raise ConfigurationError(f"no throttle has the id {rule_id}; see throttles()")
+
+    def clear(self) -> None:
+        """Take all back."""
+        self.rules.clear()
+        self.planted.clear()
+
+    def remove(self, rule: ThrottleRule) -> None:
+        """Take a rule back; what it has throttled stays so.  Safe to repeat."""
+        self.rules = [known for known in self.rules if known is not rule]
+
+    def apply(self, context: RequestContext, response: Response | None) -> None:
+        """Mark a reply that is about to leave, if a rule matches its request; the first one counts."""
+        for rule in self.rules:
+            if rule.client_id not in (None, context.client_id) or rule.api_key not in (None, context.api_key):
+                continue
+            rule.fired += 1
+            if rule.times > 0:
+                rule.times -= 1
+                if not rule.times:
+                    self.remove(rule)
+            context.throttle = rule.seconds
+            if response is not None and "throttle_time_ms" in type(response).__slots__:
+                response.throttle_time_ms = int(rule.seconds * 1000)  # type: ignore[attr-defined]
+            return

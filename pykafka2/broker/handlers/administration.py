@@ -1,0 +1,76 @@
+"""The APIs of administration, registered without loading a message: each comes with its first request.
+
+The versions are those of Apache Kafka 4.3.1.  A module named here has `handle` and `refuse`, or these with
+the ending that the table gives.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from pykafka2.broker.handlers.registry import APIS, Api
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+
+@attrs.define(frozen=True)
+class Later:
+    """An API whose module is loaded when it is asked for."""
+
+    min_version: int
+    max_version: int
+    module: str
+    by_controller: bool = True
+    ending: str = ""
+    by_version: bool = False
+    """Whether a refusal depends on the version of the request."""
+
+    def function(self, name: str) -> Any:
+        return getattr(import_module(f"pykafka2.broker.handlers.{self.module}"), name + self.ending)
+
+    def handle(
+        self, broker: Broker, context: RequestContext, request: Request[Any], now: float
+    ) -> Response | None:
+        answer: Response | None = self.function("handle")(broker, context, request, now)
+        return answer
+
+    def refuse(self, request: Request[Any], version: int, code: int) -> Response:
+        refuse = self.function("refuse")
+        answer: Response = refuse(request, version, code) if self.by_version else refuse(request, code)
+        return answer
+
+
+LATER: Final = {
+    ApiKey.CREATE_TOPICS: Later(2, 7, "create_topics"),
+    ApiKey.DELETE_TOPICS: Later(1, 6, "delete_topics"),
+    ApiKey.DESCRIBE_CONFIGS: Later(1, 4, "describe_configs", by_controller=False),
+    ApiKey.DESCRIBE_CLUSTER: Later(0, 2, "describe_cluster", by_controller=False),
+    ApiKey.ALTER_CONFIGS: Later(0, 2, "alter_configs"),
+    ApiKey.CREATE_PARTITIONS: Later(0, 3, "create_partitions"),
+    ApiKey.ELECT_LEADERS: Later(0, 2, "elect_leaders", by_version=True),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Later(0, 1, "alter_configs", ending="_incremental"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Later(0, 1, "reassignments"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Later(0, 0, "reassignments", ending="_list"),
+    ApiKey.DESCRIBE_QUORUM: Later(0, 2, "describe_quorum"),
+    ApiKey.UPDATE_FEATURES: Later(0, 2, "update_features"),
+    ApiKey.UNREGISTER_BROKER: Later(0, 0, "unregister_broker"),
+    ApiKey.LIST_CONFIG_RESOURCES: Later(0, 1, "list_config_resources", by_controller=False),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Later(0, 0, "describe_topic_partitions", by_controller=False),
+}
+
+for _key, _later in LATER.items():
+    APIS[_key] = Api(
+        _key,
+        _later.min_version,
+        _later.max_version,
+        _later.handle,
+        by_controller=_later.by_controller,
+        refuse_in_version=_later.refuse,
+    )

@@ -1,0 +1,172 @@
+"""IncrementalAlterConfigs and AlterConfigs: change what is set on topics, brokers, groups and more (KIP-226,
+KIP-339).
+
+The controller makes the changes.  What concerns one broker must be asked of that broker, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.broker.base.image import BROKER_RESOURCE, LOGGER_RESOURCE
+from pykafka2.broker.controller.configs import ConfigChange, Operation, configured, replaced
+from pykafka2.broker.controller.records import Record
+from pykafka2.broker.handlers.registry import asked_broker
+from pykafka2.errors import BrokerError, InvalidConfig, InvalidRequest, UnknownServerError, error_of
+from pykafka2.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResponseAlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+LOG_LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
+
+Outcome = tuple[Any, "BrokerError | None"]
+"""A resource of the request, and why nothing was done to it."""
+
+
+def handle_incremental(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
+) -> IncrementalAlterConfigsResponse:
+    asked = asked_broker(broker, context)
+
+    def change(resource: Any) -> Record | None:
+        changes = [
+            ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
+        ]
+        if resource.resource_type == LOGGER_RESOURCE:
+            _change_loggers(asked, resource.resource_name, changes, validate_only=request.validate_only)
+            return None
+        return configured(broker.controller, resource.resource_type, resource.resource_name, changes)
+
+    outcomes = _altered(broker, asked, request, change)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            for resource, error in outcomes
+        ]
+    )
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: AlterConfigsRequest, now: float
+) -> AlterConfigsResponse:
+    def change(resource: Any) -> Record:
+        configs = {config.name: config.value for config in resource.configs}
+        return replaced(broker.controller, resource.resource_type, resource.resource_name, configs)
+
+    outcomes = _altered(broker, asked_broker(broker, context), request, change)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            for resource, error in outcomes
+        ]
+    )
+
+
+def _altered(
+    broker: Broker, asked: Broker, request: Any, change: Callable[[Any], Record | None]
+) -> list[Outcome]:
+    """Make the changes that can be made, in one write; the others with their reasons."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    outcomes: list[Outcome] = []
+    records: list[Record] = []
+    for resource in request.resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequest("Each resource must appear at most once.")
+            _check(asked, resource)
+            record = change(resource)
+        except BrokerError as error:
+            outcomes.append((resource, error))
+            continue
+        outcomes.append((resource, None))
+        if record is not None:
+            records.append(record)
+    if not request.validate_only:
+        broker.controller.write(records)
+    return outcomes
+
+
+def _check(asked: Broker, resource: Any) -> None:
+    """What the broker that was asked checks before the controller sees anything."""
+    nulls = [
+        config.name
+        for config in resource.configs
+        if config.value is None and getattr(config, "config_operation", Operation.SET) != Operation.DELETE
+    ]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        raise InvalidRequest("Error due to duplicate config keys")
+    name = resource.resource_name
+    if resource.resource_type == LOGGER_RESOURCE or (resource.resource_type == BROKER_RESOURCE and name):
+        try:
+            node = int(name)
+        except ValueError:
+            raise InvalidRequest(f"Node id must be an integer, but it is: {name}") from None
+        if node != asked.id and resource.resource_type == BROKER_RESOURCE:
+            raise InvalidRequest(f"Unexpected broker id, expected {asked.id}, but received {name}")
+        if node != asked.id:
+            raise InvalidRequest(f"Unexpected node id. Expected {asked.id}, but received {name}")
+
+
+def _change_loggers(asked: Broker, name: str, changes: list[ConfigChange], *, validate_only: bool) -> None:
+    """A broker's log levels are its own: the controller knows nothing of them."""
+    levels = dict(asked.log_levels)
+    for change in changes:
+        if change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            verb = Operation(change.operation).name
+            raise InvalidRequest(f"{verb} operation is not allowed for the BROKER_LOGGER resource")
+        if change.name not in levels:
+            raise InvalidConfig(f"Logger {change.name} does not exist!")
+        if change.operation == Operation.DELETE:
+            raise InvalidRequest("Removing the log level of the root logger is not allowed")
+        if change.value not in LOG_LEVELS:
+            raise InvalidConfig(
+                f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log "
+                f"level. Valid log levels are {', '.join(LOG_LEVELS)}"
+            )
+        levels[change.name] = change.value
+    if not validate_only:
+        asked.log_levels.update(levels)
+
+
+def _told(resource: Any, error: BrokerError | None) -> dict[str, Any]:
+    silent = error is None or isinstance(error, UnknownServerError)
+    return {
+        "error_code": 0 if error is None else error.code or 0,
+        "error_message": None if silent else str(error),
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
+
+
+def refuse_incremental(request: IncrementalAlterConfigsRequest, code: int) -> IncrementalAlterConfigsResponse:
+    error = error_of(code)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            for resource in request.resources
+        ]
+    )
+
+
+def refuse(request: AlterConfigsRequest, code: int) -> AlterConfigsResponse:
+    error = error_of(code)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            for resource in request.resources
+        ]
+    )

@@ -1,0 +1,75 @@
+"""ApiVersions: which APIs this broker answers, at which versions (KIP-35, KIP-511; rules 3 to 5), and the
+cluster's features (KIP-584).
+
+A version that we do not know is answered in version 0, with UNSUPPORTED_VERSION and nothing but our range
+for this API, so that the asker can come down.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.base.features import SUPPORTED
+from pykafka2.broker.handlers.registry import APIS, Api, handles, refuses
+from pykafka2.errors import InvalidRequest, UnsupportedVersion
+from pykafka2.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from pykafka2.protocol.registry import ApiKey
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_LEVEL_0 = 4
+
+# librdkafka takes a broker whose Produce begins above 0 for one without compression, so Kafka 4 names 0
+# although
+# it refuses 0 to 2 (KAFKA-18659).
+ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
+
+
+@handles(ApiVersionsRequest, 0, 4)
+def handle(
+    broker: Broker, context: RequestContext, request: ApiVersionsRequest, now: float
+) -> ApiVersionsResponse:
+    if context.is_unsupported:
+        own = [_range(APIS[ApiKey.API_VERSIONS])]
+        return ApiVersionsResponse(error_code=UnsupportedVersion.code or 0, api_keys=own)
+    if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
+        SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
+    ):
+        return refuse(request, InvalidRequest.code or 0)
+    image = broker.image
+    return ApiVersionsResponse(
+        api_keys=[_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+            for name, levels in SUPPORTED.items()
+            # Clients of version 3 take a lowest level of 0 for a mistake (KAFKA-17011).
+            if levels.lowest > 0 or context.version >= FIRST_VERSION_WITH_LEVEL_0
+        ],
+        finalized_features_epoch=image.version,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
+
+
+@refuses(ApiVersionsRequest)
+def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=code, api_keys=[])
+
+
+def _range(api: Api) -> ApiVersion:
+    key = api.api_key
+    minimum = ADVERTISED_MINIMUM.get(key, api.min_version)
+    return ApiVersion(api_key=key, min_version=minimum, max_version=api.max_version)

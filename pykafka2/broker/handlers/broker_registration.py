@@ -1,0 +1,100 @@
+"""BrokerRegistration and BrokerHeartbeat: brokers tell the active controller that they are there (rule 74).
+
+Answered by the controller only.  A heartbeat counts as a sign of life when it arrives, however long the
+controller's queue is, and becomes an event only where it changes something.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.controller.registrations import Registration, check_epoch, heard, register
+from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.errors import BrokerError, InconsistentClusterId
+from pykafka2.protocol.messages.broker_lifecycle import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+
+@handles(BrokerRegistrationRequest, 4, 4, by_controller=True, between_brokers=True)
+def handle_registration(
+    broker: Broker, context: RequestContext, request: BrokerRegistrationRequest, now: float
+) -> BrokerRegistrationResponse:
+    controller = broker.controller
+    if request.cluster_id != controller.image.cluster_id:
+        raise InconsistentClusterId(f"this is cluster {controller.image.cluster_id}")
+    listener = request.listeners[0]
+    epoch = register(
+        controller,
+        Registration(request.broker_id, listener.host, listener.port, request.rack, request.incarnation_id),
+    )
+    broker.controller_node.sessions.forget(request.broker_id)
+    return BrokerRegistrationResponse(broker_epoch=epoch)
+
+
+@refuses(BrokerRegistrationRequest)
+def refuse_registration(request: BrokerRegistrationRequest, code: int) -> BrokerRegistrationResponse:
+    return BrokerRegistrationResponse(error_code=code)
+
+
+@handles(BrokerHeartbeatRequest, 0, 1, between_brokers=True)
+def handle_heartbeat(
+    broker: Broker, context: RequestContext, request: BrokerHeartbeatRequest, now: float
+) -> BrokerHeartbeatResponse | None:
+    node = broker.controller_node
+    controller = node.require()
+    registered = check_epoch(controller, request.broker_id, request.broker_epoch)
+    if not registered.is_fenced:
+        node.sessions.touch(request.broker_id, now)
+    broker.catch_up(request.broker_id, now)
+    changes = registered.is_fenced or registered.is_shutting_down
+    if not changes and not request.want_fence and not request.want_shut_down:
+        return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=False)
+
+    def change() -> None:
+        if context.is_answered:
+            return
+        try:
+            told = heard(
+                controller,
+                request.broker_id,
+                request.broker_epoch,
+                request.current_metadata_offset,
+                want_fence=request.want_fence,
+                want_shut_down=request.want_shut_down,
+            )
+        except BrokerError as error:
+            context.reply(refuse_heartbeat(request, error.code or -1))
+            return
+        if told.is_fenced:
+            node.sessions.forget(request.broker_id)
+        else:
+            node.sessions.touch(request.broker_id, now)
+        node.signal()
+        context.reply(
+            BrokerHeartbeatResponse(
+                is_caught_up=told.is_caught_up,
+                is_fenced=told.is_fenced,
+                should_shut_down=told.should_shut_down,
+            )
+        )
+
+    node.change(
+        f"heartbeat of broker {request.broker_id}",
+        change,
+        now,
+        refused=lambda error, at: context.reply(refuse_heartbeat(request, error.code or -1)),
+    )
+    return None
+
+
+@refuses(BrokerHeartbeatRequest)
+def refuse_heartbeat(request: BrokerHeartbeatRequest, code: int) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(error_code=code, should_shut_down=False)

@@ -1,0 +1,127 @@
+"""How configurations are told in answers: value, source and synonyms of each option of a resource (KIP-226).
+
+Pure functions over a broker's image; passwords are never told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.config.configs import (
+    BROKER_KEYS,
+    CLUSTER_SOURCE,
+    DEFAULT_SOURCE,
+    DYNAMIC_ONLY_KEYS,
+    GROUP_KEYS,
+    GROUP_SOURCE,
+    INTERNAL_TOPIC_KEYS,
+    LOGGER_SOURCE,
+    METRICS_KEYS,
+    METRICS_SOURCE,
+    TOPIC_KEYS,
+    BrokerConfig,
+    Key,
+    Synonym,
+    TopicConfig,
+)
+from pykafka2.protocol.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+
+Entries = list[DescribeConfigsResourceResult]
+
+UNKNOWN_TYPE = 0
+
+
+def of_topic(config: TopicConfig) -> Entries:
+    """A topic's options over those of the broker that is asked."""
+    keys = {**TOPIC_KEYS, **{name: key for name, key in INTERNAL_TOPIC_KEYS.items() if name in config.given}}
+    return [_entry(key, config.text(name), config.synonyms(name)) for name, key in sorted(keys.items())]
+
+
+def of_broker(config: BrokerConfig) -> Entries:
+    """All options of one broker, and what else was set while it ran."""
+    entries = [
+        _entry(key, config.text(name), config.synonyms(name), read_only=not key.is_dynamic)
+        for name, key in sorted(BROKER_KEYS.items())
+    ]
+    others = sorted({*config.own, *config.cluster_wide} - {*BROKER_KEYS})
+    return [*entries, *(_dynamic(name, config.synonyms(name)) for name in others)]
+
+
+def of_all_brokers(configs: Mapping[str, str]) -> Entries:
+    """What is set for all brokers together, and nothing else."""
+    return [_dynamic(name, [Synonym(name, text, CLUSTER_SOURCE)]) for name, text in sorted(configs.items())]
+
+
+def of_group(configs: Mapping[str, str], broker: BrokerConfig) -> Entries:
+    """A group's options over the broker's."""
+    return [_with_default(key, configs.get(name), GROUP_SOURCE, broker) for name, key in GROUP_KEYS.items()]
+
+
+def of_metrics(configs: Mapping[str, str]) -> Entries:
+    """A subscription of client metrics; its defaults are nobody's synonyms, as in Kafka's ConfigHelper."""
+    entries = []
+    for name, key in METRICS_KEYS.items():
+        value = configs.get(name)
+        own = [] if value is None else [Synonym(name, value, METRICS_SOURCE)]
+        entries.append(_entry(key, key.default if value is None else value, own))
+    return entries
+
+
+def of_loggers(broker: Broker) -> Entries:
+    """The levels of a broker's loggers."""
+    return [
+        DescribeConfigsResourceResult(
+            name=name,
+            value=level,
+            read_only=False,
+            config_source=LOGGER_SOURCE,
+            is_sensitive=False,
+            config_type=UNKNOWN_TYPE,
+            documentation=None,
+        )
+        for name, level in sorted(broker.log_levels.items())
+    ]
+
+
+def _with_default(
+    key: Key, value: str | None, source: int, broker: BrokerConfig
+) -> DescribeConfigsResourceResult:
+    synonyms = [] if value is None else [Synonym(key.name, value, source)]
+    if key.synonym is not None:
+        synonyms += broker.synonyms(key.synonym)
+    if value is None:
+        value = broker.text(key.synonym) if key.synonym else key.default
+    if key.synonym is None and key.default:
+        synonyms.append(Synonym(key.name, key.default, DEFAULT_SOURCE))
+    return _entry(key, value, synonyms)
+
+
+def _dynamic(name: str, synonyms: list[Synonym]) -> DescribeConfigsResourceResult:
+    """Something that a running broker was given; what nobody knows may be a secret."""
+    key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or Key(name, "PASSWORD", None, "")
+    return _entry(key, synonyms[0].value, synonyms)
+
+
+def _entry(
+    key: Key, value: str | None, synonyms: list[Synonym], *, read_only: bool = False
+) -> DescribeConfigsResourceResult:
+    def shown(text: str | None) -> str | None:
+        return None if key.is_sensitive else text
+
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=shown(value),
+        read_only=read_only,
+        config_source=synonyms[0].source if synonyms else DEFAULT_SOURCE,
+        is_sensitive=key.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=one.name, value=shown(one.value), source=one.source)
+            for one in synonyms
+        ],
+        config_type=key.type_code,
+        documentation=None,
+    )

@@ -1,0 +1,59 @@
+"""CreatePartitions: more partitions for topics that exist (rule 73)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.controller.topics import added_partitions, check_size
+from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition, error_of
+from pykafka2.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: CreatePartitionsRequest, now: float
+) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    twice = [name for name, count in times.items() if count > 1]
+    results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in twice]
+    results += [
+        _add(broker, topic, validate_only=request.validate_only)
+        for topic in request.topics
+        if times[topic.name] == 1
+    ]
+    return CreatePartitionsResponse(results=results)
+
+
+def _add(broker: Broker, topic: CreatePartitionsTopic, *, validate_only: bool) -> CreatePartitionsTopicResult:
+    assignments = topic.assignments
+    try:
+        check_size(topic.count)
+        records = added_partitions(
+            broker.controller,
+            topic.name,
+            topic.count,
+            None if assignments is None else [assigned.broker_ids for assigned in assignments],
+        )
+        if not validate_only:
+            broker.controller.write(records)
+    except BrokerError as error:
+        return _failed(topic.name, error)
+    return CreatePartitionsTopicResult(name=topic.name)
+
+
+def _failed(name: str, error: BrokerError) -> CreatePartitionsTopicResult:
+    words = None if isinstance(error, UnknownTopicOrPartition) else str(error)
+    return CreatePartitionsTopicResult(name=name, error_code=error.code or 0, error_message=words)
+
+
+def refuse(request: CreatePartitionsRequest, code: int) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_failed(topic.name, error_of(code)) for topic in request.topics])

@@ -1,0 +1,98 @@
+"""DeleteTopics: by name, or by id from version 6 on (KIP-516)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicId, UnknownTopicOrPartition, error_of
+from pykafka2.protocol.messages.topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from pykafka2.broker.base.image import ClusterImage
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DeleteTopicsRequest, now: float
+) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=_deleted(broker, _asked(request)))
+
+
+def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    named = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    return [*request.topics, *named]
+
+
+def _deleted(broker: Broker, asked: list[DeleteTopicState]) -> list[DeletableTopicResult]:
+    """Refuse what is asked twice, under whatever name, and delete the rest (KIP-516)."""
+    image = broker.controller.image
+    results: list[DeletableTopicResult] = []
+    names = Counter(state.name for state in asked if state.name is not None and state.topic_id == ZERO_UUID)
+    ids = Counter(state.topic_id for state in asked if state.name is None)
+    named_ids = {image.topics[name].id for name in names if name in image.topics}
+    told: set[tuple[str | None, bytes]] = set()
+    for state in asked:
+        what = (state.name, state.topic_id)
+        if what in told:
+            continue
+        told.add(what)
+        try:
+            if state.name is not None and state.topic_id != ZERO_UUID:
+                raise InvalidRequest("You may not specify both topic name and topic id.")
+            if state.name is None and state.topic_id == ZERO_UUID:
+                raise InvalidRequest("Neither topic name nor id were specified.")
+            if state.name is not None and names[state.name] > 1:
+                raise InvalidRequest("Duplicate topic name.")
+            if state.name is None and ids[state.topic_id] > 1:
+                raise InvalidRequest("Duplicate topic id.")
+            if state.name is None and state.topic_id in named_ids:
+                continue  # told with its name
+            results.append(_delete(broker, image, state, by_both=ids))
+        except BrokerError as error:
+            results.append(_failed(state, error))
+    return results
+
+
+def _delete(
+    broker: Broker, image: ClusterImage, state: DeleteTopicState, *, by_both: Counter[bytes]
+) -> DeletableTopicResult:
+    topic = image.topic_by_id(state.topic_id) if state.name is None else image.topics.get(state.name)
+    if topic is None:
+        if state.name is None:
+            raise UnknownTopicId("This server does not host this topic ID.")
+        raise UnknownTopicOrPartition("This server does not host this topic-partition.")
+    if state.name is not None and topic.id in by_both:
+        return DeletableTopicResult(
+            name=topic.name,
+            topic_id=topic.id,
+            error_code=InvalidRequest.code or 0,
+            error_message="The provided topic name maps to an ID that was already supplied.",
+        )
+    broker.controller.delete_topic(topic.name)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.id)
+
+
+def _failed(state: DeleteTopicState, error: BrokerError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=state.name, topic_id=state.topic_id, error_code=error.code or 0, error_message=str(error)
+    )
+
+
+def refuse(request: DeleteTopicsRequest, code: int) -> DeleteTopicsResponse:
+    words = str(error_of(code))
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=state.name, topic_id=state.topic_id, error_code=code, error_message=words
+            )
+            for state in _asked(request)
+        ]
+    )

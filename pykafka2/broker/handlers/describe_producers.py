@@ -1,0 +1,74 @@
+"""DescribeProducers: what a partition's leader remembers of producers, transactions included (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.config.topic_names import check_topic_name
+from pykafka2.errors import BrokerError, error_of
+from pykafka2.protocol.messages.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+
+
+def describe_producers(broker: Broker, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_described(broker, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _described(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    try:
+        check_topic_name(topic)
+        producers = broker.replicas.replica_of((topic, index)).log.producers
+    except BrokerError as error:
+        return _failed(index, error.code or 0, None)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp=one.last_timestamp,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=_or_none(producers.transactions.first_offset_of(one.producer_id)),
+            )
+            for one in producers
+        ],
+    )
+
+
+def _or_none(offset: int | None) -> int:
+    return -1 if offset is None else offset
+
+
+def _failed(index: int, code: int, message: str | None) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=code, error_message=message, active_producers=[]
+    )
+
+
+def refused(request: DescribeProducersRequest, code: int) -> DescribeProducersResponse:
+    words = str(error_of(code))
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[_failed(index, code, words) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )

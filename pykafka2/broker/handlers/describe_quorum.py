@@ -1,0 +1,94 @@
+"""DescribeQuorum: a picture of the controllers as KRaft would give it (KIP-595).
+
+Every broker may become the controller, so every broker is a voter.  The metadata log is one list that all of
+them share, so whoever is alive has all of it (docs/fidelity.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.config.topic_names import METADATA_TOPIC
+from pykafka2.errors import UnknownTopicOrPartition, error_of
+from pykafka2.protocol.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+FIRST_VERSION_WITH_NODES = 2
+LISTENER = "CONTROLLER"
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeQuorumRequest, now: float
+) -> DescribeQuorumResponse:
+    topics = [
+        DescribeQuorumResponseTopicData(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(broker)
+                if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
+                else _unknown(partition.partition_index)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    is_told = any(not partition.error_code for topic in topics for partition in topic.partitions)
+    nodes = []
+    if context.version >= FIRST_VERSION_WITH_NODES and is_told:
+        nodes = [
+            Node(node_id=node.id, listeners=[Listener(name=LISTENER, host=node.host, port=node.port)])
+            for node in broker.controller.state.brokers.values()
+        ]
+    return DescribeQuorumResponse(topics=topics, nodes=nodes)
+
+
+def _quorum(broker: Broker) -> DescribeQuorumResponsePartitionData:
+    controller = broker.controller
+    end = controller.log.end_offset
+    now_ms = broker.clock.wall_ms()
+    voters = [
+        ReplicaState(
+            replica_id=node.id,
+            log_end_offset=end,
+            last_fetch_timestamp=-1 if node.is_fenced else now_ms,
+            last_caught_up_timestamp=-1 if node.is_fenced else now_ms,
+        )
+        for node in controller.state.brokers.values()
+    ]
+    return DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        leader_id=controller.id,
+        leader_epoch=controller.epoch,
+        high_watermark=end,
+        current_voters=voters,
+        observers=[],
+    )
+
+
+def _unknown(number: int) -> DescribeQuorumResponsePartitionData:
+    error = UnknownTopicOrPartition("This server does not host this topic-partition.")
+    return DescribeQuorumResponsePartitionData(
+        partition_index=number,
+        error_code=error.code or 0,
+        error_message=str(error),
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )
+
+
+def refuse(request: DescribeQuorumRequest, code: int) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=code, error_message=str(error_of(code)), topics=[])

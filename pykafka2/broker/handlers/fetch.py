@@ -1,0 +1,275 @@
+"""Fetch: read from a replica, and wait in the purgatory where there is too little to read yet.
+
+Consumers read below the high watermark, followers to the leader's log end (rule 51).  A full fetch with
+session epoch 0 opens a session, whose later fetches name only what changed (KIP-227, rule 57).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.handlers.leaders import endpoints, hint
+from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.broker.replication.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    next_epoch,
+)
+from pykafka2.broker.replication.reading import FUTURE_REPLICA, FetchItem, FetchPlan, FetchResult
+from pykafka2.errors import (
+    BrokerError,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    UnknownServerError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_WITH_LEADERS = 16  # the field is there from 12 on, but for the quorum (KIP-951)
+FIRST_VERSION_WITH_ENDPOINTS = 16
+FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
+
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
+SESSION_ERRORS = frozenset(
+    error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
+)
+
+
+@handles(FetchRequest, 4, 18)
+def handle(
+    broker: Broker, context: RequestContext, request: FetchRequest, now: float
+) -> FetchResponse | None:
+    if request.isolation_level not in ISOLATION_LEVELS:
+        # Kafka fails over the number, and says so everywhere.
+        refused = refuse(request, UnknownServerError.code)
+        refused.error_code = UnknownServerError.code
+        return refused
+    try:
+        plan = _plan(broker, context, request, now)
+    except BrokerError as error:
+        return refuse(request, error.code or 0)
+
+    def on_done(results: list[FetchResult]) -> None:
+        if not context.is_answered:
+            done_at = broker.clock.monotonic()
+            broker.go_on_with(
+                context, lambda: _in_session(broker, context.version, request, plan, results, done_at)
+            )
+
+    operation = broker.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
+    if operation is not None:
+        context.abandon = lambda at: broker.replicas.fetches.discard(operation)
+    return None
+
+
+def _plan(broker: Broker, context: RequestContext, request: FetchRequest, now: float) -> FetchPlan:
+    replica_id, replica_epoch = request.replica_id, -1
+    if context.version >= FIRST_VERSION_WITH_REPLICA_STATE:
+        replica_id = request.replica_state.replica_id
+        replica_epoch = request.replica_state.replica_epoch
+    is_consumer = replica_id < 0
+    max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))  # followers' fetches, too
+    may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
+    is_future = replica_id == FUTURE_REPLICA
+    plan = FetchPlan(
+        replica_id,
+        [item for topic in request.topics for item in _items(broker, context, topic)],
+        min(request.min_bytes, max_bytes),
+        max_bytes,
+        read_committed=request.isolation_level == READ_COMMITTED and not is_future,
+        may_follow=may_follow or is_future,
+        replica_epoch=replica_epoch,
+        rack_id=request.rack_id if may_follow else None,
+    )
+    if context.version >= FIRST_VERSION_WITH_SESSIONS:
+        _use_session(broker, context.version, request, plan, now)
+    return plan
+
+
+def _use_session(broker: Broker, version: int, request: FetchRequest, plan: FetchPlan, now: float) -> None:
+    """Have an incremental fetch look at its session; a full one ends the session that it names."""
+    sessions = broker.replicas.sessions
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.close(request.session_id)
+        return
+    uses_ids = version >= FIRST_VERSION_WITH_IDS
+    session = sessions.incremental(
+        request.session_id,
+        request.session_epoch,
+        uses_topic_ids=uses_ids,
+        items=plan.items,
+        forgotten=[
+            (topic.topic_id if uses_ids else topic.topic, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        ],
+        name_of=broker.image.topic_names.get,
+        now=now,
+    )
+    plan.items = []
+    if session.partitions:
+        plan.session = session
+
+
+def _in_session(
+    broker: Broker,
+    version: int,
+    request: FetchRequest,
+    plan: FetchPlan,
+    results: list[FetchResult],
+    now: float,
+) -> FetchResponse:
+    """The answer: all that was read, or in a session what is news."""
+    sessions = broker.replicas.sessions
+    session = plan.session
+    if session is None:
+        response = _answer(broker, version, results, plan)
+        if version >= FIRST_VERSION_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
+            opened = sessions.create(
+                results,
+                uses_topic_ids=version >= FIRST_VERSION_WITH_IDS,
+                replica_id=plan.replica_id,
+                now=now,
+            )
+            if opened is not None:
+                response.session_id = opened.id
+                broker.replicas.reader.join_session(plan, opened)
+        return response
+    if sessions.get(session.id) is not session:
+        return refuse(request, FetchSessionIdNotFound.code or 0)
+    if session.epoch != next_epoch(request.session_epoch):
+        return refuse(request, InvalidFetchSessionEpoch.code or 0)
+    response = _answer(broker, version, session.settle(results), plan)
+    response.session_id = session.id
+    return response
+
+
+def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[FetchItem]:
+    name, error = topic.topic, None
+    if context.version >= FIRST_VERSION_WITH_IDS:
+        known = broker.image.topic_by_id(topic.topic_id)
+        if known is None:
+            name, error = topic.topic_id.hex(), UnknownTopicId()
+        else:
+            name = known.name
+    known_partitions = range(0)
+    if error is None:
+        image = broker.image.topics.get(name)
+        known_partitions = range(0 if image is None else len(image.partitions))
+    return [
+        FetchItem(
+            name,
+            topic.topic_id,
+            partition.partition,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            max(UNKNOWN_EPOCH, partition.current_leader_epoch),  # any negative one is none
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+            error or (None if partition.partition in known_partitions else UnknownTopicOrPartition()),
+        )
+        for partition in topic.partitions
+    ]
+
+
+def _answer(broker: Broker, version: int, results: list[FetchResult], plan: FetchPlan) -> FetchResponse:
+    leaders: list[int] = []
+    topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+    for result in results:
+        item = result.item
+        topic = topics.get((item.topic, item.topic_id))
+        if topic is None:
+            topic = topics[item.topic, item.topic_id] = FetchableTopicResponse(
+                topic=item.topic, topic_id=item.topic_id, partitions=[]
+            )
+        topic.partitions.append(_partition(broker, version, result, plan, leaders))
+    if version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
+        return FetchResponse(responses=list(topics.values()))
+    nodes = [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in endpoints(broker, leaders)
+    ]
+    return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
+
+
+def _partition(
+    broker: Broker, version: int, result: FetchResult, plan: FetchPlan, leaders: list[int]
+) -> PartitionData:
+    item = result.item
+    data = PartitionData(
+        partition_index=item.partition,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        aborted_transactions=_aborted(result, plan),
+        preferred_read_replica=result.preferred_read_replica,
+        records=result.records,
+    )
+    if result.diverging is not None:
+        end = result.diverging
+        data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+    if result.error is not None:
+        data.error_code = result.error.code or 0
+        leader = hint(broker, item.key, result.error)
+        if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
+            leaders.append(leader.leader)
+    return data
+
+
+def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] | None:
+    """None where nobody asked for it (read_uncommitted); empty, as in Kafka, where there was nothing to read
+    when the fetch came.
+    """
+    is_gone = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
+    if result.item.error is not None or is_gone:
+        return []
+    if result.aborted is None:
+        return None
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in result.aborted
+    ]
+
+
+@refuses(FetchRequest)
+def refuse(request: FetchRequest, code: int) -> FetchResponse:
+    """The error at the top, where it is the session's, and at each partition."""
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                PartitionData(
+                    partition_index=partition.partition, error_code=code, high_watermark=-1, records=b""
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    is_of_session = code in SESSION_ERRORS
+    return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)

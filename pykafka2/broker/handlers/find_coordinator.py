@@ -1,0 +1,87 @@
+"""FindCoordinator: which broker coordinates a group or a transactional id (rule 50).
+
+The key's hash picks a partition of the internal topic, whose leader it is.  The first question has the
+controller create the topic; where its leaders are known at once, so is the answer (Kafka says
+COORDINATOR_NOT_AVAILABLE that once).  Versions from 4 on ask for many keys; share groups come in step 7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.coordinators.internal_topics import create_internal_topic
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest, error_of
+from pykafka2.protocol.messages.coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.base.image import BrokerImage
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+FIRST_VERSION_WITH_KEYS = 4
+
+
+@handles(FindCoordinatorRequest, 0, 6)
+def handle(
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, now: float
+) -> FindCoordinatorResponse:
+    if context.version >= FIRST_VERSION_WITH_KEYS:
+        coordinators = []
+        for key in request.coordinator_keys:
+            try:
+                node = _coordinator(broker, request.key_type, key)
+            except BrokerError as error:
+                failed = _failed(key, error.code or 0)
+                if request.key_type in (GROUP, TRANSACTION, SHARE):
+                    failed.error_message = ""  # Kafka says why only of kinds that it does not know
+                coordinators.append(failed)
+                continue
+            coordinators.append(Coordinator(key=key, node_id=node.id, host=node.host, port=node.port))
+        return FindCoordinatorResponse(coordinators=coordinators)
+    try:
+        node = _coordinator(broker, request.key_type, request.key)
+    except BrokerError as error:
+        return _failed_old(error.code or 0)
+    return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port, error_message="NONE")
+
+
+def _coordinator(broker: Broker, kind: int, key: str) -> BrokerImage:
+    if kind not in (GROUP, TRANSACTION):
+        raise InvalidRequest(f"unknown kind of coordinator {kind}")
+    name = OFFSETS_TOPIC if kind == GROUP else TRANSACTIONS_TOPIC
+    if name not in broker.image.topics:
+        create_internal_topic(broker, name)
+    topic = broker.image.topics.get(name)
+    if topic is None:
+        raise CoordinatorNotAvailable
+    leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+    if not broker.image.is_alive(leader):
+        raise CoordinatorNotAvailable
+    return broker.image.brokers[leader]
+
+
+def _failed(key: str, code: int) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=code, error_message=str(error_of(code))
+    )
+
+
+def _failed_old(code: int) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=code, error_message=str(error_of(code)), node_id=-1, host="", port=-1
+    )
+
+
+@refuses(FindCoordinatorRequest)
+def refuse(request: FindCoordinatorRequest, code: int) -> FindCoordinatorResponse:
+    """Versions with many keys say the error at each, older ones at the top."""
+    if request.coordinator_keys:
+        return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
+    return _failed_old(code)

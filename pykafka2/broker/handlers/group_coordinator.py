@@ -1,0 +1,61 @@
+"""The APIs that a group's coordinator answers: classic groups, KIP-848 groups, committed offsets.
+
+All go the same way: to the shard of the group's partition, which decides and answers when its records are
+committed (testing/coordinators/).  The versions are those of Apache Kafka 4.3.1.  Registered without loading
+a message: coordinators and their messages come with the first group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pykafka2.broker.handlers.registry import APIS, Api
+from pykafka2.errors import UnsupportedVersion
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+VERSIONS: Final = {
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+}
+
+
+OF_CONSUMER_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
+
+
+def _has_consumer_protocol(broker: Broker) -> bool:
+    """Whether KIP-848 is on: in group.coordinator.rebalance.protocols, and group.version is finalised."""
+    configured = broker.config.get("group.coordinator.rebalance.protocols")
+    return "consumer" in configured and broker.image.features.get("group.version", 0) > 0
+
+
+def handle(broker: Broker, context: RequestContext, request: Request[Any], now: float) -> None:
+    """The answer comes from the coordinator, perhaps before this returns."""
+    if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(broker):
+        context.reply(refuse(request, context.version, UnsupportedVersion.code))
+        return
+    broker.coordinators.ask(broker.coordinators.groups, context, request, now)
+
+
+def refuse(request: Request[Any], version: int, code: int) -> Response:
+    from pykafka2.broker.coordinators.groups.refusals import refusal
+
+    return refusal(request, version, code)
+
+
+for _key, (_first, _last) in VERSIONS.items():
+    APIS[_key] = Api(_key, _first, _last, handle, refuse_in_version=refuse)

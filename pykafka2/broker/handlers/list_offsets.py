@@ -1,0 +1,152 @@
+"""ListOffsets: the end, the start, the latest timestamp, or the first offset not older than a time (rule
+62).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.log.time_index import OffsetAtTime, first_at, latest
+from pykafka2.errors import (
+    BrokerError,
+    CorruptData,
+    InvalidRequest,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    UnknownServerError,
+    UnsupportedVersion,
+)
+from pykafka2.protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pykafka2.types import READ_COMMITTED
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.replication.replica import Replica
+    from pykafka2.broker.server.request_channel import RequestContext
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING: 11,
+}
+"""From which version on a timestamp below 0 has its meaning (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+
+CONSUMER, DEBUGGING_CONSUMER = -1, -2
+"""What others say as replica id; to all but the first a log reaches to its very end."""
+
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
+NEVER = 0x7FFF
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+
+@handles(ListOffsetsRequest, 1, 11)
+def handle(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest, now: float
+) -> ListOffsetsResponse:
+    knows_epochs = context.version >= FIRST_VERSION_WITH_LEADER_EPOCH
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        count = Counter(asked.partition_index for asked in topic.partitions)
+        for asked in {one.partition_index: one for one in topic.partitions}.values():
+            try:
+                if count[asked.partition_index] > 1:
+                    raise InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
+                found = _find(broker, context, request, topic.name, asked)
+            except BrokerError as error:
+                partitions.append(_failed(asked, error.code or 0))
+                continue
+            except CorruptData:
+                # Appended by its header alone (without log.validate=strict), and no records behind it.
+                partitions.append(_failed(asked, UnknownServerError.code or 0))
+                continue
+            partitions.append(
+                ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index,
+                    timestamp=found.timestamp,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch if knows_epochs else -1,
+                )
+            )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(
+    broker: Broker,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+) -> OffsetAtTime:
+    if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
+        raise UnsupportedVersion(f"timestamp {asked.timestamp} means nothing in version {context.version}")
+    replica = _replica(broker, request, topic, asked)
+    log = replica.log
+    upper = _upper(replica, request)
+    if asked.timestamp == LATEST:
+        _check_high_watermark(replica, request, context.version)
+        return OffsetAtTime(upper, -1, replica.leader_epoch)
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return OffsetAtTime(log.log_start_offset, -1, log.epochs.epoch_at(log.log_start_offset))
+    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
+        return OffsetAtTime(-1, -1, -1)
+    found = latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
+    if found.offset >= upper:
+        _check_high_watermark(replica, request, context.version)
+        return OffsetAtTime(-1, -1, -1)
+    return found
+
+
+def _replica(broker: Broker, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> Replica:
+    """The leader's; the debugging consumer may ask any replica."""
+    key = (topic, asked.partition_index)
+    if request.replica_id != DEBUGGING_CONSUMER:
+        return broker.replicas.leader_of(key, asked.current_leader_epoch)
+    replica = broker.replicas.replica_of(key)
+    replica.check_epoch(asked.current_leader_epoch)
+    return replica
+
+
+def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
+    if request.replica_id != CONSUMER:
+        return replica.log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return replica.log.last_stable_offset
+    return replica.log.high_watermark
+
+
+def _check_high_watermark(replica: Replica, request: ListOffsetsRequest, version: int) -> None:
+    """A leader just elected may have a high watermark below offsets that were told before (KIP-207)."""
+    if request.replica_id == CONSUMER and replica.high_watermark < replica.leader_epoch_start:
+        if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+            raise OffsetNotAvailable
+        raise LeaderNotAvailable
+
+
+def _failed(asked: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+
+
+@refuses(ListOffsetsRequest)
+def refuse(request: ListOffsetsRequest, code: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_failed(asked, code) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )

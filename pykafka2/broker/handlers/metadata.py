@@ -1,0 +1,147 @@
+"""Metadata: brokers, topics and leaders, as of the last image that this broker was given.
+
+A topic that does not exist is created if the request and auto.create.topics.enable allow it; the asker is
+told UNKNOWN_TOPIC_OR_PARTITION this once and finds it the next time (rule 70).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.config.topic_names import INTERNAL_TOPICS, check_topic_name
+from pykafka2.broker.controller import NewTopic
+from pykafka2.broker.coordinators.hosting import INTERNAL
+from pykafka2.broker.coordinators.internal_topics import create_internal_topic
+from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.errors import (
+    BrokerError,
+    InvalidRequest,
+    KafkaError,
+    LeaderNotAvailable,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+# Without an authorizer everybody may do everything: a bit for each operation that applies (KIP-430).
+ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+NOT_ASKED = -2147483648
+FIRST_VERSION_WITH_USABLE_IDS = 12  # versions 10 and 11 have the field, but Kafka refuses ids there
+
+
+@handles(MetadataRequest, 0, 13)
+def handle(broker: Broker, context: RequestContext, request: MetadataRequest, now: float) -> MetadataResponse:
+    image = broker.image
+    asked = request.topics
+    # Version 0 has no null: there an empty list asks for all topics.
+    wants_all = asked is None or (context.version == 0 and not asked)
+    if wants_all or asked is None:
+        topics = [_known(image, topic) for topic in image.topics.values()]
+    else:
+        may_create = request.allow_auto_topic_creation and broker.config.get("auto.create.topics.enable")
+        if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(topic.name is None for topic in asked):
+            refused = refuse(request, InvalidRequest.code or 0)
+            for topic in refused.topics:
+                topic.name = topic.name or ""
+            return refused
+        distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
+        topics = [_asked(broker, image, topic, may_create=may_create) for topic in distinct]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    with_cluster = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in image.live_brokers()
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=broker.any_live_broker(),
+        topics=topics,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
+    )
+
+
+def _asked(
+    broker: Broker, image: ClusterImage, asked: MetadataRequestTopic, *, may_create: bool
+) -> MetadataResponseTopic:
+    """One topic that was asked for by name, or by id (version 10 on)."""
+    if asked.topic_id != ZERO_UUID:
+        by_id = image.topic_by_id(asked.topic_id)
+        if by_id is None:
+            return _failed(None, UnknownTopicId, asked.topic_id)
+        return _known(image, by_id)
+    name = asked.name or ""
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _known(image, topic)
+    try:
+        check_topic_name(name)
+    except BrokerError as error:
+        return _failed(name, type(error))
+    if may_create:
+        # Whether it can be made is not told here: whoever asks finds it the next time, or not.
+        with suppress(KafkaError):
+            if name in INTERNAL:
+                create_internal_topic(broker, name)
+            else:
+                broker.create_topic(NewTopic(name))
+    return _failed(name, UnknownTopicOrPartition)
+
+
+def _failed(name: str | None, error: type[BrokerError], topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=error.code or 0,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,  # by its name alone, whether there is one or not
+        partitions=[],
+    )
+
+
+def _known(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(image, number, known) for number, known in enumerate(topic.partitions)],
+    )
+
+
+def _partition(image: ClusterImage, number: int, partition: PartitionImage) -> MetadataResponsePartition:
+    has_leader = partition.leader != NO_LEADER and image.is_alive(partition.leader)
+    return MetadataResponsePartition(
+        error_code=0 if has_leader else LeaderNotAvailable.code or 0,
+        partition_index=number,
+        leader_id=partition.leader if has_leader else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[replica for replica in partition.replicas if not image.is_alive(replica)],
+    )
+
+
+@refuses(MetadataRequest)
+def refuse(request: MetadataRequest, code: int) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(
+            error_code=code, name=topic.name or "", topic_id=topic.topic_id or ZERO_UUID, partitions=[]
+        )
+        for topic in request.topics or []
+    ]
+    return MetadataResponse(brokers=[], topics=topics, error_code=code)

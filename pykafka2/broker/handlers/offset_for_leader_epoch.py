@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch: where an epoch ends in the leader's log (KIP-320, rule 63)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.errors import BrokerError
+from pykafka2.protocol.messages.offsets import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+
+@handles(OffsetForLeaderEpochRequest, 2, 4)
+def handle(
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest, now: float
+) -> OffsetForLeaderEpochResponse:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            try:
+                replica = broker.replicas.leader_of(
+                    (topic.topic, asked.partition), asked.current_leader_epoch
+                )
+            except BrokerError as error:
+                partitions.append(EpochEndOffset(error_code=error.code or 0, partition=asked.partition))
+                continue
+            end = replica.log.end_of_epoch(asked.leader_epoch)
+            partitions.append(
+                EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
+            )
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+@refuses(OffsetForLeaderEpochRequest)
+def refuse(request: OffsetForLeaderEpochRequest, code: int) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(error_code=code, partition=asked.partition) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,253 @@
+"""Produce: append batches on the leader, and answer when as many replicas have them as acks asks for.
+
+acks=1 is answered at once, acks=0 never (an error closes the connection, rule 7), acks=all when the high
+watermark has passed what was appended: until then the request waits in the purgatory and the connection's
+next request may come in.  Versions 0 to 2 are refused, as in Kafka 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.handlers.leaders import endpoints, hint
+from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.log.validation import RecordsRejected
+from pykafka2.broker.replication.delayed import ProduceResult
+from pykafka2.errors import BrokerError, UnknownTopicId, error_of
+from pykafka2.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from pykafka2.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.produce_repeats import Repeats
+    from pykafka2.broker.handlers.produce_transactional import Verdicts
+    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.server.request_channel import RequestContext
+
+FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_WITH_LEADERS = 10
+NO_ACKS, ALL_REPLICAS = 0, -1
+FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
+
+
+@handles(ProduceRequest, 3, 13)
+def handle(
+    broker: Broker, context: RequestContext, request: ProduceRequest, now: float
+) -> ProduceResponse | None:
+    repeats = None
+    if _names_twice(request):
+        from pykafka2.broker.handlers.produce_repeats import Repeats
+
+        repeats = Repeats(request, context.version)
+        request = repeats.request
+    if not _is_transactional(request):
+        return _append_and_answer(broker, context, request, {}, repeats, now)
+
+    from pykafka2.broker.handlers.produce_transactional import verify
+
+    def go_on(verdicts: Verdicts, at: float) -> None:
+        broker.go_on_with(
+            context, lambda: _append_and_answer(broker, context, request, verdicts, repeats, at)
+        )
+
+    verify(broker, context, request, go_on, now)
+    return None
+
+
+def _names_twice(request: ProduceRequest) -> bool:
+    """Whether a partition is named more than once.  Every request is looked at."""
+    topics = request.topic_data
+    if len(topics) > 1 and len({(topic.name, topic.topic_id) for topic in topics}) < len(topics):
+        return True
+    for topic in topics:
+        data = topic.partition_data
+        if len(data) > 1 and len({one.index for one in data}) < len(data):
+            return True
+    return False
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch says that it is part of a transaction.  One byte is looked at for each partition."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) > FLAGS_AT and records[FLAGS_AT] & TRANSACTIONAL_FLAG:
+                return True
+    return False
+
+
+def _append_and_answer(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verdicts: Verdicts,
+    repeats: Repeats | None,
+    now: float,
+) -> ProduceResponse | None:
+    results = _append(broker, context, request, verdicts, now)
+    settled = results if repeats is None else _settled(context, repeats, results)
+    if context.is_answered:
+        return None  # its connection is gone; what it sent is appended all the same
+    if request.acks == NO_ACKS:
+        if any(result.error is not None for result in settled.values()):
+            context.close()
+        else:
+            context.no_reply()
+        return None
+    if request.acks != ALL_REPLICAS or all(result.error is not None for result in results.values()):
+        return _answer(broker, context, request, settled)
+
+    def on_done(done: dict[Key, ProduceResult]) -> None:
+        if repeats is not None:
+            done = _settled(context, repeats, done)
+        if not context.is_answered:
+            broker.go_on_with(context, lambda: _answer(broker, context, request, done))
+
+    operation = broker.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
+    if operation is not None:
+        context.abandon = lambda at: broker.replicas.produces.discard(operation)
+        context.local_processed()
+    return None
+
+
+def _append(
+    broker: Broker, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
+) -> dict[Key, ProduceResult]:
+    """`verdicts` has a guard, or why not, for partitions that were verified (rule 43)."""
+    results: dict[Key, ProduceResult] = {}
+    now_ms = broker.clock.wall_ms()
+    for topic in request.topic_data:
+        error = _identify(broker, context, topic)
+        for data in topic.partition_data:
+            key = _key(context, topic, data)
+            verdict = verdicts.get(key) if verdicts else None
+            if error is not None:
+                results[key] = ProduceResult(error)
+                continue
+            if isinstance(verdict, BrokerError):
+                results[key] = ProduceResult(verdict)
+                continue
+            results[key] = broker.replicas.append(
+                key,
+                data.records,
+                acks=request.acks,
+                version=context.version,
+                client_id=context.client_id,
+                now=now,
+                now_ms=now_ms,
+                guard=verdict,
+            )
+    return results
+
+
+def _settled(
+    context: RequestContext, repeats: Repeats, results: dict[Key, ProduceResult]
+) -> dict[Key, ProduceResult]:
+    """What is answered where a partition was named more than once."""
+    return {
+        (key := _key(context, topic, data)): repeats.settle(data, results[key])
+        for topic in repeats.request.topic_data
+        for data in topic.partition_data
+    }
+
+
+def _identify(broker: Broker, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
+    """Give a topic that is asked for by id (from version 13 on) its name; why there is none."""
+    if context.version >= FIRST_VERSION_WITH_IDS:
+        known = broker.image.topic_by_id(topic.topic_id)
+        if known is None:
+            return UnknownTopicId()
+        topic.name = known.name
+    return None
+
+
+def _key(context: RequestContext, topic: TopicProduceData, data: PartitionProduceData) -> Key:
+    """What the results know a partition by: the id stands in for the name of a topic that nobody knows."""
+    if context.version >= FIRST_VERSION_WITH_IDS and not topic.name:
+        return topic.topic_id.hex(), data.index
+    return topic.name, data.index
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: ProduceRequest, results: dict[Key, ProduceResult]
+) -> ProduceResponse:
+    leaders: list[int] = []
+    topics = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                _partition(broker, context.version, key, results[key], leaders)
+                for key in (_key(context, topic, data) for data in topic.partition_data)
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    if context.version < FIRST_VERSION_WITH_LEADERS:
+        return ProduceResponse(responses=topics)
+    nodes = [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in endpoints(broker, leaders)
+    ]
+    return ProduceResponse(responses=topics, node_endpoints=nodes)
+
+
+def _partition(
+    broker: Broker, version: int, key: Key, result: ProduceResult, leaders: list[int]
+) -> PartitionProduceResponse:
+    if result.error is None:
+        return PartitionProduceResponse(
+            index=key[1],
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time,
+            log_start_offset=result.log_start_offset,
+        )
+    answer = PartitionProduceResponse(
+        index=key[1],
+        error_code=result.error.code or 0,
+        # Known, and said, if it was appended and only the replicas did not follow (rules 28 and 29).
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time,
+        log_start_offset=result.log_start_offset,
+        error_message=str(result.error),
+    )
+    if isinstance(result.error, RecordsRejected):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=one.index, batch_index_error_message=one.message)
+            for one in result.error.record_errors
+        ]
+    leader = hint(broker, key, result.error)
+    if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
+        leaders.append(leader.leader)
+    return answer
+
+
+@refuses(ProduceRequest)
+def refuse(request: ProduceRequest, code: int) -> ProduceResponse:
+    words = str(error_of(code))
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index, error_code=code, base_offset=-1, error_message=words
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

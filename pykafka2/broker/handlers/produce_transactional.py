@@ -1,0 +1,107 @@
+"""The part of Produce that only transactions need: are these partitions part of the producer's transaction?
+
+A batch that would open a transaction in a partition waits until its coordinator has said that the partition
+takes part (rule 43); from version 12 on the question adds it (rule 42).  The connection's next request waits
+behind it, so that batches keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.coordinators.transactions.verification import Support, for_produce
+from pykafka2.broker.coordinators.transactions.verifier import Asked, Codes, Guards
+from pykafka2.errors import (
+    BrokerError,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    NotEnoughReplicas,
+    TransactionalIdAuthorizationFailed,
+    error_of,
+)
+from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest
+from pykafka2.records.batch import HEADER_BYTES, RecordBatch
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.log.verifications import VerificationGuard
+    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.server.request_channel import RequestContext
+Verdicts = dict["Key", "VerificationGuard | BrokerError"]
+"""For each partition that was asked for: what to append with, or why it may not be appended."""
+
+
+def verify(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    go_on: Callable[[Verdicts, float], None],
+    now: float,
+) -> None:
+    """Call `go_on` with what the coordinator said, at once where nothing is to be asked.
+
+    Raises `TransactionalIdAuthorizationFailed` or `InvalidProducerIdMapping`: all of the request is refused.
+    """
+    if request.transactional_id is None:
+        # Transactional batches are allowed only to who may use the transactional id, and there is none.
+        raise TransactionalIdAuthorizationFailed("transactional batches need a transactional id")
+    batches = _transactional_batches(broker, context, request)
+    if len({(batch.producer_id, batch.producer_epoch) for batch in batches.values()}) > 1:
+        raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
+    if not batches:
+        go_on({}, now)
+        return
+    first = next(iter(batches.values()))
+    asked = Asked(
+        request.transactional_id,
+        first.producer_id,
+        first.producer_epoch,
+        {key: batch.base_sequence for key, batch in batches.items()},
+        Support.of_produce(context.version),
+    )
+    guards, errors = broker.verifier.begin(asked)
+    verdicts: Verdicts = {**errors}
+    if not guards:
+        go_on(verdicts, now)
+        return
+
+    def on_codes(found: Guards, codes: Codes, at: float) -> None:
+        for key, guard in found.items():
+            code = for_produce(codes[key], asked.support)
+            verdicts[key] = _refusal(code) if code else guard
+        go_on(verdicts, at)
+
+    adds = asked.support is Support.ADDS_PARTITIONS
+    broker.verifier.ask(asked, guards, on_codes, now, waits_for_end=adds)
+
+
+def _refusal(code: int) -> BrokerError:
+    if code == InvalidTxnState.code:
+        return InvalidTxnState("Partition was not added to the transaction")
+    if code == NotEnoughReplicas.code:
+        return NotEnoughReplicas("Unable to verify the partition has been added to the transaction")
+    return error_of(code)
+
+
+def _transactional_batches(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> dict[Key, RecordBatch]:
+    """Headers of the batches of existing topics that are part of a transaction; validation comes later."""
+    found: dict[Key, RecordBatch] = {}
+    for topic in request.topic_data:
+        known = broker.image.topic_by_id(topic.topic_id)
+        name = topic.name if known is None else known.name
+        if name not in broker.image.topics:
+            continue
+        for data in topic.partition_data:
+            batch = _header(data)
+            if batch is not None and batch.has_producer_id and batch.is_transactional:
+                found[name, data.index] = batch
+    return found
+
+
+def _header(data: PartitionProduceData) -> RecordBatch | None:
+    if data.records is None or len(data.records) < HEADER_BYTES:
+        return None
+    return RecordBatch(memoryview(data.records))

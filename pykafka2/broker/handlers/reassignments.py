@@ -1,0 +1,93 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: move partitions to other brokers (KIP-455)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.controller.reassignment import ongoing, reassigned
+from pykafka2.errors import BrokerError, NoReassignmentInProgress, error_of
+from pykafka2.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest, now: float
+) -> AlterPartitionReassignmentsResponse:
+    may_change = request.allow_replication_factor_change
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_change,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _reassign(broker, topic.name, partition, may_change=may_change)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _reassign(
+    broker: Broker, topic: str, asked: ReassignablePartition, *, may_change: bool
+) -> ReassignablePartitionResponse:
+    number = asked.partition_index
+    try:
+        record = reassigned(broker.controller, topic, number, asked.replicas, allow_factor_change=may_change)
+        if record is not None:
+            broker.controller.write([record])
+    except BrokerError as error:
+        words = None if isinstance(error, NoReassignmentInProgress) else str(error)
+        return ReassignablePartitionResponse(
+            partition_index=number, error_code=error.code or 0, error_message=words
+        )
+    return ReassignablePartitionResponse(partition_index=number, error_message=None)
+
+
+def refuse(request: AlterPartitionReassignmentsRequest, code: int) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=code, error_message=str(error_of(code)), responses=[]
+    )
+
+
+def handle_list(
+    broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest, now: float
+) -> ListPartitionReassignmentsResponse:
+    controller = broker.controller
+    asked = (
+        [(name, None) for name in controller.state.topics]
+        if request.topics is None
+        else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    )
+    told: dict[str, OngoingTopicReassignment] = {}
+    for name, number in ongoing(controller, asked):
+        partition = controller.state.topics[name].partitions[number]
+        topic = told.setdefault(name, OngoingTopicReassignment(name=name, partitions=[]))
+        topic.partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=number,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding),
+                removing_replicas=list(partition.removing),
+            )
+        )
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(told.values()))
+
+
+def refuse_list(request: ListPartitionReassignmentsRequest, code: int) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=str(error_of(code)), topics=[])

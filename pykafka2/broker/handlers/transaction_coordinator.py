@@ -1,0 +1,99 @@
+"""The APIs of transactions: those that a transactional id's coordinator answers, and those of leaders and
+group coordinators that only transactions need.
+
+The coordinator's go to the shard of the transactional id's partition, which decides and answers when its
+records are committed (testing/coordinators/).  InitProducerId without a transactional id is answered by any
+broker (rule 36).  The versions are those of Apache Kafka 4.3.1.  Registered without loading a message: they
+come with the first transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pykafka2.broker.handlers.registry import APIS, Api
+from pykafka2.errors import InvalidRequest
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+VERSIONS: Final = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
+}
+
+
+def handle(broker: Broker, context: RequestContext, request: Request[Any], now: float) -> None:
+    """The answer comes from the coordinator, perhaps before this returns."""
+    broker.coordinators.ask(broker.coordinators.transactions, context, request, now)
+
+
+def handle_init_producer_id(
+    broker: Broker, context: RequestContext, request: Any, now: float
+) -> Response | None:
+    from pykafka2.protocol.messages.transaction import InitProducerIdResponse
+
+    if request.transactional_id == "":
+        raise InvalidRequest("a transactional id is not empty")
+    if request.transactional_id is not None:
+        handle(broker, context, request, now)
+        return None
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        raise InvalidRequest("a producer names its id and its epoch, or neither")
+    return InitProducerIdResponse(producer_id=broker.next_producer_id(), producer_epoch=0)
+
+
+def handle_txn_offset_commit(broker: Broker, context: RequestContext, request: Any, now: float) -> None:
+    from pykafka2.broker.handlers.txn_offset_commit import commit
+
+    commit(broker, context, request, now)
+
+
+def handle_write_txn_markers(
+    broker: Broker, context: RequestContext, request: Any, now: float
+) -> Response | None:
+    from pykafka2.broker.handlers.write_txn_markers import write_markers
+
+    return write_markers(broker, context, request, now)
+
+
+def handle_describe_producers(broker: Broker, context: RequestContext, request: Any, now: float) -> Response:
+    from pykafka2.broker.handlers.describe_producers import describe_producers
+
+    return describe_producers(broker, request)
+
+
+def refuse(request: Request[Any], version: int, code: int) -> Response:
+    from pykafka2.broker.coordinators.groups.refusals import refusal
+
+    return refusal(request, version, code)
+
+
+def refuse_write_txn_markers(request: Any, code: int) -> Response:
+    from pykafka2.broker.handlers.write_txn_markers import refused
+
+    return refused(request, code)
+
+
+def refuse_describe_producers(request: Any, code: int) -> Response:
+    from pykafka2.broker.handlers.describe_producers import refused
+
+    return refused(request, code)
+
+
+for _key, (_first, _last) in VERSIONS.items():
+    APIS[_key] = Api(_key, _first, _last, handle, refuse_in_version=refuse)
+
+for _api in (
+    Api(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_in_version=refuse),
+    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, handle_txn_offset_commit, refuse_in_version=refuse),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, handle_write_txn_markers, refuse_write_txn_markers),
+    Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle_describe_producers, refuse_describe_producers),
+):
+    APIS[_api.api_key] = _api

@@ -1,0 +1,76 @@
+"""TxnOffsetCommit: offsets that take effect when the transaction commits (rule 49).
+
+Before the group's coordinator takes them, the partition of __consumer_offsets is verified with the
+transaction's coordinator, as a leader does for a Produce; from version 5 on the question adds it (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykafka2.broker.coordinators.groups.refusals import refusal
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
+from pykafka2.broker.coordinators.transactions.verification import Support, for_offsets
+from pykafka2.broker.coordinators.transactions.verifier import Asked, Codes, Guards
+from pykafka2.errors import NotCoordinator
+from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
+from pykafka2.records.batch import NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.log.verifications import VerificationGuard
+    from pykafka2.broker.server.request_channel import RequestContext
+
+FIRST_THAT_ADDS: Final = 5
+FIRST_WITH_ABORTABLE: Final = 4
+
+
+def support_of(version: int) -> Support:
+    """What the producer understands, by the version of its request."""
+    if version >= FIRST_THAT_ADDS:
+        return Support.ADDS_PARTITIONS
+    return Support.ABORTABLE if version >= FIRST_WITH_ABORTABLE else Support.OLD_ERRORS
+
+
+def commit(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest, now: float) -> None:
+    """Verify, then have the group's coordinator commit; the answer comes from there."""
+    coordinators = broker.coordinators
+    key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
+
+    def refuse(code: int) -> None:
+        if not context.is_answered:
+            context.reply(refusal(request, context.version, code))
+
+    def go_on(guard: VerificationGuard | None, at: float) -> None:
+        if not coordinators.coordinates(key):
+            refuse(NotCoordinator.code or 0)
+            return
+        with coordinators.log_of(key).guarded_by(guard):
+            coordinators.ask(coordinators.groups, context, request, at)
+
+    if not coordinators.coordinates(key):
+        refuse(NotCoordinator.code or 0)
+        return
+    asked = Asked(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        {key: NO_SEQUENCE},
+        support_of(context.version),
+    )
+    guards, errors = broker.verifier.begin(asked)
+    if errors:
+        refuse(for_offsets(errors[key].code or 0))
+        return
+
+    def on_codes(found: Guards, codes: Codes, at: float) -> None:
+        code = codes[key]
+        if code:
+            refuse(for_offsets(code))
+        else:
+            broker.go_on_with(context, lambda: go_on(found[key], at))
+
+    if guards:
+        broker.verifier.ask(asked, guards, on_codes, now)
+    else:
+        go_on(None, now)

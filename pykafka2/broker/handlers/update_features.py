@@ -1,0 +1,50 @@
+"""UpdateFeatures: finalise other levels of the cluster's features (KIP-584)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.controller.features import feature_update
+from pykafka2.errors import BrokerError, error_of
+from pykafka2.protocol.messages.cluster import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.server.request_channel import RequestContext
+
+LAST_VERSION_WITH_RESULTS = 1
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest, now: float
+) -> UpdateFeaturesResponse:
+    records = []
+    try:
+        for update in request.feature_updates:
+            kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+            records.append(feature_update(broker.controller, update.feature, update.max_version_level, kind))
+    except BrokerError as error:
+        words = f"The update failed for all features since the following feature had an error: {error}"
+        return _refusal(type(error)(words))
+    if not request.validate_only:
+        broker.controller.write([record for record in records if record is not None])
+    results = []
+    if context.version <= LAST_VERSION_WITH_RESULTS:
+        results = [
+            UpdatableFeatureResult(feature=update.feature, error_message="NONE")
+            for update in request.feature_updates
+        ]
+    return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _refusal(error: BrokerError) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error.code or 0, error_message=str(error))
+
+
+def refuse(request: UpdateFeaturesRequest, code: int) -> UpdateFeaturesResponse:
+    return _refusal(error_of(code))

@@ -1,0 +1,127 @@
+"""WriteTxnMarkers: a transaction's coordinator has a leader write the markers that end it (rule 46, KIP-98).
+
+A marker is appended as a batch of its own and answered once the replicas have it, as with acks=all; in a
+partition of __consumer_offsets the group coordinator learns of it, so that offsets committed in the
+transaction become visible or go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.broker.coordinators.replay import Producer
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC
+from pykafka2.broker.log.partition_log import EndMarker
+from pykafka2.broker.replication.delayed import ProduceResult
+from pykafka2.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from pykafka2.protocol.messages.transaction import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.server.request_channel import RequestContext
+
+
+@attrs.define(eq=False)
+class _Writing:
+    """The markers of one request, until the last of them is on its replicas."""
+
+    context: RequestContext
+    request: WriteTxnMarkersRequest
+    results: list[dict[Key, ProduceResult]]
+    unfinished: int
+
+    def note_done(self) -> None:
+        self.unfinished -= 1
+        if not self.unfinished and not self.context.is_answered:
+            self.context.reply(_answer(self.request, self.results))
+
+
+def write_markers(
+    broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest, now: float
+) -> WriteTxnMarkersResponse | None:
+    if not request.markers:
+        return WriteTxnMarkersResponse(markers=[])
+    results = [_append(broker, marker, now) for marker in request.markers]
+    deadline = now + broker.config.seconds("request.timeout.ms")
+    writing = _Writing(context, request, results, len(results))
+    for one in results:
+        broker.replicas.await_replicas(one, deadline, lambda done: writing.note_done(), now)
+    return None
+
+
+def _append(broker: Broker, marker: WritableTxnMarker, now: float) -> dict[Key, ProduceResult]:
+    """Append one producer's marker to all its partitions."""
+    end = EndMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.transaction_result,
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+    results: dict[Key, ProduceResult] = {}
+    now_ms = broker.clock.wall_ms()
+    for topic in marker.topics:
+        for index in topic.partition_indexes:
+            key = (topic.name, index)
+            if key not in broker.replicas.replicas:
+                results[key] = ProduceResult(UnknownTopicOrPartition(f"no replica of {key[0]}-{key[1]} here"))
+                continue
+            if key[0] == OFFSETS_TOPIC and not broker.coordinators.is_active(key):
+                # The transaction's coordinator does not expect a group coordinator's errors.
+                results[key] = ProduceResult(NotLeaderOrFollower(f"{key[0]}-{key[1]} is not loaded here"))
+                continue
+            result = results[key] = broker.replicas.append_marker(key, end, now, now_ms)
+            if key[0] == OFFSETS_TOPIC and result.error is None:
+                producer = Producer(end.producer_id, end.producer_epoch)
+                groups = broker.coordinators.groups
+                groups.on_marker(key[1], producer, end.committed, result.required_offset, now)
+    return results
+
+
+def _answer(
+    request: WriteTxnMarkersRequest, results: list[dict[Key, ProduceResult]]
+) -> WriteTxnMarkersResponse:
+    def code(marker: int, key: Key) -> int:
+        error = results[marker][key].error
+        return 0 if error is None else error.code or 0
+
+    return _response(request, code)
+
+
+def _response(request: WriteTxnMarkersRequest, code: Callable[[int, Key], int]) -> WriteTxnMarkersResponse:
+    """With the code of each marker, by its number, in each partition."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=code(number, (topic.name, index))
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for number, marker in enumerate(request.markers)
+        ]
+    )
+
+
+def refused(request: WriteTxnMarkersRequest, code: int) -> WriteTxnMarkersResponse:
+    return _response(request, lambda marker, key: code)

@@ -1,0 +1,181 @@
+"""A broker's life in the controller's eyes: registration, heartbeats, controlled shutdown.
+
+As Kafka's BrokerLifecycleManager: a broker registers with an incarnation of its own, stays fenced until it
+has the metadata, says every broker.heartbeat.interval.ms that it lives, and before it stops in good order
+asks to have its leaderships moved.  While the controller does not answer for a session's time it stands for
+election itself.  Turned by the broker's chores; under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.base.features import SUPPORTED
+from pykafka2.clock import FOREVER
+from pykafka2.errors import IllegalTransition
+from pykafka2.protocol.messages.broker_lifecycle import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.controller.controllers import Controllers
+
+REGISTRATION_VERSION = 4
+HEARTBEAT_VERSION = 1
+
+# How soon a broker that misses the controller tries again, to be heard or to be elected.
+RETRY_INTERVAL = 0.5
+
+
+class BrokerState(Enum):
+    """Kafka's states of a broker."""
+
+    STARTING = "registers"
+    RECOVERY = "registered, fenced until it has the metadata"
+    RUNNING = "serves"
+    PENDING_CONTROLLED_SHUTDOWN = "its leaderships move"
+    SHUTTING_DOWN = "leads nothing, may stop"
+
+
+LEGAL_MOVES: dict[BrokerState, frozenset[BrokerState]] = {
+    BrokerState.STARTING: frozenset({BrokerState.RECOVERY}),
+    BrokerState.RECOVERY: frozenset({BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN}),
+    BrokerState.RUNNING: frozenset({BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN}),
+    BrokerState.PENDING_CONTROLLED_SHUTDOWN: frozenset({BrokerState.SHUTTING_DOWN}),
+    BrokerState.SHUTTING_DOWN: frozenset(),
+}
+
+
+class BrokerLifecycle:
+    """From one start of a broker to its stop."""
+
+    def __init__(self, broker: Broker, controllers: Controllers, incarnation_id: bytes) -> None:
+        self.state = BrokerState.STARTING
+        self.incarnation_id = incarnation_id
+        self.due = FOREVER
+        self._broker = broker
+        self._controllers = controllers
+        self._interval = broker.config.seconds("broker.heartbeat.interval.ms")
+        self._session = broker.config.seconds("broker.session.timeout.ms")
+        self._heartbeat_at = FOREVER
+        self._is_asking = False
+        self._asked_to_stop = False
+
+    def _move_to(self, state: BrokerState) -> None:
+        if state not in LEGAL_MOVES[self.state]:
+            raise IllegalTransition(self.state, state)
+        self.state = state
+
+    # ------------------------------------------------------------------ what the broker asks for
+
+    def begin(self, now: float) -> None:
+        """Register; heartbeats follow by themselves."""
+        broker = self._broker
+        request = BrokerRegistrationRequest(
+            broker_id=broker.id,
+            cluster_id=self._controllers.image.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[Listener(name="PLAINTEXT", host=broker.host, port=broker.port, security_protocol=0)],
+            features=[
+                Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
+                for name, levels in SUPPORTED.items()
+            ],
+            rack=broker.rack,
+            previous_broker_epoch=broker.epoch,
+        )
+        self.due = now + RETRY_INTERVAL  # an election may be needed first
+        broker.channel.send(request, REGISTRATION_VERSION, self._on_registered, now)
+
+    def begin_shutdown(self, now: float) -> None:
+        """Ask to have the leaderships moved; `state` becomes SHUTTING_DOWN when they have."""
+        if self.state in (BrokerState.RUNNING, BrokerState.RECOVERY):
+            self._move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+            self.hurry(now)
+
+    def hurry(self, now: float) -> None:
+        """Send the next heartbeat now: something may have changed for the better."""
+        if self.state is not BrokerState.STARTING:
+            self._heartbeat_at = now
+        self.due = now
+        self._broker.wake()
+
+    def run(self, now: float) -> None:
+        """Do what is due; `due` says when to be called again."""
+        if now < self.due:
+            return
+        if self._controllers.election.misses(self._broker.id, now):
+            self._controllers.consider(self._broker, now)
+        if now >= self._heartbeat_at and not self._is_asking:
+            self._send_heartbeat(now)
+        self._plan(now)
+
+    def _plan(self, now: float) -> None:
+        misses_at = self._controllers.election.misses_at(self._broker.id)
+        if self._controllers.election.misses(self._broker.id, now):
+            misses_at = now + RETRY_INTERVAL
+        self.due = min(misses_at, FOREVER if self._is_asking else self._heartbeat_at)
+
+    # ------------------------------------------------------------------ answers
+
+    def _on_registered(self, response: BrokerRegistrationResponse, now: float) -> None:
+        if response.error_code:
+            self._broker.wheel.add(now + RETRY_INTERVAL, self.begin)
+            return
+        self._move_to(BrokerState.RECOVERY)
+        self._broker.registered(response.broker_epoch)
+        self._send_heartbeat(now)
+        self._plan(now)
+
+    def _send_heartbeat(self, now: float) -> None:
+        self._is_asking = True
+        self._heartbeat_at = now + self._interval
+        self._asked_to_stop = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        request = BrokerHeartbeatRequest(
+            broker_id=self._broker.id,
+            broker_epoch=self._broker.epoch,
+            current_metadata_offset=self._broker.image.version,
+            want_fence=False,
+            want_shut_down=self._asked_to_stop,
+        )
+        self._broker.channel.send(
+            request,
+            HEARTBEAT_VERSION,
+            self._on_heartbeat,
+            now,
+            deadline=now + self._session / 2,
+            on_timeout=self._on_silence,
+        )
+
+    def _on_silence(self, now: float) -> None:
+        self._is_asking = False
+        self._heartbeat_at = now
+        self.due = now
+        self._broker.wake()
+
+    def _on_heartbeat(self, response: BrokerHeartbeatResponse, now: float) -> None:
+        self._is_asking = False
+        if response.error_code:
+            self._heartbeat_at = now + RETRY_INTERVAL
+        elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if response.should_shut_down:
+                self._move_to(BrokerState.SHUTTING_DOWN)
+                self._heartbeat_at = FOREVER
+                self._broker.notify()
+            else:
+                self._heartbeat_at = now + RETRY_INTERVAL if self._asked_to_stop else now
+        elif self.state is BrokerState.RECOVERY and not response.is_fenced:
+            self._move_to(BrokerState.RUNNING)
+            self._broker.begins_to_serve(now)
+        elif response.is_fenced:
+            if self.state is BrokerState.RUNNING:
+                self._move_to(BrokerState.RECOVERY)
+            self._heartbeat_at = now + RETRY_INTERVAL
+        self._plan(now)
+        self._broker.wake_for_timers()

@@ -1,0 +1,348 @@
+"""One replica's log: what was appended, where it starts and ends, and how much of it is safe.
+
+Offsets are given out here (on the leader) or checked here (on a follower); the bytes are in `Segments`.
+Knows nothing of replicas: who may read how far and what the high watermark is, is decided in replication/.
+All calls come under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from pykafka2.broker.log.batch import parse_batch, placed
+from pykafka2.broker.log.leader_epochs import EpochEnd, LeaderEpochs
+from pykafka2.broker.log.producer_state import ProducerStates
+from pykafka2.broker.log.segment import MemorySegment
+from pykafka2.broker.log.segments import NewSegment, RollLimits, Segments
+from pykafka2.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from pykafka2.broker.log.verifications import VerificationGuard, Verifications
+from pykafka2.errors import (
+    IllegalState,
+    InvalidTxnState,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+)
+from pykafka2.records.batch import Buffer, RecordBatch, batches
+from pykafka2.types import LOG_APPEND_TIME
+
+
+@attrs.define
+class Appended:
+    """Where a batch went; of a duplicate, where its first copy went."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int = -1
+    is_duplicate: bool = False
+
+
+@attrs.define(frozen=True)
+class EndMarker:
+    """What a transaction's coordinator has a leader write (WriteTxnMarkers, KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+
+@attrs.define
+class Disk:
+    """What the logs of one broker are written to; while `is_full` every append fails."""
+
+    is_full: bool = False
+    refused: int = 0
+    """How many appends failed."""
+
+
+@attrs.define
+class ReadResult:
+    """Batches as they are stored, whole, from the one that holds the offset asked for."""
+
+    batches: list[RecordBatch]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(batch.buffer) for batch in self.batches)
+
+    def joined(self) -> Buffer:
+        """Their bytes in one piece; no copy where there is one batch or none."""
+        if len(self.batches) == 1:
+            return self.batches[0].buffer
+        return b"".join(batch.buffer for batch in self.batches)
+
+
+class PartitionLog:
+    """The log of one replica.  Always: start <= high watermark <= end; only truncation takes batches away."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        new_segment: NewSegment = MemorySegment,
+        disk: Disk | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.disk = Disk() if disk is None else disk
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates()
+        self.verifications = Verifications()
+        self._before_start = ProducerStates()  # as they were where the log begins now
+        self._aborted = TransactionIndex()
+        self.segments = Segments(new_segment)
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic}-{self.partition}, start={self.log_start_offset}, "
+            f"high_watermark={self.high_watermark}, end={self.log_end_offset})"
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where read_committed reads: the earliest transaction that is open or whose marker is not
+        replicated, the high watermark where there is none (rule 47).
+        """
+        unstable = self.producers.transactions.first_unstable_offset(self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    # ------------------------------------------------------------------ appending
+
+    def append_as_leader(
+        self,
+        batch: RecordBatch,
+        leader_epoch: int,
+        *,
+        from_client: bool = True,
+        guard: VerificationGuard | None = None,
+    ) -> Appended:
+        """Give a validated batch of a client or of a coordinator its offsets (rules 23, 30 to 34, 43, 44).
+
+        A coordinator's batches have no sequences (`from_client=False`).  `guard` is what
+        `begin_verification` gave before the transaction was verified.  Raises `OutOfOrderSequenceNumber`,
+        `InvalidProducerEpoch`, `InvalidTxnState` or `KafkaStorageError`; nothing is appended then.
+        """
+        if batch.has_producer_id:
+            if from_client:
+                duplicate = self.producers.duplicate_of(batch)
+                if duplicate is not None:
+                    # Told with its time even where the log keeps the producer's, as in Kafka.
+                    return Appended(
+                        duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, is_duplicate=True
+                    )
+            self._check_verified(batch, guard)
+            if from_client:
+                self._check_first_sequence(batch)
+                self.producers.check(batch)
+            else:
+                self.producers.check_epoch(batch)
+                self.producers.check_transaction(batch)
+        stored = placed(batch, self.log_end_offset, leader_epoch)
+        self._add(stored)
+        append_time = stored.max_timestamp if stored.timestamp_type == LOG_APPEND_TIME else -1
+        return Appended(stored.base_offset, stored.last_offset, append_time)
+
+    def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
+        """End a producer's transaction here: a control batch that takes one offset (rule 46).
+
+        A marker for a producer that has nothing open, or that nobody knows, is written all the same.  Raises
+        `InvalidProducerEpoch` or `TransactionCoordinatorFenced` for one that comes too late.
+        """
+        from pykafka2.records.control import build_end_marker
+
+        self.producers.check_marker(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
+        )
+        data = build_end_marker(
+            marker.committed, now_ms, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
+        )
+        stored = placed(parse_batch(data), self.log_end_offset, leader_epoch)
+        self._add(stored)
+        return Appended(stored.base_offset, stored.last_offset)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard to append a transactional batch with, after its coordinator was asked (rule 43).
+
+        None where nothing is to be asked: the transaction is open here, or verification is off.  Producers
+        that add the partition by producing (`supports_epoch_bump`) have it asked all the same.
+        """
+        if self.producers.has_open_transaction(producer_id, epoch):
+            return None
+        if not (self.verifications.required or supports_epoch_bump):
+            return None
+        return self.verifications.begin(producer_id, epoch, sequence, supports_epoch_bump, now_ms)
+
+    def _check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
+        if not (batch.is_transactional and self.verifications.required):
+            return
+        if self.producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            return
+        if not self.verifications.admits(batch.producer_id, guard):
+            raise InvalidTxnState(
+                f"{self.topic}-{self.partition}: producer {batch.producer_id} has no transaction open here "
+                f"and its coordinator was not asked; add the partition to the transaction first"
+            )
+
+    def _check_first_sequence(self, batch: RecordBatch) -> None:
+        """A verified producer may not start after a batch that it sent earlier and that still waits."""
+        verification = self.verifications.get(batch.producer_id)
+        if verification is None:
+            return
+        self.producers.check_epoch(batch)
+        is_new = self.producers.get(batch.producer_id) is None
+        if (verification.supports_epoch_bump and is_new and batch.base_sequence != 0) or (
+            batch.base_sequence > verification.lowest_sequence
+        ):
+            raise OutOfOrderSequenceNumber(
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence} first; its transaction "
+                f"begins here with {0 if is_new else verification.lowest_sequence}"
+            )
+
+    def append_as_follower(self, records: Buffer) -> int:
+        """Add what the leader sent, offsets and all; the number of batches added."""
+        count = 0
+        for batch in batches(records):
+            if batch.next_offset <= self.log_end_offset:
+                continue  # fetched twice, after a lost answer
+            # An empty log may begin within a batch: the leader's start is there (after DeleteRecords).
+            if batch.base_offset < self.log_end_offset and self.segments.last() is not None:
+                raise IllegalState(f"{self!r} cannot append a batch at {batch.base_offset}")
+            self._add(batch)
+            count += 1
+        return count
+
+    def _add(self, batch: RecordBatch) -> None:
+        if self.disk.is_full:
+            self.disk.refused += 1
+            raise KafkaStorageError(f"{self.topic}-{self.partition}: the disk is full")
+        self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        self.segments.append(batch)
+        if batch.is_transactional:
+            self.verifications.end(batch.producer_id)
+        completed = self.producers.record(batch)
+        if completed is not None and not completed.committed:
+            self._aborted.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.marker_offset,
+                    completed.last_stable_offset,
+                )
+            )
+        self.log_end_offset = batch.next_offset
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> ReadResult:
+        """Whole batches from the one that holds `offset`, below `upper_offset` (rules 53 to 55).
+
+        At most `max_bytes`, but the first batch whatever its size with `min_one`.  Raises `OffsetOutOfRange`
+        below the log's start or beyond its end.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic}-{self.partition}: offset {offset} is outside "
+                f"[{self.log_start_offset}, {self.log_end_offset}]"
+            )
+        if offset >= upper_offset:
+            return ReadResult([])
+        return ReadResult(self.segments.read(offset, upper_offset, max_bytes, min_one))
+
+    def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
+        """Batches from the one that holds `offset`, or the log's start, on."""
+        return self.segments.iterate(max(offset, self.log_start_offset))
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with data in [start, end): what a read_committed fetch lists (rule 48)."""
+        return self._aborted.overlapping(start_offset, end_offset)
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """The largest epoch not above `epoch` and its end (rule 63)."""
+        return self.epochs.end_of(epoch, self.log_end_offset)
+
+    # ------------------------------------------------------------------ moving its ends
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Up to `offset`, within the log; never backwards.  True if it moved."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    def truncate_to(self, end_offset: int) -> bool:
+        """Drop what is at or after `end_offset`: replicas parted there.  True if anything was dropped.
+
+        Whole batches go, so the log may end before `end_offset`, where the last batch that stays ends.
+        """
+        if end_offset >= self.log_end_offset:
+            # As leader it may have begun an epoch without writing in it; that epoch was another's after all.
+            self.epochs.truncate_to(self.log_end_offset)
+            return False
+        first_dropped = next(self.segments.iterate(max(end_offset, self.log_start_offset)), None)
+        self.segments.truncate_to(max(end_offset, self.log_start_offset))
+        if first_dropped is not None:
+            end_offset = min(end_offset, first_dropped.base_offset)
+        self.log_end_offset = max(end_offset, self.log_start_offset)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        self.epochs.truncate_to(self.log_end_offset)
+        self._aborted.truncate_to(self.log_end_offset)
+        self.producers.rebuild(self.segments.iterate(), self._before_start)
+        return True
+
+    def start_again_at(self, offset: int) -> None:
+        """Drop everything; the next record has `offset`: the leader's log begins after ours ended."""
+        self.segments.start_again_at(offset)
+        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.epochs = LeaderEpochs()
+        self._aborted.clear()
+        self._before_start = ProducerStates()
+        self.producers.rebuild(())
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Let the log begin at `offset` (retention, DeleteRecords); True if its start moved.
+
+        Whole segments before it are deleted at once, the rest of the first one is no longer read.
+        """
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = min(offset, self.log_end_offset)
+        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        self.drop_before_start()
+        self._aborted.drop_before(self.log_start_offset)
+        self.epochs.drop_before(self.log_start_offset)
+        return True
+
+    def drop_before_start(self) -> int:
+        """Delete the segments that lie wholly before the log's start; how many."""
+        dropped = self.segments.drop_first(self.segments.first_after(self.log_start_offset))
+        for segment in dropped:
+            for batch in segment.iterate():
+                self._before_start.record(batch)
+            segment.close()
+        return len(dropped)
+
+    def roll(self) -> bool:
+        """Begin a new segment; False if the active one is empty."""
+        return self.segments.roll(self.log_end_offset)
+
+    def limit_segments(self, limits: RollLimits) -> None:
+        """segment.bytes and segment.ms, from the next append on."""
+        self.segments.limits = limits

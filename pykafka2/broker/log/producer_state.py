@@ -1,0 +1,232 @@
+"""What a partition remembers of each producer: epoch, its last five batches, and whether its transaction is
+open.
+
+Enough to answer a retry with the offset of the first try, to refuse a gap, to refuse an old epoch or an old
+coordinator (KIP-98, KIP-890; Kafka's ProducerStateManager and ProducerAppendInfo of 4.3).  Rebuilt from the
+log after truncation, as after a restart.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from pykafka2.broker.log.open_transactions import CompletedTransaction, OpenTransactions
+from pykafka2.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
+from pykafka2.records.batch import NO_SEQUENCE, RecordBatch
+
+BATCHES_KEPT = 5
+NO_EPOCH = -1
+MAX_SEQUENCE = 0x7FFFFFFF
+NO_COORDINATOR_EPOCH = -1
+
+EPOCH_BUMP = 2
+"""The transaction.version from which on every transaction has an epoch of its own (KIP-890)."""
+
+
+@attrs.define
+class AppendedBatch:
+    """Where one batch of a producer went."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@attrs.define
+class ProducerState:
+    """One producer id on one partition."""
+
+    producer_id: int
+    epoch: int = NO_EPOCH
+    last_timestamp: int = -1
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    batches: deque[AppendedBatch] = attrs.field(factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    __slots__ = ("_states", "transactions")
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+        self.transactions = OpenTransactions()
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(self._states.values())
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
+    def duplicate_of(self, batch: RecordBatch) -> AppendedBatch | None:
+        """The earlier append that `batch` is a retry of: same epoch, same first and last sequence."""
+        state = self._states.get(batch.producer_id)
+        if state is None or state.epoch != batch.producer_epoch:
+            return None
+        last_sequence = batch.last_sequence
+        for appended in state.batches:
+            if appended.first_sequence == batch.base_sequence and appended.last_sequence == last_sequence:
+                return appended
+        return None
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether this very epoch of the producer has a transaction open here."""
+        state = self._states.get(producer_id)
+        is_open = self.transactions.first_offset_of(producer_id) is not None
+        return is_open and state is not None and state.epoch == epoch
+
+    def check(self, batch: RecordBatch) -> None:
+        """Raise if a client's batch does not follow what was appended before (rules 31 to 33, 44).
+
+        `InvalidProducerEpoch` for an epoch that is over, `OutOfOrderSequenceNumber` for a gap,
+        `InvalidTxnState` for a plain batch while a transaction is open.  A producer that is not known may
+        start with any sequence; one of which only a marker is known starts at 0.
+        """
+        self.check_epoch(batch)
+        state = self._states.get(batch.producer_id)
+        if state is not None:
+            self._check_sequence(batch, state)
+        self.check_transaction(batch)
+
+    def check_epoch(self, batch: RecordBatch) -> None:
+        """Raise `InvalidProducerEpoch` for an epoch that is over."""
+        state = self._states.get(batch.producer_id)
+        if state is not None and batch.producer_epoch < state.epoch:
+            who = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
+            raise InvalidProducerEpoch(f"{who} was replaced by epoch {state.epoch}")
+
+    def _check_sequence(self, batch: RecordBatch, state: ProducerState) -> None:
+        who = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
+        if batch.producer_epoch > state.epoch:
+            if batch.base_sequence != 0:
+                raise OutOfOrderSequenceNumber(
+                    f"{who} starts at sequence {batch.base_sequence}; a new epoch starts at 0"
+                )
+            return
+        expected = next_sequence(state.last_sequence)
+        if batch.base_sequence != expected:
+            raise OutOfOrderSequenceNumber(
+                f"{who} sent sequence {batch.base_sequence}, expected {expected}: a batch is missing"
+            )
+
+    def check_transaction(self, batch: RecordBatch) -> None:
+        """Raise `InvalidTxnState` for a plain batch of a producer whose transaction is open (rule 44)."""
+        if batch.is_transactional or self.transactions.first_offset_of(batch.producer_id) is None:
+            return
+        raise InvalidTxnState(
+            f"producer {batch.producer_id} has a transaction open since offset "
+            f"{self.transactions.first_offset_of(batch.producer_id)}; this batch is not transactional"
+        )
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """Raise if a coordinator's marker comes too late (rule 46).
+
+        With transaction.version 2 the marker's epoch is above that of the records; the same epoch is let
+        through only as a repetition, with nothing open.  Before, it is that of the records or above.
+        `InvalidProducerEpoch` or `TransactionCoordinatorFenced`.
+        """
+        state = self._states.get(producer_id)
+        if state is None:
+            return
+        if transaction_version >= EPOCH_BUMP:
+            is_repetition = epoch == state.epoch and self.transactions.first_offset_of(producer_id) is None
+            is_late = epoch <= state.epoch and not is_repetition
+        else:
+            is_late = epoch < state.epoch
+        if is_late:
+            raise InvalidProducerEpoch(
+                f"a marker of producer {producer_id} has epoch {epoch}, records have {state.epoch} "
+                f"(transaction.version {transaction_version})"
+            )
+        if coordinator_epoch < state.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker of producer {producer_id} comes from coordinator epoch {coordinator_epoch}, "
+                f"epoch {state.coordinator_epoch} has written since"
+            )
+
+    def record(self, batch: RecordBatch) -> CompletedTransaction | None:
+        """Remember an appended batch, from a client or from the leader; what it ended if it is a marker."""
+        if not batch.has_producer_id:
+            return None
+        state = self._states.get(batch.producer_id)
+        if state is None:
+            state = self._states[batch.producer_id] = ProducerState(batch.producer_id)
+        if batch.producer_epoch != state.epoch:
+            state.epoch = batch.producer_epoch
+            state.batches.clear()
+        state.last_timestamp = batch.max_timestamp  # the latest batch's, be it older
+        if batch.is_control:
+            return self._record_marker(batch, state)
+        state.batches.append(
+            AppendedBatch(
+                batch.base_sequence,
+                batch.last_sequence,
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp,
+            )
+        )
+        if batch.is_transactional:
+            self.transactions.begin(batch.producer_id, batch.base_offset)
+        return None
+
+    def _record_marker(self, batch: RecordBatch, state: ProducerState) -> CompletedTransaction | None:
+        from pykafka2.records.control import read_marker
+
+        marker = read_marker(batch, check_crcs=False)
+        if not (marker.is_commit or marker.is_abort):
+            return None
+        state.coordinator_epoch = max(state.coordinator_epoch, marker.coordinator_epoch)
+        return self.transactions.end(batch.producer_id, batch.last_offset, marker.is_commit)
+
+    def copy(self) -> ProducerStates:
+        other = ProducerStates()
+        other._states = {
+            producer_id: attrs.evolve(state, batches=state.batches.copy())
+            for producer_id, state in self._states.items()
+        }
+        other.transactions = self.transactions.copy()
+        return other
+
+    def rebuild(self, batches: Iterable[RecordBatch], before: ProducerStates | None = None) -> None:
+        """Start again from what the log holds, and from the state `before` its first batch."""
+        start = ProducerStates() if before is None else before.copy()
+        self._states, self.transactions = start._states, start.transactions
+        for batch in batches:
+            self.record(batch)
+
+    def expire(self, before_ms: int) -> int:
+        """Forget producers whose last batch is from then or before (producer.id.expiration.ms); how many.
+
+        One whose transaction is open stays.
+        """
+        old = [
+            state.producer_id
+            for state in self._states.values()
+            if state.last_timestamp <= before_ms
+            and self.transactions.first_offset_of(state.producer_id) is None
+        ]
+        for producer_id in old:
+            del self._states[producer_id]
+        return len(old)
+
+
+def next_sequence(sequence: int) -> int:
+    """The sequence after `sequence`: 0 follows 2**31 - 1."""
+    return 0 if sequence == MAX_SEQUENCE else sequence + 1

@@ -1,0 +1,126 @@
+"""What happened in a cluster besides requests: leaders that moved, ISRs that changed, brokers that came and
+went, faults that fired, clients that were refused.
+
+Bounded: the oldest go first.  Written under the cluster's lock, read from any thread; timeline.py shows it
+together with the history of requests.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import attrs
+
+from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.config.configs import nearest
+from pykafka2.errors import ConfigurationError
+
+MAX_EVENTS = 10_000
+MAX_REFUSALS = 100
+KINDS = (
+    "broker",
+    "cluster",
+    "controller",
+    "fault",
+    "group",
+    "isr",
+    "leader",
+    "refused",
+    "topic",
+    "transaction",
+)
+
+
+@attrs.define(frozen=True)
+class ClusterEvent:
+    """One thing that happened: `kind` is one of `KINDS`, `facts` say it in data.  `at` is a time of the
+    brokers' monotonic clock.
+    """
+
+    at: float
+    kind: str
+    text: str
+    facts: Mapping[str, object]
+
+
+def check_kind(kind: str | None) -> None:
+    """Raise for a kind that there is not, naming the nearest."""
+    if kind is not None and kind not in KINDS:
+        raise ConfigurationError(f"no events are of the kind {kind!r}{nearest(kind, KINDS)}")
+
+
+class EventLog:
+    """The events of one cluster, in order."""
+
+    def __init__(self, max_events: int = MAX_EVENTS) -> None:
+        self._events: deque[ClusterEvent] = deque(maxlen=max_events)
+        self._image: ClusterImage | None = None
+        self._refusals: dict[tuple[int, str, str], None] = {}
+
+    def note(self, at: float, kind: str, text: str, **facts: object) -> None:
+        """Something happened."""
+        self._events.append(ClusterEvent(at, kind, text, facts))
+
+    def events(self, kind: str | None = None) -> list[ClusterEvent]:
+        """Oldest first, of one kind (see `KINDS`; a misspelt one raises) or all."""
+        check_kind(kind)
+        return [event for event in list(self._events) if kind in (None, event.kind)]
+
+    def client_refused(self, now: float, broker: int, client: str, reason: str) -> None:
+        """A broker closed a client's connection because of what it sent.
+
+        Noted once for each client and reason, as clients try again and again.
+        """
+        refusal = (broker, client, reason)
+        if refusal not in self._refusals and len(self._refusals) < MAX_REFUSALS:
+            self._refusals[refusal] = None
+            text = f"broker {broker} closed a connection of {client}: {reason}"
+            self.note(now, "refused", text, broker=broker, client=client, reason=reason)
+
+    def clear(self) -> None:
+        self._events.clear()
+        self._refusals.clear()
+
+    # ------------------------------------------------------------------ told by the controller
+
+    def image_changed(self, new: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
+        """The controller has a new image; `changed` are the topics that differ (None: deleted)."""
+        old, self._image = self._image, new
+        if old is None:
+            return
+        for broker_id, broker in new.brokers.items():
+            known = old.brokers.get(broker_id)
+            if known is None or known.epoch != broker.epoch:
+                self.note(
+                    now, "broker", f"broker {broker_id} registered, epoch {broker.epoch}", broker=broker_id
+                )
+            elif known.is_fenced != broker.is_fenced:
+                word = "fenced" if broker.is_fenced else "unfenced"
+                self.note(now, "broker", f"broker {broker_id} {word}", broker=broker_id, state=word)
+        for name, topic in changed.items():
+            self._topic_changed(name, old.topics.get(name), topic, now)
+
+    def _topic_changed(self, name: str, old: TopicImage | None, new: TopicImage | None, now: float) -> None:
+        if new is None:
+            self.note(now, "topic", f"{name} deleted", topic=name)
+            return
+        if old is None or old.id != new.id:
+            count = len(new.partitions)
+            self.note(now, "topic", f"{name} created, {count} partitions", topic=name, partitions=count)
+            return
+        for number, partition in enumerate(new.partitions):
+            if number < len(old.partitions):
+                self._partition_changed(f"{name}-{number}", old.partitions[number], partition, now)
+        if len(new.partitions) > len(old.partitions):
+            count = len(new.partitions)
+            self.note(now, "topic", f"{name} has {count} partitions", topic=name, partitions=count)
+
+    def _partition_changed(self, name: str, old: PartitionImage, new: PartitionImage, now: float) -> None:
+        if (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch):
+            who = "nobody" if new.leader == NO_LEADER else f"broker {new.leader}"
+            text = f"{name} is led by {who}, epoch {new.leader_epoch} (before: {old.leader})"
+            self.note(now, "leader", text, partition=name, leader=new.leader, epoch=new.leader_epoch)
+        if old.isr != new.isr:
+            text = f"{name} has ISR {list(new.isr)} (before: {list(old.isr)})"
+            self.note(now, "isr", text, partition=name, isr=list(new.isr), before=list(old.isr))

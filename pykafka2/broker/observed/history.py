@@ -1,0 +1,281 @@
+"""What the brokers were asked and what they answered: decoded, bounded, countable, and open to assertions.
+
+`cluster.history.requests("Produce")` gives the requests themselves; `in_flight_max("Produce")` the largest
+number that one connection had unanswered at a time; `exactly`, `never` and `order` raise AssertionError with
+what was seen instead.  Kept in memory up to a number of entries and of bytes; the oldest go first, their
+large answers before them.
+Requests between brokers are not part of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
+
+import attrs
+
+from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.faults.rule import ApiName, api_name
+from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.registry import API_KEYS
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+MAX_ENTRIES = 10_000
+MAX_BYTES = 32 << 20
+# Decoded an answer takes about ten times its bytes, and thousands of objects that the collector looks at:
+# Metadata of a thousand topics, which clients ask for again and again, are 2 MB.
+LARGE_ANSWER_BYTES = 4096
+MAX_LARGE_ANSWERS_BYTES = 4 << 20
+# Of how many clients and APIs `in_flight_max` is known; those that asked last are.
+MAX_CLIENTS = 1000
+# How much of the history an assertion that fails shows.
+SHOWN_ENTRIES = 20
+
+Where = Callable[[Any], bool]
+
+R = TypeVar("R", bound=Request[Any])
+
+
+@attrs.define(eq=False)
+class Entry:
+    """One request, and its answer once there is one; times are those of the brokers' monotonic clock.
+
+    `request` and `response` are the decoded messages (`ProduceRequest` ...): their fields are Kafka's names
+    with underscores.  The answers of fetches are not kept, of those of 4 KiB and more only the newest 4 MiB.
+    """
+
+    broker: int
+    peer: str
+    client_id: str | None
+    api: str
+    version: int
+    correlation_id: int
+    request: Any
+    size_bytes: int
+    received_at: float
+    answered_at: float | None = None
+    response: Any = None
+    path: tuple[str, ...] = ()  # acceptor, processor, handler, processor
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds from receipt to the end of the request; None while it is open."""
+        return None if self.answered_at is None else self.answered_at - self.received_at
+
+    def __str__(self) -> str:
+        who = f"{self.client_id or 'nobody'} ({self.peer})"
+        return f"{self.received_at:.6f} broker {self.broker} <- {who}: {self.api} v{self.version}"
+
+
+class Asked(TypedDict, total=False):
+    """Which entries are meant.  `peer` names a connection; `where` is a function of the decoded request;
+    `since` a time, or the entry after which to look.
+    """
+
+    client_id: str | None
+    broker: int | None
+    peer: str | None
+    where: Where | None
+    since: float | Entry | None
+
+
+class History:
+    """Entries in the order of receipt.  Fed under the cluster's lock; may be read from any thread."""
+
+    def __init__(self, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
+        self.is_on = max_entries > 0
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._entries: deque[Entry] = deque()
+        self._open: dict[int, Entry] = {}
+        self._bytes = 0
+        self._large: deque[tuple[Entry, int]] = deque()  # with how many bytes the answer had
+        self._large_bytes = 0
+        self._max_large_bytes = MAX_LARGE_ANSWERS_BYTES
+        self._in_flight: Counter[tuple[str, str]] = Counter()
+        self._in_flight_max: dict[str, int] = {}
+        self._in_flight_max_of: dict[tuple[str, str | None], int] = {}  # the client that asked last is last
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._entries))
+
+    # ------------------------------------------------------------------ questions
+
+    def entries(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Entry]:
+        """Requests with their answers, oldest first, of one API (name, key or request class) or all; a
+        misspelt one raises.
+        """
+        name = None if api is None else api_name(api)
+        check_asked(asked)
+        found = [entry for entry in self if is_meant(entry, name, asked)]
+        since = asked.get("since")
+        return found[found.index(since) + 1 :] if isinstance(since, Entry) and since in found else found
+
+    @overload
+    def requests(self, api: type[R], **asked: Unpack[Asked]) -> list[R]: ...
+
+    @overload
+    def requests(self, api: str | int | None = None, **asked: Unpack[Asked]) -> list[Any]: ...
+
+    def requests(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Any]:
+        """The decoded requests, oldest first; typed where `api` is a request class."""
+        return [entry.request for entry in self.entries(api, **asked)]
+
+    def count(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> int:
+        """How many there were."""
+        return len(self.entries(api, **asked))
+
+    def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
+        """The most requests of this API that one connection (of this client) had unanswered at a time.
+
+        Known of the thousand clients that asked last; 0 for others.
+        """
+        name = api_name(api)
+        if client_id is None:
+            return self._in_flight_max.get(name, 0)
+        return self._in_flight_max_of.get((name, client_id), 0)
+
+    # ------------------------------------------------------------------ assertions
+
+    def exactly(self, number: int, api: ApiName | None = None, **asked: Unpack[Asked]) -> None:
+        """Raise AssertionError, with what there was, unless there were so many requests."""
+        found = self.entries(api, **asked)
+        if len(found) != number:
+            what = "requests" if api is None else api_name(api)
+            raise AssertionError(f"{len(found)} {what} instead of {number}{_shown(found)}")
+
+    def never(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> None:
+        """Raise AssertionError if there was such a request."""
+        found = self.entries(api, **asked)
+        if found:
+            raise AssertionError(f"{len(found)} times, first: {found[0]}; {found[0].request!r}")
+
+    def order(self, *steps: ApiName | tuple[ApiName, Where], **asked: Unpack[Asked]) -> None:
+        """Raise AssertionError unless these were asked one after the other; others may lie between.
+
+        A step is an API, or an API and a function of the decoded request.
+        """
+        wanted = [
+            (api_name(one[0]), one[1]) if isinstance(one, tuple) else (api_name(one), None) for one in steps
+        ]
+        entries = self.entries(**asked)
+        position = 0
+        for number, (name, where) in enumerate(wanted):
+            while position < len(entries) and not is_meant(entries[position], name, {"where": where}):
+                position += 1
+            if position == len(entries):
+                before = ", ".join(name for name, _ in wanted[:number])
+                raise AssertionError(
+                    f"no {name} {f'after {before}' if before else 'at all'}{_shown(entries)}"
+                )
+            position += 1
+
+    def clear(self) -> None:
+        """Forget all that was seen; requests under way still count as in flight."""
+        self._entries.clear()
+        self._bytes = 0
+        self._large.clear()
+        self._large_bytes = 0
+        self._in_flight_max.clear()
+        self._in_flight_max_of.clear()
+
+    # ------------------------------------------------------------------ fed by the brokers
+
+    def received(self, broker: int, context: RequestContext) -> None:
+        """A broker took a request in."""
+        if not self.is_on:
+            return
+        api = API_KEYS[context.api_key].name
+        entry = Entry(
+            broker,
+            context.peer,
+            context.client_id,
+            api,
+            context.version,
+            context.correlation_id,
+            context.request,
+            context.size_bytes,
+            context.received_at,
+        )
+        self._entries.append(entry)
+        self._open[id(context)] = context.entry = entry
+        self._bytes += entry.size_bytes
+        # The newest stays, however large it is.
+        while len(self._entries) > 1 and (
+            len(self._entries) > self._max_entries or self._bytes > self._max_bytes
+        ):
+            self._bytes -= self._entries.popleft().size_bytes
+        key = (context.peer, api)
+        self._in_flight[key] += 1
+        count = self._in_flight[key]
+        if count > self._in_flight_max.get(api, 0):
+            self._in_flight_max[api] = count
+        known = self._in_flight_max_of
+        who = (api, context.client_id)
+        known[who] = max(known.pop(who, 0), count)
+        if len(known) > MAX_CLIENTS:
+            del known[next(iter(known))]
+
+    def ended(self, context: RequestContext, response: Response | None, now: float) -> None:
+        """A request was answered (None: without bytes), or its connection is gone."""
+        entry = self._open.pop(id(context), None)
+        if entry is None:
+            return
+        key = (entry.peer, entry.api)
+        self._in_flight[key] -= 1
+        if not self._in_flight[key]:
+            del self._in_flight[key]
+        entry.answered_at = now
+        entry.path = context.path
+        # A fetch's records would keep much of the log alive.
+        if entry.api != "Fetch":
+            entry.response = response
+
+    def left(self, context: RequestContext) -> None:
+        """An answer has left, and its size is known: the oldest large ones are given up for it."""
+        size = context.reply_bytes
+        if size < LARGE_ANSWER_BYTES or context.entry is None:
+            return
+        self._large.append((context.entry, size))
+        self._large_bytes += size
+        while len(self._large) > 1 and self._large_bytes > self._max_large_bytes:
+            oldest, size = self._large.popleft()
+            oldest.response = None
+            self._large_bytes -= size
+
+
+def check_asked(asked: Asked) -> None:
+    """Raise for what is no criterion, naming the nearest: unnoticed, it would match everything."""
+    for name in asked:
+        if name not in Asked.__annotations__:
+            close = nearest(name, Asked.__annotations__)
+            raise ConfigurationError(f"the history knows no {name!r}{close}")
+
+
+def is_meant(entry: Entry, api: str | None, asked: Asked) -> bool:
+    """Whether an entry is one of those asked for; `since` an entry is the caller's to look at."""
+    since, where = asked.get("since"), asked.get("where")
+    return (
+        (api is None or entry.api == api)
+        and asked.get("client_id") in (None, entry.client_id)
+        and asked.get("broker") in (None, entry.broker)
+        and asked.get("peer") in (None, entry.peer)
+        and (not isinstance(since, float) or entry.received_at >= since)
+        and (where is None or where(entry.request))
+    )
+
+
+def _shown(entries: list[Entry]) -> str:
+    """The end of what there was, for a message."""
+    if not entries:
+        return "; there were none"
+    seen = "\n  ".join(map(str, entries[-SHOWN_ENTRIES:]))
+    return f"; the last ones were\n  {seen}"

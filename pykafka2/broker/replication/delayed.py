@@ -1,0 +1,209 @@
+"""The requests that wait for replicas: acks=all produces, long-polling fetches, deletions of records.
+
+Each knows how to tell that it is done (Kafka's DelayedProduce, DelayedFetch and DelayedDeleteRecords); the
+purgatory sees to it that it ends exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import attrs
+
+from pykafka2.broker.base.purgatory import DelayedOperation
+from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.errors import (
+    BrokerError,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.replication.reading import FetchPlan, FetchResult
+    from pykafka2.broker.replication.replica_manager import ReplicaManager
+    from pykafka2.broker.replication.replica_reader import ReplicaReader
+
+
+@attrs.define
+class ProduceResult:
+    """What became of one partition's batch; offset and timestamps as in the answer."""
+
+    error: BrokerError | None = None
+    base_offset: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    required_offset: int = -1
+    """The high watermark that an acks=all waits for."""
+
+
+class Outcome(Protocol):
+    """What became of one partition of a request."""
+
+    error: BrokerError | None
+
+
+R = TypeVar("R", bound=Outcome)
+
+
+class DelayedByPartition(DelayedOperation, Generic[R]):
+    """Waits for each partition of a request by itself; done when the last one is, or time is up.
+
+    A partition that has failed is done, and so is one that this broker leads no more.
+    """
+
+    __slots__ = ("_manager", "_on_done", "_pending", "results")
+
+    TIMED_OUT = ""
+
+    def __init__(
+        self,
+        deadline: float,
+        manager: ReplicaManager,
+        results: dict[Key, R],
+        on_done: Callable[[dict[Key, R]], None],
+    ) -> None:
+        super().__init__(deadline)
+        self.results = results
+        self._manager = manager
+        self._on_done = on_done
+        self._pending = {key: None for key, result in results.items() if result.error is None}
+
+    def is_done(self, replica: Replica, result: R) -> bool:
+        """Whether this partition has what was waited for; an error that it finds goes into the result."""
+        raise NotImplementedError
+
+    def lost(self, key: Key, replica: Replica | None) -> BrokerError:
+        """What a partition that this broker leads no more ends with."""
+        if replica is None and self._manager.image.partition(*key) is None:
+            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} was deleted meanwhile")
+        return NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
+
+    @property
+    def keys(self) -> list[Key]:
+        return list(self._pending)
+
+    def try_complete(self, key: Hashable | None, now: float) -> bool:
+        if key is None:
+            for pending in list(self._pending):
+                self._look_at(pending)
+        elif key in self._pending:
+            self._look_at(key)
+        return not self._pending and self.force_complete(now)
+
+    def _look_at(self, key: Key) -> None:
+        result = self.results[key]
+        replica = self._manager.replicas.get(key)
+        if replica is None or not replica.is_leader:
+            result.error = self.lost(key, replica)
+        elif not self.is_done(replica, result):
+            return
+        del self._pending[key]
+
+    def on_expiration(self, now: float) -> None:
+        for key in self._pending:
+            self.results[key].error = RequestTimedOut(
+                f"{key[0]}-{key[1]}: the replicas did not {self.TIMED_OUT} within the request's timeout"
+            )
+
+    def on_complete(self, now: float) -> None:
+        self._on_done(self.results)
+
+
+class DelayedProduce(DelayedByPartition[ProduceResult]):
+    """Waits until the high watermark has passed what was appended, on each partition (rules 28, 29)."""
+
+    __slots__ = ()
+
+    TIMED_OUT = "catch up"
+
+    def is_done(self, replica: Replica, result: ProduceResult) -> bool:
+        if replica.high_watermark < result.required_offset:
+            return False
+        if len(replica.maximal_isr) < replica.min_isr:
+            result.error = NotEnoughReplicasAfterAppend()
+        return True
+
+
+def more_for(follower: int) -> Key:
+    """The key under which a follower's waiting fetch hears that this broker leads more partitions of it: it
+    should ask again, with those, instead of waiting on (up to replica.fetch.wait.max.ms, as in Kafka).
+    """
+    return "", follower
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until enough bytes can be read, or something is worth telling at once (rule 56)."""
+
+    __slots__ = ("_on_done", "_plan", "_reader")
+
+    def __init__(
+        self,
+        deadline: float,
+        reader: ReplicaReader,
+        plan: FetchPlan,
+        on_done: Callable[[list[FetchResult]], None],
+    ) -> None:
+        super().__init__(deadline)
+        self._reader = reader
+        self._plan = plan
+        self._on_done = on_done
+
+    def try_complete(self, key: Hashable | None, now: float) -> bool:
+        return self.is_ready(key) and self.force_complete(now)
+
+    def is_ready(self, key: Hashable | None) -> bool:
+        """Whether there is enough to read, or something else to tell."""
+        plan = self._plan
+        if plan.min_bytes <= 0 or (plan.is_from_follower and key == more_for(plan.replica_id)):
+            return True
+        # Where one byte is enough, only the partition that changed needs a look; a session knows which did.
+        if key is None or plan.min_bytes > 1 or plan.session is not None:
+            items = plan.current_items()
+        else:
+            items = plan.items_of(key)  # type: ignore[arg-type]
+        available = 0
+        for item in items:
+            size = self._reader.readable_bytes(plan, item)
+            if size is None:
+                return True
+            available += size
+            if available >= plan.min_bytes:
+                return True
+        return False
+
+    def on_complete(self, now: float) -> None:
+        self._on_done(self._reader.read(self._plan))
+
+
+@attrs.define
+class DeleteResult:
+    """What became of one partition of a DeleteRecords."""
+
+    error: BrokerError | None = None
+    required_offset: int = -1
+    low_watermark: int = -1
+    """The least start of the live replicas' logs: as it was at first, until the deletion is done."""
+
+
+class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
+    """Waits until no live replica's log begins before what was deleted (rule 64)."""
+
+    __slots__ = ()
+
+    TIMED_OUT = "follow"
+
+    def lost(self, key: Key, replica: Replica | None) -> BrokerError:
+        self.results[key].low_watermark = -1
+        if replica is None:
+            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} is not here any more")
+        return super().lost(key, replica)
+
+    def is_done(self, replica: Replica, result: DeleteResult) -> bool:
+        low_watermark = replica.low_watermark(self._manager.image.is_alive)
+        if low_watermark < result.required_offset:
+            return False
+        result.low_watermark = low_watermark
+        return True

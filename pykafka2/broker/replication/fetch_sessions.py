@@ -1,0 +1,307 @@
+"""Fetch sessions: what a reader follows is remembered, so that it names only what changed (KIP-227, rule 57).
+
+A session also knows which of its partitions may have something to tell (`dirty`): those that moved, and
+those just asked for.  A fetch looks at these alone, so a follower of a thousand idle partitions costs as
+little as one of none.  Slots and eviction as in Kafka's FetchSessionCache.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import attrs
+
+from pykafka2.broker.replication.reading import FetchItem, FetchResult
+from pykafka2.broker.replication.replica import Key
+from pykafka2.clock import Entropy
+from pykafka2.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    UnknownTopicId,
+)
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EVICTION_AFTER: Final = 120.0
+"""Seconds that a session is safe from more valuable ones, and after which an unused one may go."""
+
+Ident = tuple[bytes | str, int]
+"""Topic id (version 13 on) or name, and partition: what a session knows a partition by."""
+
+NameOf = Callable[[bytes], str | None]
+
+
+@attrs.define(eq=False)
+class SessionPartition:
+    """One partition of a session: what was asked last, and what was told last."""
+
+    item: FetchItem
+    session: FetchSession | None
+    """None once the session has forgotten it."""
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def told(self, result: FetchResult) -> bool:
+        """Note what an answer says; whether it has to be said at all."""
+        has_news = (
+            bool(len(result.records))
+            or result.error is not None
+            or result.diverging is not None
+            or result.preferred_read_replica >= 0
+            or result.high_watermark != self.high_watermark
+            or result.log_start_offset != self.log_start_offset
+        )
+        # After an error the next answer is told whatever it says: the error is over.
+        self.high_watermark = -1 if result.error is not None else result.high_watermark
+        self.log_start_offset = result.log_start_offset
+        return has_news
+
+
+@attrs.define(eq=False)
+class FetchSession:
+    """What one reader follows at one broker.  Times in seconds of the monotonic clock."""
+
+    id: int
+    uses_topic_ids: bool
+    replica_id: int
+    """The follower that fetches in it, below 0 for a consumer."""
+    created_at: float
+    last_used_at: float
+    epoch: int = 1
+    """The epoch that its next fetch must carry."""
+    partitions: dict[Ident, SessionPartition] = attrs.field(factory=dict)
+    dirty: dict[Ident, None] = attrs.field(factory=dict)
+    unresolved: dict[Ident, None] = attrs.field(factory=dict)
+    """Partitions whose topic id nobody knows yet."""
+    last_fetch_at: float = float("-inf")
+    previous_fetch_at: float = float("-inf")
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    def ident_of(self, item: FetchItem) -> Ident:
+        return (item.topic_id if self.uses_topic_ids else item.topic), item.partition
+
+    def partition_of(self, item: FetchItem) -> SessionPartition | None:
+        return self.partitions.get(self.ident_of(item))
+
+    def current_items(self) -> list[FetchItem]:
+        """What a fetch has to look at now, in the order of a fair round."""
+        return [self.partitions[ident].item for ident in self.dirty]
+
+    def fetched(self, now: float) -> None:
+        """A fetch of this session came in."""
+        self.previous_fetch_at, self.last_fetch_at = self.last_fetch_at, now
+
+    def settle(self, results: Iterable[FetchResult]) -> list[FetchResult]:
+        """Of what was read, what the answer must tell; the rest had nothing new and rests until it moves."""
+        told: list[FetchResult] = []
+        for result in results:
+            ident = self.ident_of(result.item)
+            known = self.partitions.get(ident)
+            if known is None:
+                continue
+            if known.told(result):
+                told.append(result)
+            if len(result.records):
+                # Whoever was served goes to the end of the round.
+                self.dirty.pop(ident, None)
+                self.dirty[ident] = None
+            elif not (
+                result.has_more
+                or result.error is not None
+                or result.diverging is not None
+                or result.preferred_read_replica >= 0
+            ):
+                self.dirty.pop(ident, None)
+        return told
+
+
+class FetchSessions:
+    """The sessions of one broker, at most `max_slots` (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, max_slots: int, entropy: Entropy) -> None:
+        self._max_slots = max_slots
+        self._entropy = entropy
+        self._sessions: dict[int, FetchSession] = {}  # the least recently used first
+        self._watching: dict[Key, dict[FetchSession, Ident]] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(list(self._sessions.values()))
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    # ------------------------------------------------------------------ for the Fetch handler
+
+    def create(
+        self, results: Iterable[FetchResult], *, uses_topic_ids: bool, replica_id: int, now: float
+    ) -> FetchSession | None:
+        """A session of what a full fetch asked for; None if there is no room for it."""
+        told = list(results)
+        is_from_follower = replica_id >= 0
+        if is_from_follower:
+            self._close_former(replica_id)
+        if not self._make_room(is_from_follower, len(told), now):
+            return None
+        session = FetchSession(self._new_id(), uses_topic_ids, replica_id, now, now)
+        self._sessions[session.id] = session
+        for result in told:
+            self._add(session, result.item)
+        session.fetched(now)
+        session.settle(told)
+        return session
+
+    def incremental(
+        self,
+        session_id: int,
+        epoch: int,
+        *,
+        uses_topic_ids: bool,
+        items: Iterable[FetchItem],
+        forgotten: Iterable[Ident],
+        name_of: NameOf,
+        now: float,
+    ) -> FetchSession:
+        """Take a fetch's changes into its session.  Raises what the whole request is refused with.
+
+        A session that nothing is left of is closed, and is returned empty.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise FetchSessionIdNotFound
+        if session.epoch != epoch:
+            raise InvalidFetchSessionEpoch
+        if session.uses_topic_ids is not uses_topic_ids:
+            raise FetchSessionTopicIdError
+        for item in items:
+            self._add(session, item)
+        for ident in forgotten:
+            self._forget(session, ident)
+        if not session.partitions:
+            self.close(session_id)
+            return session
+        for ident in list(session.unresolved):
+            self._resolve(session, ident, name_of)
+        self._sessions.pop(session_id)
+        self._sessions[session_id] = session  # the most recently used now
+        session.last_used_at = now
+        session.epoch = next_epoch(epoch)
+        session.fetched(now)
+        return session
+
+    def close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            for ident in list(session.partitions):
+                self._forget(session, ident)
+
+    # ------------------------------------------------------------------ for the replica manager
+
+    def moved(self, key: Key) -> Iterable[FetchSession]:
+        """Something about a partition changed: the sessions that will look at it."""
+        watching = self._watching.get(key)
+        if not watching:
+            return ()
+        for session, ident in watching.items():
+            session.dirty[ident] = None
+        return list(watching)
+
+    def _close_former(self, replica_id: int) -> None:
+        """A follower that begins anew has lost its session with its broker or its link."""
+        for session in list(self._sessions.values()):
+            if session.replica_id == replica_id:
+                self.close(session.id)
+
+    # ------------------------------------------------------------------ partitions
+
+    def _add(self, session: FetchSession, item: FetchItem) -> None:
+        ident = session.ident_of(item)
+        known = session.partitions.get(ident)
+        if known is None:
+            session.partitions[ident] = SessionPartition(item, session)
+        else:
+            known.item = item
+        session.dirty[ident] = None
+        if isinstance(item.error, UnknownTopicId):
+            session.unresolved[ident] = None
+        else:
+            session.unresolved.pop(ident, None)
+            self._watching.setdefault(item.key, {})[session] = ident
+
+    def _forget(self, session: FetchSession, ident: Ident) -> None:
+        known = session.partitions.pop(ident, None)
+        session.dirty.pop(ident, None)
+        session.unresolved.pop(ident, None)
+        if known is None:
+            return
+        known.session = None
+        watching = self._watching.get(known.item.key)
+        # A topic made anew has another id under the same name: then the other one is watched.
+        if watching is not None and watching.get(session) == ident:
+            del watching[session]
+            if not watching:
+                del self._watching[known.item.key]
+
+    def _resolve(self, session: FetchSession, ident: Ident, name_of: NameOf) -> None:
+        known = session.partitions[ident]
+        name = name_of(known.item.topic_id)
+        if name is not None:
+            self._add(session, attrs.evolve(known.item, topic=name, error=None))
+
+    # ------------------------------------------------------------------ slots
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._entropy.random.randrange(1, 0x7FFFFFFF)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _make_room(self, is_from_follower: bool, size: int, now: float) -> bool:
+        """Whether a session of that size may come in; a less valuable one goes for it.
+
+        Followers' are worth more than consumers', larger ones more than smaller; nothing younger than two
+        minutes goes but a consumer's for a follower's.
+        """
+        if self._max_slots <= 0:
+            return False
+        if len(self._sessions) < self._max_slots:
+            return True
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used_at > EVICTION_AFTER:
+            self._evict(oldest)
+            return True
+        evictable = [
+            session
+            for session in self._sessions.values()
+            if now - session.created_at > EVICTION_AFTER
+            or (is_from_follower and not session.is_from_follower)
+        ]
+        if not evictable:
+            return False
+        least = min(evictable, key=_value)
+        if (is_from_follower, size) <= _value(least)[:2]:
+            return False
+        self._evict(least)
+        return True
+
+    def _evict(self, session: FetchSession) -> None:
+        self.evictions += 1
+        self.close(session.id)
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of a session's next fetch; 0 and below have a meaning of their own."""
+    return 1 if epoch == 0x7FFFFFFF else epoch + 1
+
+
+def _value(session: FetchSession) -> tuple[bool, int, int]:
+    return session.is_from_follower, len(session.partitions), session.id

@@ -1,0 +1,348 @@
+"""A broker's fetchers: they copy the partitions that this broker follows from their leaders, one fetch at a
+time each.
+
+A fetcher per leader sends Kafka's Fetch with our replica id and broker epoch over a link, in a fetch session
+that names only what changed, appends what comes, takes the high watermark over (so a follower learns it one
+fetch later, rule 51), and truncates where the leader says that the logs parted (KIP-595).  Under the
+cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.broker.replication.fetch_sessions import INITIAL_EPOCH, NO_SESSION, next_epoch
+from pykafka2.broker.replication.followed import Fetcher, Followed, Position
+from pykafka2.broker.replication.links import Links
+from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.server.request_metrics import RequestMetrics
+from pykafka2.broker.server.threads import Part
+from pykafka2.clock import FOREVER
+from pykafka2.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    KafkaError,
+    OffsetOutOfRange,
+    for_code,
+)
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+logger = logging.getLogger(__name__)
+
+FETCH_VERSION = 17
+LIST_OFFSETS_VERSION = 10
+SESSION_ERRORS = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
+EARLIEST = -2
+
+
+class FollowerFetchers(Part):
+    """All fetchers of one broker, turned by one loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        links: Links,
+        lock: Any,
+        on_moved: Callable[[Key], None],
+    ) -> None:
+        super().__init__(f"fetchers-{broker_id}")
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        self.is_paused = False
+        self.paused_keys: dict[Key, None] = {}
+        self._links = links
+        self._lock = lock
+        self._on_moved = on_moved
+        self._fetchers: dict[int, Fetcher] = {}
+        self._leader_of: dict[Key, int] = {}
+        self._backoff = config.seconds("replica.fetch.backoff.ms")
+        self._max_wait_ms = config.int("replica.fetch.wait.max.ms")
+        self._min_bytes = config.int("replica.fetch.min.bytes")
+        self._max_bytes = config.int("replica.fetch.response.max.bytes")
+        self._partition_max_bytes = config.int("replica.fetch.max.bytes")
+        self._stopped = False
+        self.metrics = RequestMetrics()
+
+    # ------------------------------------------------------------------ whom to follow
+
+    def follow(self, replica: Replica, is_new: bool) -> None:
+        """Copy this partition from its leader from now on; from nobody while it has none."""
+        leader = replica.image.leader
+        if not is_new and self._leader_of.get(replica.key) == leader:
+            return
+        self.unfollow(replica.key)
+        if leader < 0:
+            return
+        self._leader_of[replica.key] = leader
+        fetcher = self._fetchers.setdefault(leader, Fetcher(leader))
+        fetcher.add(Followed(replica, replica.leader_epoch))
+        self.signal()
+
+    def unfollow(self, key: Key) -> None:
+        leader = self._leader_of.pop(key, None)
+        if leader is not None:
+            self._fetchers[leader].remove(key)
+
+    def log_start_moved(self, key: Key) -> None:
+        """Our log begins elsewhere (retention): the leader is told with the next fetch."""
+        leader = self._leader_of.get(key)
+        if leader is not None:
+            self._fetchers[leader].changed[key] = None
+
+    def stop(self) -> None:
+        """The broker is gone: answers that still come are ignored."""
+        self._stopped = True
+        self._fetchers.clear()
+        self._leader_of.clear()
+
+    def pause(self, keys: Iterable[Key] | None = None) -> None:
+        """Fetch nothing (of these partitions) until `resume`; what is under way is thrown away."""
+        if keys is None:
+            self.is_paused = True
+            for fetcher in self._fetchers.values():
+                fetcher.is_answer_void = fetcher.in_flight
+        else:
+            for key in keys:
+                self.paused_keys[key] = None
+                leader = self._leader_of.get(key)
+                if leader is not None:
+                    self._fetchers[leader].changed[key] = None
+
+    def resume(self, keys: Iterable[Key] | None = None) -> None:
+        """End `pause`, of these partitions or of all."""
+        if keys is None:
+            self.is_paused = False
+            for fetcher in self._fetchers.values():
+                fetcher.is_answer_void = False
+        for key in list(self.paused_keys if keys is None else keys):
+            leader = self._leader_of.get(key)
+            if leader is not None:
+                # Said anew even if the pause was too short for the session to notice.
+                self._fetchers[leader].partitions[key].asked = None
+                self._fetchers[leader].changed[key] = None
+            self.paused_keys.pop(key, None)
+        self.retry()
+
+    def retry(self) -> None:
+        """Forget all back-off: links were healed, a broker came back."""
+        for fetcher in self._fetchers.values():
+            fetcher.delayed_until = 0.0
+        self.signal()
+
+    # ------------------------------------------------------------------ fetching
+
+    def run(self, now: float) -> float:
+        with self._lock:
+            wake_at = FOREVER
+            for fetcher in self._fetchers.values():
+                wake_at = min(wake_at, self._turn(fetcher, now))
+            return wake_at
+
+    def _turn(self, fetcher: Fetcher, now: float) -> float:
+        if fetcher.in_flight or self.is_paused or not fetcher.partitions:
+            return FOREVER
+        if now < fetcher.delayed_until:
+            return fetcher.delayed_until
+        wake_at = FOREVER
+        for key in list(fetcher.delayed):
+            until = fetcher.partitions[key].delayed_until
+            if now < until:
+                wake_at = min(wake_at, until)
+            else:
+                del fetcher.delayed[key]
+                fetcher.changed[key] = None
+        asked = self._changes(fetcher)
+        if fetcher.by_ident:
+            self._send(fetcher, asked, now)
+        return wake_at
+
+    def _changes(self, fetcher: Fetcher) -> list[tuple[Followed, Position]]:
+        """What the next fetch must name: partitions that the session does not know as they are now."""
+        asked = []
+        for key in fetcher.changed:
+            followed = fetcher.partitions[key]
+            if key in self.paused_keys:
+                fetcher.leave_out(followed)
+                continue
+            if key in fetcher.delayed:
+                continue
+            position = followed.position()
+            if position != followed.asked:
+                followed.asked = position
+                fetcher.by_ident[followed.ident] = followed
+                fetcher.forgotten.pop(followed.ident, None)
+                asked.append((followed, position))
+        fetcher.changed.clear()
+        return asked
+
+    def _send(self, fetcher: Fetcher, asked: list[tuple[Followed, Position]], now: float) -> None:
+        fetcher.in_flight = True
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for followed, position in asked:
+            topic_id, partition = followed.ident
+            topics.setdefault(topic_id, []).append(
+                FetchPartition(
+                    partition=partition,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=self._partition_max_bytes,
+                )
+            )
+        forgotten: dict[bytes, list[int]] = {}
+        if fetcher.next_epoch != INITIAL_EPOCH:
+            for topic_id, partition in fetcher.forgotten:
+                forgotten.setdefault(topic_id, []).append(partition)
+        fetcher.forgotten.clear()
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self.broker_id, replica_epoch=self.broker_epoch),
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            session_id=fetcher.session_id,
+            session_epoch=fetcher.next_epoch,
+            topics=[FetchTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()],
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in forgotten.items()
+            ],
+        )
+        self._links.call(
+            self.broker_id,
+            fetcher.leader,
+            request,
+            FETCH_VERSION,
+            lambda response, at: self._on_response(fetcher, response, at),
+            lambda error, at: self._on_failure(fetcher, error, at),
+            now,
+        )
+
+    def _on_failure(self, fetcher: Fetcher, error: KafkaError, now: float) -> None:
+        fetcher.in_flight = fetcher.is_answer_void = False
+        fetcher.delayed_until = now + self._backoff
+        fetcher.start_anew()
+        self.signal()
+
+    def _on_response(self, fetcher: Fetcher, response: FetchResponse, now: float) -> None:
+        fetcher.in_flight = False
+        is_void, fetcher.is_answer_void = fetcher.is_answer_void, False
+        if self._stopped:
+            return
+        self.signal()
+        if response.error_code:
+            if for_code(response.error_code) not in SESSION_ERRORS:
+                fetcher.delayed_until = now + self._backoff
+            fetcher.start_anew()
+            return
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = fetcher.by_ident.get((topic.topic_id, data.partition_index))
+                # Leader or epoch may have changed since we asked; then the answer says nothing.
+                if (
+                    followed is None
+                    or followed.asked is None
+                    or followed.asked.offset != followed.replica.log.log_end_offset
+                    or followed.asked.leader_epoch != followed.leader_epoch
+                ):
+                    continue
+                fetcher.changed[followed.replica.key] = None
+                if is_void or followed.replica.key in self.paused_keys:
+                    followed.asked = None  # from here once more, later
+                    continue
+                try:
+                    self._take(fetcher, followed, data, now)
+                except KafkaError as error:
+                    logger.warning(
+                        "broker %d cannot copy %s-%d: %s", self.broker_id, *followed.replica.key, error
+                    )
+                    fetcher.delay(followed, now + self._backoff)
+                except Exception as error:
+                    # Without the delay the next fetch would bring the same, at once.
+                    where = "{}: {}-{}".format(self.name, *followed.replica.key)
+                    self.loop.problems.note(where, error)
+                    fetcher.delay(followed, now + self._backoff)
+        self._note_session(fetcher, response.session_id)
+
+    def _note_session(self, fetcher: Fetcher, session_id: int) -> None:
+        """Go on in the session; without one every fetch is a full one."""
+        fetcher.session_id = session_id
+        if session_id == NO_SESSION:
+            fetcher.start_anew()
+        else:
+            fetcher.next_epoch = next_epoch(fetcher.next_epoch)
+
+    def _take(self, fetcher: Fetcher, followed: Followed, data: PartitionData, now: float) -> None:
+        """One partition's part of an answer."""
+        replica = followed.replica
+        log = replica.log
+        if data.error_code:
+            fetcher.delay(followed, now + self._backoff)
+            if for_code(data.error_code) is OffsetOutOfRange:
+                self._find_log_start(fetcher, followed, now)
+            return
+        if data.diverging_epoch.end_offset >= 0:
+            self._truncate(replica, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            return
+        if data.records is not None and len(data.records):
+            self.metrics.replication_bytes_in += len(data.records)
+            log.append_as_follower(data.records)
+        moved = log.advance_high_watermark(data.high_watermark)
+        if log.advance_log_start(min(data.log_start_offset, log.high_watermark)) or moved:
+            self._on_moved(replica.key)
+
+    def _truncate(self, replica: Replica, leader_epoch: int, leader_end: int) -> None:
+        """Cut our log where it parted from the leader's."""
+        log = replica.log
+        own = log.end_of_epoch(leader_epoch)
+        end = min(leader_end, log.log_end_offset)
+        if own.epoch != UNKNOWN_EPOCH:
+            end = min(end, own.end_offset)
+        log.truncate_to(end)
+
+    def _find_log_start(self, fetcher: Fetcher, followed: Followed, now: float) -> None:
+        """Our end is not in the leader's log: ask where that begins, and start again there."""
+        from pykafka2.protocol.messages.offsets import (
+            ListOffsetsPartition,
+            ListOffsetsRequest,
+            ListOffsetsResponse,
+            ListOffsetsTopic,
+        )
+
+        replica = followed.replica
+        topic, partition = replica.key
+
+        def start_again(response: ListOffsetsResponse, at: float) -> None:
+            answer = response.topics[0].partitions[0]
+            if not answer.error_code and fetcher.partitions.get(replica.key) is followed:
+                replica.log.start_again_at(answer.offset)
+                followed.delayed_until = 0.0
+                self.signal()
+
+        asked = ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=followed.leader_epoch, timestamp=EARLIEST
+        )
+        self._links.call(
+            self.broker_id,
+            fetcher.leader,
+            ListOffsetsRequest(
+                replica_id=self.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+            ),
+            LIST_OFFSETS_VERSION,
+            start_again,
+            lambda error, at: None,
+            now,
+        )

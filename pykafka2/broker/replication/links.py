@@ -1,0 +1,341 @@
+"""The links between brokers: frames of Kafka's messages, carried inside the process, that can be cut and
+delayed.
+
+A link goes one way; a request needs the way there and the answer the way back.  What travels a link that is
+cut is lost, and the asker learns at once that its connection broke (`LinkCut`), as by a reset.  Under the
+cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, TypeVar
+
+import attrs
+
+from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
+from pykafka2.broker.server.threads import Part
+from pykafka2.clock import FOREVER
+from pykafka2.errors import CorruptData, KafkaError, LinkCut, UnsupportedVersion
+from pykafka2.protocol.framing import decode_request, decode_response, encode_request, encode_response
+from pykafka2.protocol.struct import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+LENGTH_BYTES = 4
+
+OnResponse = Callable[[Any, float], None]
+OnFailure = Callable[[KafkaError, float], None]
+
+
+@attrs.define(eq=False)
+class Call:
+    """One request on its way, until exactly one of its two ends is called."""
+
+    request: type[Request[Any]]
+    version: int
+    source: int
+    target: int
+    on_response: OnResponse
+    on_failure: OnFailure
+    is_done: bool = False
+
+
+class Links(Part):
+    """All links of a cluster.  Delivers at once, or after a link's delay, in order."""
+
+    def __init__(self, lock: Any) -> None:
+        super().__init__("links")
+        self._lock = lock
+        self._inlets: dict[int, RequestChannel] = {}
+        self._cut: set[tuple[int, int]] = set()
+        self._delays: dict[tuple[int, int], float] = {}
+        self._rates: dict[tuple[int, int], float] = {}
+        self.throttled_frames = 0
+        """How many frames a link's rate made later."""
+        self._free_at: dict[tuple[int, int], float] = {}
+        self._ready: deque[Callable[[float], None]] = deque()
+        self._later: list[tuple[float, int, tuple[int, int], Callable[[float], None]]] = []
+        self._freed: dict[tuple[int, int], None] = {}  # whose rate has ended
+        self._calls: dict[Call, None] = {}
+        self._count = 0
+        self._correlation_id = 0
+        self._last_due: dict[tuple[int, int], float] = {}
+        self._stashes: dict[int, list[Callable[[float], None]]] = {}  # what paused brokers will get
+        self.on_frame: Callable[[int, int, memoryview], None] | None = None
+        """Sees every frame as it leaves, with source and target; the simulation's trace listens."""
+
+    # ------------------------------------------------------------------ who is there
+
+    def connect(self, broker_id: int, inlet: RequestChannel) -> None:
+        """A broker can be asked from now on."""
+        self._inlets[broker_id] = inlet
+
+    def disconnect(self, broker_id: int, now: float) -> None:
+        """A broker is gone: what was under way from it is forgotten, what was under way to it fails."""
+        self._inlets.pop(broker_id, None)
+        self._stashes.pop(broker_id, None)
+        for call in list(self._calls):
+            if call.source == broker_id:
+                call.is_done = True
+                del self._calls[call]
+            elif call.target == broker_id:
+                self._fail(call, f"broker {broker_id} is gone")
+
+    # ------------------------------------------------------------------ steering
+
+    def cut(self, source: int, target: int) -> None:
+        """Lose everything that goes from `source` to `target`, what is under way included."""
+        self._cut.add((source, target))
+        for call in list(self._calls):
+            if (call.source, call.target) in ((source, target), (target, source)):
+                self._fail(call, f"the link from broker {source} to broker {target} was cut")
+
+    def delay(self, source: int, target: int, seconds: float) -> None:
+        """Carry frames from `source` to `target` this much later; 0 ends it."""
+        self._delays[source, target] = seconds
+
+    def throttle(self, source: int, target: int, bytes_per_second: float | None) -> None:
+        """Carry at most so many bytes a second from `source` to `target`; None ends it, and what
+        waits for its turn arrives at once.
+        """
+        if bytes_per_second is None:
+            self._free((source, target))
+        else:
+            self._rates[source, target] = bytes_per_second
+
+    def pause(self, broker_id: int) -> None:
+        """Keep everything that comes to a broker until `resume`."""
+        self._stashes.setdefault(broker_id, [])
+
+    def resume(self, broker_id: int) -> None:
+        """Hand over what came meanwhile, in the order of its arrival."""
+        self._ready.extend(self._stashes.pop(broker_id, ()))
+        self.signal()
+
+    def join(self, source: int, target: int) -> None:
+        self._cut.discard((source, target))
+        self._delays.pop((source, target), None)
+        self._free((source, target))
+
+    def heal(self) -> None:
+        """Every link is as it was at first."""
+        self._cut.clear()
+        self._delays.clear()
+        for way in list(self._rates):
+            self._free(way)
+
+    def _free(self, way: tuple[int, int]) -> None:
+        """A link's rate ends: a frame that was to take minutes must not, and nothing may overtake it."""
+        if self._rates.pop(way, None) is not None:
+            self._freed[way] = None
+            self.signal()
+
+    def is_cut(self, source: int, target: int) -> bool:
+        return (source, target) in self._cut
+
+    # ------------------------------------------------------------------ calls
+
+    def call(
+        self,
+        source: int,
+        target: int,
+        request: Request[R],
+        version: int,
+        on_response: Callable[[R, float], None],
+        on_failure: OnFailure,
+        now: float,
+    ) -> None:
+        """Ask another broker.  One of the two is called later, once, unless the asker is gone by then."""
+        call = Call(type(request), version, source, target, on_response, on_failure)
+        self._calls[call] = None
+        if self.is_cut(source, target) or target not in self._inlets:
+            why = "is cut" if self.is_cut(source, target) else f"leads nowhere: broker {target} does not run"
+            self._fail(call, f"the link from broker {source} to broker {target} {why}")
+            return
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        parts = encode_request(request, version, self._correlation_id, f"broker-{source}")
+        frame = memoryview(b"".join(parts))[LENGTH_BYTES:]
+        if self.on_frame is not None:
+            self.on_frame(source, target, frame)
+        self._carry((source, target), len(frame), lambda at: self._arrive(call, frame, at), now)
+
+    def _arrive(self, call: Call, frame: memoryview, now: float) -> None:
+        inlet = self._inlets.get(call.target)
+        if call.is_done:
+            return
+        if call.target in self._stashes:
+            self._stashes[call.target].append(lambda at: self._arrive(call, frame, at))
+            return
+        if inlet is None or self.is_cut(call.source, call.target):
+            self._fail(call, f"broker {call.target} could not be reached")
+            return
+        try:
+            header, request = decode_request(frame)
+        except (CorruptData, UnsupportedVersion) as error:
+            self._fail(call, f"broker {call.target} could not read the request: {error}")
+            return
+        origin = LinkOrigin(self, call)
+        context = RequestContext(
+            origin, request, call.version, header.correlation_id, header.client_id, len(frame), now
+        )
+        inlet.put(context)
+
+    def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
+        """Carry an answer back; the bytes that set out."""
+        if self.is_cut(call.target, call.source):
+            self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
+            return 0
+        try:
+            frame = memoryview(b"".join(encode_response(response, version, correlation_id)))[LENGTH_BYTES:]
+        except KafkaError as error:
+            self._fail(call, f"broker {call.target} could not encode its answer: {error}")
+            return 0
+        if self.on_frame is not None:
+            self.on_frame(call.target, call.source, frame)
+        way = (call.target, call.source)
+        self._carry(way, len(frame), lambda at: self._return(call, frame, at), now)
+        return LENGTH_BYTES + len(frame)
+
+    def _return(self, call: Call, frame: memoryview, now: float) -> None:
+        if call.is_done:
+            return
+        if self.is_cut(call.target, call.source):
+            self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
+            return
+        if call.source in self._stashes:
+            self._stashes[call.source].append(lambda at: self._return(call, frame, at))
+            return
+        _, response = decode_response(frame, call.request, call.version)
+        call.is_done = True
+        self._calls.pop(call, None)
+        call.on_response(response, now)
+
+    def fail(self, call: Call, why: str) -> None:
+        self._fail(call, why)
+
+    def _fail(self, call: Call, why: str) -> None:
+        if call.is_done:
+            return
+        call.is_done = True
+        self._calls.pop(call, None)
+        self._ready.append(lambda now: self._tell_failure(call, why, now))
+        self.signal()
+
+    def _tell_failure(self, call: Call, why: str, now: float) -> None:
+        if call.source in self._stashes:
+            self._stashes[call.source].append(lambda at: self._tell_failure(call, why, at))
+        else:
+            call.on_failure(LinkCut(why), now)
+
+    # ------------------------------------------------------------------ what is no call
+
+    def post(
+        self,
+        source: int,
+        target: int,
+        deliver: Callable[[float], None],
+        lost: Callable[[float], None],
+        now: float,
+        extra_delay: float = 0.0,
+    ) -> None:
+        """Carry something that is not answered: `deliver` runs, at once where nothing slows it down, or
+        `lost` if the way is cut or the target stands still.
+        """
+        way = (source, target)
+
+        def arrive(at: float) -> None:
+            if target not in self._inlets or target in self._stashes or way in self._cut:
+                lost(at)
+            else:
+                deliver(at)
+
+        delay = self._delays.get(way, 0.0) + extra_delay
+        if delay <= 0 and self._last_due.get(way, 0.0) <= now:
+            arrive(now)
+            return
+        self._count += 1
+        heappush(self._later, (now + delay, self._count, way, arrive))
+        self.signal()
+
+    # ------------------------------------------------------------------ carrying
+
+    def _carry(
+        self, way: tuple[int, int], size_bytes: int, deliver: Callable[[float], None], now: float
+    ) -> None:
+        sent_at = now
+        rate = self._rates.get(way)
+        if rate is not None:
+            self.throttled_frames += 1
+            sent_at = self._free_at[way] = max(now, self._free_at.get(way, 0.0)) + size_bytes / rate
+        due = max(sent_at + self._delays.get(way, 0.0), self._last_due.get(way, 0.0))
+        if due <= now:
+            self._ready.append(deliver)
+        else:
+            # A shorter delay later on must not let frames overtake one another.
+            self._last_due[way] = due
+            self._count += 1
+            heappush(self._later, (due, self._count, way, deliver))
+        self.signal()
+
+    def run(self, now: float) -> float:
+        with self._lock:
+            if self._freed:
+                self._hurry()
+            while self._later and self._later[0][0] <= now:
+                self._ready.append(heappop(self._later)[3])
+            for _ in range(len(self._ready)):
+                deliver = self._ready.popleft()
+                try:
+                    deliver(now)
+                except Exception as error:
+                    self.loop.problems.note("what a link between brokers delivered", error)
+            if self._ready:
+                self.signal()
+            return self._later[0][0] if self._later else FOREVER
+
+    def _hurry(self) -> None:
+        """Deliver what waits on links whose rate has ended, in its order."""
+        later, self._later = sorted(self._later), []
+        for entry in later:
+            if entry[2] in self._freed:
+                self._ready.append(entry[3])
+            else:
+                self._later.append(entry)
+        for way in self._freed:
+            self._last_due.pop(way, None)
+            self._free_at.pop(way, None)
+        self._freed.clear()
+
+
+class LinkOrigin:
+    """`Origin` of requests that another broker sent."""
+
+    __slots__ = ("_call", "_links", "peer")
+
+    is_broker = True
+    parts: tuple[str, ...] = ("links",)
+
+    def __init__(self, links: Links, call: Call) -> None:
+        self._links = links
+        self._call = call
+        self.peer = f"broker-{call.source}"
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        if response is None:
+            self._links.fail(self._call, "there was no answer")
+            return
+        now = context.answered_at = self._links.loop.runtime.clock.monotonic()
+        context.reply_bytes = self._links.answer(
+            self._call, response, context.version, context.correlation_id, now
+        )
+        if context.metrics is not None:
+            context.metrics.record(context, now)
+
+    def local_processed(self, context: RequestContext) -> None:
+        """Brokers have one request under way on each link; nothing waits for this one."""
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        self._links.fail(self._call, f"broker {self._call.target} closed the connection")

@@ -1,0 +1,332 @@
+"""All replicas of one broker: appends, reads, and everything that follows when one of them moves.
+
+A move of a high watermark or a log end completes requests that wait in the purgatories.  Those are not
+tried at once but at the end of the handler's turn (`complete_delayed`), so that a request with many
+partitions wakes a follower's fetch once.  All calls come under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.base.purgatory import Purgatory
+from pykafka2.broker.base.timing_wheel import TimingWheel
+from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
+from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
+from pykafka2.broker.log.validation import single_batch, validate
+from pykafka2.broker.log.verifications import VerificationGuard
+from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, more_for
+from pykafka2.broker.replication.fetch_sessions import FetchSession, FetchSessions
+from pykafka2.broker.replication.isr_keeper import IsrKeeper
+from pykafka2.broker.replication.log_keeper import LogKeeper
+from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.replica_reader import ReplicaReader
+from pykafka2.clock import Entropy
+from pykafka2.errors import (
+    BrokerError,
+    CorruptMessage,
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    UnknownTopicOrPartition,
+)
+from pykafka2.records.batch import Buffer, RecordBatch
+
+if TYPE_CHECKING:
+    from pykafka2.broker.log.log_dir import LogDir
+
+ALL_REPLICAS = -1
+LEGAL_ACKS = frozenset({-1, 0, 1})
+ADMIN_CLIENT_ID = "__admin_client"
+ERRORS_WITHOUT_START = (CorruptMessage, MessageTooLarge, NotLeaderOrFollower, RecordListTooLarge)
+
+Assign = Callable[[Replica, bool], None]
+"""(replica, whether its leader is new): tells the fetchers whom to follow."""
+
+
+class ReplicaManager:
+    """The replicas of one broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        logs: LogDir,
+        wheel: TimingWheel,
+        image: ClusterImage,
+        entropy: Entropy,
+    ) -> None:
+        self.broker_id = broker_id
+        self.replicas: dict[Key, Replica] = {}
+        self.produces: Purgatory[Key] = Purgatory("produce", wheel)
+        self.fetches: Purgatory[Key | FetchSession] = Purgatory("fetch", wheel)
+        self.deletes: Purgatory[Key] = Purgatory("delete-records", wheel)
+        self.keeper = LogKeeper(self)
+        self.reader = ReplicaReader(self, config.get("replica.selector.class") or "")
+        self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
+        self.on_follow: Assign = lambda replica, is_new: None
+        self.on_stop_following: Callable[[Key], None] = lambda key: None
+        self.on_log_start_moved: Callable[[Key], None] = lambda key: None
+        self.on_moved: Callable[[Key], None] = lambda key: None
+        self._config = config
+        self._logs = logs
+        self.image = image
+        self._strict = config.get("log.validate") == "strict"
+        self._verifies = True
+        # True: more than its log's end, so that an acks=all produce may be done.
+        self._moved: dict[Key, bool] = {}
+        self.isrs = IsrKeeper(broker_id, image, config.seconds("replica.lag.time.max.ms"), self._moved)
+        self.configure()
+
+    def configure(self) -> None:
+        """Take over what may change while the broker runs, topics' options apart (`apply` does those)."""
+        self._verifies = self._config.get("transaction.partition.verification.enable")
+        for replica in self.replicas.values():
+            replica.log.verifications.required = self._verifies
+
+    # ------------------------------------------------------------------ told by the controller
+
+    def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
+        """Lead, follow or drop replicas as the image says."""
+        brokers_changed = image.brokers != self.image.brokers
+        self.image = self.isrs.image = image
+        for name, topic in changed.items():
+            known = [key for key in self.replicas if key[0] == name]
+            for key in known:
+                if (
+                    topic is None
+                    or self.replicas[key].log.topic_id != topic.id
+                    or self.broker_id not in topic.partitions[key[1]].replicas
+                ):
+                    self._drop(key, now)
+            if topic is not None:
+                config = topic.config.over(self._config)
+                for number, partition in enumerate(topic.partitions):
+                    if self.broker_id in partition.replicas:
+                        self._host((name, number), topic, partition, config, now)
+        # Who may be in sync depends on the brokers, and a change that was refused may be right by now.
+        if brokers_changed:
+            self.isrs.expand(self.replicas.values(), now)
+            return
+        for name, topic in changed.items():
+            keys = [(name, number) for number in range(len(topic.partitions))] if topic is not None else []
+            self.isrs.expand([self.replicas[key] for key in keys if key in self.replicas], now)
+
+    def _host(
+        self, key: Key, topic: TopicImage, image: PartitionImage, config: TopicConfig, now: float
+    ) -> None:
+        replica = self.replicas.get(key)
+        if replica is not None and replica.image is image and replica.config == config:
+            return
+        is_new = replica is None
+        if replica is not None and image.partition_epoch < replica.image.partition_epoch:
+            # The controller's answer to AlterPartition came first; a newer image is on the way.
+            replica.configure(config)
+            return
+        if replica is None:
+            log = self._logs.open(topic.name, topic.id, key[1])
+            log.verifications.required = self._verifies
+            replica = self.replicas[key] = Replica(self.broker_id, key, log, image, config)
+        if replica.config is not config:
+            replica.configure(config)
+        if image.leader == self.broker_id:
+            self.on_stop_following(key)
+            if replica.lead(image, now):
+                # Their fetches that wait do not ask for this partition yet.
+                self._moved.update(dict.fromkeys(map(more_for, replica.followers), True))
+            self.isrs.advance_high_watermark(replica, now)
+        else:
+            changed = replica.follow(image) or is_new
+            self.on_follow(replica, changed)
+        self._moved[key] = True
+
+    def _drop(self, key: Key, now: float) -> None:
+        """The topic is deleted, or lives elsewhere: whoever waits is told, then the log goes."""
+        replica = self.replicas.pop(key)
+        self.on_stop_following(key)
+        self._logs.remove(replica.log)
+        self._moved[key] = True
+
+    # ------------------------------------------------------------------ appending
+
+    def append(
+        self,
+        key: Key,
+        records: Buffer | None,
+        *,
+        acks: int,
+        version: int,
+        client_id: str | None,
+        now: float,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> ProduceResult:
+        """Append one partition's batch as its leader; errors come in the result.
+
+        `guard` is what a transaction's first batch was verified with (rule 43).
+        """
+        replica = None
+        try:
+            self.check_known(key)
+            batch = single_batch(records, version)
+            if acks not in LEGAL_ACKS:
+                raise InvalidRequiredAcks(f"acks {acks} is none of -1, 0, 1")
+            if self.is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
+                raise InvalidTopicException(f"clients may not write to the internal topic {key[0]}")
+            replica = self.leader_of(key)
+            if acks == ALL_REPLICAS:
+                _check_in_sync(replica)
+            batch = validate(batch, replica.batch_rules, now_ms, strict=self._strict)
+            appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
+        except BrokerError as error:
+            # Kafka says the log's start once it has looked into the batch, but not for these (rule 24).
+            log_start = -1
+            if replica is not None and not isinstance(error, ERRORS_WITHOUT_START):
+                log_start = replica.log.log_start_offset
+            return ProduceResult(error, log_start_offset=log_start)
+        return self._appended(replica, appended, now)
+
+    def append_marker(self, key: Key, marker: EndMarker, now: float, now_ms: int) -> ProduceResult:
+        """End a producer's transaction in one partition as its leader, as with acks=all (rule 46)."""
+        try:
+            replica = self.leader_of(key)
+            _check_in_sync(replica)
+            appended = replica.log.append_marker(marker, replica.leader_epoch, now_ms)
+        except BrokerError as error:
+            return ProduceResult(error)
+        return self._appended(replica, appended, now)
+
+    def _appended(self, replica: Replica, appended: Appended, now: float) -> ProduceResult:
+        """What follows from an append, and the answer to it."""
+        if not appended.is_duplicate:
+            self._moved.setdefault(replica.key, False)
+            if len(replica.image.isr) == 1:
+                self.isrs.advance_high_watermark(replica, now)
+        return ProduceResult(
+            None,
+            appended.base_offset,
+            appended.log_append_time,
+            replica.log.log_start_offset,
+            appended.last_offset + 1,
+        )
+
+    def append_from_coordinator(
+        self,
+        key: Key,
+        batch: RecordBatch,
+        now: float,
+        *,
+        needs_in_sync: bool,
+        guard: VerificationGuard | None = None,
+    ) -> int:
+        """Append a coordinator's batch as the leader of its partition; the offset after it.
+
+        Raises what a coordinator's log can refuse with: `NotLeaderOrFollower`, `MessageTooLarge`, with
+        `needs_in_sync` `NotEnoughReplicas`.
+        """
+        replica = self.leader_of(key)
+        if needs_in_sync:
+            _check_in_sync(replica)
+        if len(batch.buffer) > replica.config.get("max.message.bytes"):
+            raise MessageTooLarge(f"{len(batch.buffer)} bytes are too many for {key[0]}-{key[1]}")
+        appended = replica.log.append_as_leader(batch, replica.leader_epoch, from_client=False, guard=guard)
+        self._moved.setdefault(key, False)
+        if len(replica.image.isr) == 1:
+            self.isrs.advance_high_watermark(replica, now)
+        return appended.last_offset + 1
+
+    def await_replicas(
+        self,
+        results: dict[Key, ProduceResult],
+        deadline: float,
+        on_done: Callable[[dict[Key, ProduceResult]], None],
+        now: float,
+    ) -> DelayedProduce | None:
+        """Call `on_done` once the replicas have what was appended; the operation if it must wait."""
+        operation = DelayedProduce(deadline, self, results, on_done)
+        if self.produces.try_complete_else_watch(operation, operation.keys, now):
+            return None
+        return operation
+
+    # ------------------------------------------------------------------ finding replicas
+
+    def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
+        """Our replica, if it leads in the epoch that the asker believes in; the epoch is looked at first."""
+        replica = self.replica_of(key)
+        replica.check_epoch(current_leader_epoch)
+        replica.check_leader()
+        return replica
+
+    def replica_of(self, key: Key) -> Replica:
+        """Our replica; `NotLeaderOrFollower` if others have one, `UnknownTopicOrPartition` if nobody has."""
+        replica = self.replicas.get(key)
+        if replica is not None:
+            return replica
+        self.check_known(key)
+        raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
+
+    def check_known(self, key: Key) -> None:
+        """`UnknownTopicOrPartition` if nobody has such a partition."""
+        if key not in self.replicas and self.image.partition(*key) is None:
+            raise UnknownTopicOrPartition(f"there is no partition {key[0]}-{key[1]}")
+
+    def is_internal(self, topic: str) -> bool:
+        image = self.image.topics.get(topic)
+        return image is not None and image.is_internal
+
+    # ------------------------------------------------------------------ what follows
+
+    def moved(self, key: Key) -> None:
+        """Something about this partition changed; whoever waits for it is tried in `complete_delayed`."""
+        self._moved[key] = True
+
+    def log_start_moved(self, key: Key) -> None:
+        """A log of ours begins later now: readers, deletions that wait, and our leader are told."""
+        self._moved.setdefault(key, False)
+        self.on_log_start_moved(key)
+
+    @property
+    def has_moved(self) -> bool:
+        return bool(self._moved)
+
+    def complete_delayed(self, now: float) -> None:
+        """Try the requests that wait for what has moved."""
+        while self._moved:
+            moved = list(self._moved.items())
+            sessions = self.tell_sessions()
+            self._moved.clear()
+            for key, may_be_safe in moved:
+                if may_be_safe:
+                    self.produces.check(key, now)
+                self.fetches.check(key, now)
+                self.deletes.check(key, now)
+                self.on_moved(key)
+            for session in sessions:
+                self.fetches.check(session, now)
+
+    def tell_sessions(self) -> dict[FetchSession, None]:
+        """Which fetch sessions will look at what has moved."""
+        return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
+
+    def log_of(self, key: Key) -> PartitionLog:
+        return self.replica_of(key).log
+
+    def expire_producers(self, before_ms: int) -> int:
+        """Forget producers and verifications that nobody was heard of since then (rule 35); how many."""
+        logs = [replica.log for replica in self.replicas.values()]
+        return sum(log.producers.expire(before_ms) + log.verifications.expire(before_ms) for log in logs)
+
+
+def _check_in_sync(replica: Replica) -> None:
+    """Raise `NotEnoughReplicas` where fewer are in sync than min.insync.replicas asks for (rule 27)."""
+    if not replica.has_enough_in_sync:
+        raise NotEnoughReplicas(
+            f"{replica.key[0]}-{replica.key[1]} has {len(replica.image.isr)} replicas in sync, "
+            f"min.insync.replicas asks for {replica.min_isr}"
+        )

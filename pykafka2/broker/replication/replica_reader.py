@@ -1,0 +1,182 @@
+"""Reading from the replicas of one broker: for consumers up to the high watermark, for followers to the end.
+
+A fetch that finds too little waits in the purgatory (delayed.py); one in a session looks only at partitions
+that may have something to tell (fetch_sessions.py).  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.replication.delayed import DelayedFetch, more_for
+from pykafka2.broker.replication.fetch_sessions import FetchSession
+from pykafka2.broker.replication.reading import (
+    FUTURE_REPLICA,
+    NO_TOPIC_ID,
+    FetchItem,
+    FetchPlan,
+    FetchResult,
+)
+from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.replica_selector import selector
+from pykafka2.errors import (
+    BrokerError,
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+    UnknownServerError,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.replication.replica_manager import ReplicaManager
+
+
+class ReplicaReader:
+    """Answers fetches from a broker's replicas.  `selector_class` is replica.selector.class."""
+
+    def __init__(self, manager: ReplicaManager, selector_class: str) -> None:
+        self._manager = manager
+        self._select = selector(selector_class)
+
+    def fetch(
+        self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
+    ) -> DelayedFetch | None:
+        """Read, or wait until there is enough to read; the operation if it must wait."""
+        manager = self._manager
+        manager.tell_sessions()
+        operation = DelayedFetch(now + max_wait, self, plan, on_done)
+        is_ready = max_wait <= 0 or not (plan.items or plan.session) or operation.is_ready(None)
+        # What a follower is told was read before its own fetch moved anything: it learns one fetch later.
+        results = self.read(plan) if is_ready else []
+        if plan.is_from_follower:
+            manager.isrs.followers_fetched(plan, manager.replicas, now)
+        if is_ready:
+            on_done(results)
+            return None
+        # A session knows which of its partitions moved, so it alone is watched, not each of them.
+        keys: Iterable[Key | FetchSession] = {item.key: None for item in plan.items}
+        if plan.session is not None:
+            keys = [plan.session]
+        if plan.is_from_follower:
+            keys = [*keys, more_for(plan.replica_id)]
+        plan.has_waited = True
+        if manager.fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
+            return None
+        return operation
+
+    def join_session(self, plan: FetchPlan, session: FetchSession) -> None:
+        """A follower goes on in a session, which speaks for partitions that it does not name any more."""
+        if not plan.is_from_follower:
+            return
+        for item in plan.items:
+            replica = self._manager.replicas.get(item.key)
+            follower = None if replica is None else replica.followers.get(plan.replica_id)
+            if follower is not None and follower.log_end_offset == item.offset:
+                follower.in_session = session.partition_of(item)
+
+    def read(self, plan: FetchPlan) -> list[FetchResult]:
+        """Read every partition of the plan, as far as its limits reach (rules 53 to 55)."""
+        results: list[FetchResult] = []
+        left = plan.max_bytes
+        min_one = True
+        for item in plan.current_items():
+            result = self._read_one(plan, item, left, min_one)
+            if len(result.records):
+                min_one = False
+                left = max(0, left - len(result.records))
+            results.append(result)
+        return results
+
+    def _read_one(self, plan: FetchPlan, item: FetchItem, left: int, min_one: bool) -> FetchResult:
+        try:
+            replica, upper = self._readable(plan, item)
+            log = replica.log
+            result = FetchResult(item, None, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+            result.preferred_read_replica = self.preferred_replica(plan, item, replica)
+            if result.preferred_read_replica >= 0:
+                return result
+            result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
+            if result.diverging is None:
+                limit = min(max(0, left), item.max_bytes) if plan.max_bytes >= 0 else -1
+                if limit < 0 and item.offset < upper:
+                    raise UnknownServerError(f"a read of at most {limit} bytes")  # as Kafka answers it
+                found = log.read(item.offset, upper, limit, min_one=min_one)
+                result.records = found.joined()
+                result.has_more = item.offset < upper
+                if plan.read_committed:
+                    end = found.batches[-1].next_offset if found.batches else item.offset
+                    result.aborted = log.aborted_transactions(item.offset, end)
+        except BrokerError as error:
+            return FetchResult(item, error)
+        return result
+
+    def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
+        """How much a fetch could read of one partition now; None if there is something else to tell."""
+        try:
+            replica, upper = self._readable(plan, item)
+            if self.preferred_replica(plan, item, replica) >= 0:
+                return None
+            if replica.divergence(item.last_fetched_epoch, item.offset) is not None:
+                return None
+            if replica.log.log_start_offset <= item.offset and item.offset >= upper:
+                note_segment(plan, item, replica.log)
+                # Above what it may read there is nothing to wait for, as in Kafka.
+                return 0 if item.offset == upper else None
+            if plan.min_bytes > 1 and note_segment(plan, item, replica.log) < replica.log.segments.base_of(
+                upper
+            ):
+                return None  # the log was rolled under the reader: what is there will not grow
+            if plan.min_bytes <= 1 and replica.log.log_start_offset <= item.offset:
+                return 1
+            return replica.log.read(item.offset, upper, item.max_bytes, min_one=True).size_bytes
+        except BrokerError:
+            return None
+
+    def _readable(self, plan: FetchPlan, item: FetchItem) -> tuple[Replica, int]:
+        """The replica that serves a partition of a fetch, and up to where."""
+        if item.error is not None:
+            raise item.error
+        replica = (
+            self._replica_by_id(item) if item.topic_id != NO_TOPIC_ID else self._manager.replica_of(item.key)
+        )
+        replica.check_epoch(item.current_leader_epoch)
+        if plan.is_from_follower or not plan.may_follow:
+            replica.check_leader()
+        if plan.is_from_follower:
+            if plan.replica_id not in replica.followers:
+                _refuse_follower(plan.replica_id, item)
+            if self._manager.isrs.is_stale(plan):
+                raise NotLeaderOrFollower(f"broker {plan.replica_id} has registered anew since it asked")
+            return replica, replica.log.log_end_offset
+        if plan.replica_id == FUTURE_REPLICA:
+            return replica, replica.log.log_end_offset
+        if plan.read_committed:
+            return replica, replica.log.last_stable_offset
+        return replica, replica.log.high_watermark
+
+    def _replica_by_id(self, item: FetchItem) -> Replica:
+        """The replica of a topic that was asked for by id, and had that id when it was (rule 60)."""
+        replica = self._manager.replica_of(item.key)
+        if replica.log.topic_id != item.topic_id:
+            raise InconsistentTopicId(f"{item.topic} has another id here than the one asked for")
+        return replica
+
+    def preferred_replica(self, plan: FetchPlan, item: FetchItem, replica: Replica) -> int:
+        """Which replica the consumer should read from instead, -1 for this one (KIP-392, rule 61)."""
+        if self._select is None or plan.rack_id is None or not replica.is_leader:
+            return -1
+        return self._select(replica, item.offset, plan.rack_id, self._manager.image)
+
+
+def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
+    """Who names our leader epoch and is no replica may become one soon, and is to ask again."""
+    error = NotLeaderOrFollower if item.current_leader_epoch == UNKNOWN_EPOCH else UnknownLeaderEpoch
+    raise error(f"broker {replica_id} is no replica of {item.topic}-{item.partition}")
+
+
+def note_segment(plan: FetchPlan, item: FetchItem, log: PartitionLog) -> int:
+    """Where the segment begins that a fetch's offset was in when the fetch came (rule 56)."""
+    return plan.first_segments.setdefault(item.key, log.segments.base_of(item.offset))

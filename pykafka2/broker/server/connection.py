@@ -1,0 +1,237 @@
+"""One client's connection: bytes in, frames out of them, replies in order, bytes out.
+
+Owned by its processor's thread; the channel (channel.py) says when the socket may be read.  A frame's
+length is checked before anything is kept for it (rule 1), and a frame that is no request costs this one
+connection (rule 2).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.broker.server.channel import Channel, Slot
+from pykafka2.errors import CorruptData, Disconnected, KafkaError
+from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Transport
+
+if TYPE_CHECKING:
+    from pykafka2.broker.server.processor import Processor
+
+LENGTH_BYTES = 4
+MAX_GATHERED_BUFFERS = 512
+# What was read is moved to the front of the buffer once this much of it has been used up.
+COMPACT_BYTES = 1 << 20
+
+
+class FrameBuffer:
+    """Bytes as they come, frames as they are whole and wanted.
+
+    Not network/frames.py's FrameReader, which hands all frames over that one read completes and keeps a
+    buffer of 64 KiB or more for each connection: here a muted connection's frames stay until their turn comes
+    (channel.py), and hundreds of idle connections of a test share the processor's one buffer.
+    """
+
+    __slots__ = ("_buffer", "_max_bytes", "_start")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._buffer = bytearray()
+        self._start = 0
+        self._max_bytes = max_bytes
+
+    def feed(self, data: Buffer) -> None:
+        self._buffer += data
+
+    def next_frame(self) -> bytes | None:
+        """The next whole frame without its length, or None.
+
+        Raises `CorruptData` for a length below 0 or above the limit, as soon as its four bytes are there.
+        """
+        buffer, start = self._buffer, self._start
+        if len(buffer) - start < LENGTH_BYTES:
+            return None
+        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
+        if not 0 <= size <= self._max_bytes:
+            raise CorruptData(f"a request of {size} bytes; socket.request.max.bytes is {self._max_bytes}")
+        end = start + LENGTH_BYTES + size
+        if len(buffer) < end:
+            return None
+        # Both views end here: PyPy would keep the slice, and with it the buffer's size, until it collects.
+        with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:
+            frame = bytes(part)
+        if end == len(buffer):
+            buffer.clear()
+            self._start = 0
+        elif end > COMPACT_BYTES:
+            del buffer[:end]
+            self._start = 0
+        else:
+            self._start = end
+        return frame
+
+
+class Connection:
+    """One accepted transport with its channel.  States: establishing, open, closed."""
+
+    __slots__ = (
+        "_interest",
+        "_processor",
+        "_reply_ends",
+        "_selector",
+        "_sent_bytes",
+        "_transport",
+        "_unsent",
+        "_written_bytes",
+        "channel",
+        "client_id",
+        "frames",
+        "idle_since",
+        "is_closed",
+        "is_established",
+        "origin",
+        "peer",
+        "software",
+        "wants_room",
+    )
+
+    def __init__(
+        self, transport: Transport, channel: Channel, processor: Processor, max_bytes: int, now: float
+    ) -> None:
+        self.channel = channel
+        self.frames = FrameBuffer(max_bytes)
+        self.origin: Any = None  # `Origin` of its requests, made by the processor
+        self.peer = transport.peer
+        self.client_id: str | None = None  # of its last request
+        self.software = ""  # what its ApiVersions said, such as "librdkafka 2.10"
+        self.is_closed = False
+        self.is_established = False
+        self.wants_room = False
+        self.idle_since = now
+        self._transport = transport
+        self._processor = processor
+        self._selector: Selector = processor.loop.selector
+        self._unsent: deque[memoryview] = deque()
+        self._reply_ends: deque[int] = deque()  # where in the bytes written each reply on its way out ends
+        self._written_bytes = 0
+        self._sent_bytes = 0
+        self._interest = transport.interest()
+        self._selector.register(transport, self._interest, self)
+
+    def on_ready(self, bits: int, now: float) -> None:
+        """The selector reported the socket."""
+        if self.is_closed:
+            return
+        try:
+            if not self.is_established:
+                if self.establish():
+                    # With TLS the first request may have come with the end of the handshake.
+                    self._read(now)
+            else:
+                if bits & WRITABLE:
+                    self.flush()
+                if bits & READABLE:
+                    self._read(now)
+        except KafkaError as error:
+            self._processor.drop(self, error)
+
+    def on_failure(self, error: Exception, now: float) -> None:
+        """Something of ours raised in `on_ready`: it costs this connection."""
+        self._processor.drop(self, Disconnected(f"the broker failed over the connection of {self.peer}"))
+
+    def __repr__(self) -> str:
+        return f"the connection of {self.peer}"
+
+    def establish(self) -> bool:
+        """Go on with agreeing on TLS; True once bytes may flow."""
+        self.is_established = self._transport.establish()
+        self.update_interest()
+        return self.is_established
+
+    def _read(self, now: float) -> None:
+        if not self.may_read:
+            return
+        scratch = self._processor.scratch
+        count = self._transport.read_into(scratch)
+        if count is None:
+            return
+        if count == 0:
+            raise Disconnected(f"{self.peer} closed the connection")
+        self.idle_since = now
+        self.frames.feed(scratch[:count])
+        self._processor.take_frames(self, now)
+
+    @property
+    def may_read(self) -> bool:
+        return self.channel.is_readable and not self.wants_room
+
+    def write_ready(self, now: float) -> None:
+        """Queue the replies whose turn has come and hand them to the transport."""
+        ready = self.channel.take_ready()
+        if not ready:
+            return
+        for slot in ready:
+            for buffer in slot.payload or ():
+                self._unsent.append(memoryview(buffer))
+                self._written_bytes += len(buffer)
+            self._reply_ends.append(self._written_bytes)
+            slot.payload = None
+            if slot.owner.ending is not None:
+                break  # the connection ends with this reply
+        self.flush()
+        self.idle_since = now
+
+    def flush(self) -> None:
+        """Write as far as the transport takes it; replies that left entirely move the channel."""
+        unsent = self._unsent
+        while unsent:
+            gathered: Sequence[memoryview] = (
+                unsent if len(unsent) <= MAX_GATHERED_BUFFERS else list(unsent)[:MAX_GATHERED_BUFFERS]
+            )
+            taken = self._transport.write(gathered)
+            if not taken:
+                break
+            self._sent_bytes += taken
+            self._take_off(taken)
+        ends = self._reply_ends
+        if ends and ends[0] <= self._sent_bytes:
+            left: list[Slot] = []
+            while ends and ends[0] <= self._sent_bytes:
+                ends.popleft()
+                left.append(self.channel.sent())
+            self._processor.replies_left(self, left)
+        self.update_interest()
+
+    def _take_off(self, taken: int) -> None:
+        unsent = self._unsent
+        while taken:
+            head = unsent[0]
+            if taken >= len(head):
+                taken -= len(head)
+                unsent.popleft()
+            else:
+                unsent[0] = head[taken:]
+                return
+
+    def update_interest(self) -> None:
+        """Tell the selector what is waited for now."""
+        if self.is_closed:
+            return
+        if not self.is_established:
+            interest = self._transport.interest()
+        else:
+            interest = self._transport.interest() if self.may_read else 0
+            if self._unsent:
+                interest |= WRITABLE
+        if interest != self._interest:
+            self._interest = interest
+            self._selector.modify(self._transport, interest, self)
+
+    def close(self, *, reset: bool = False) -> None:
+        """End it; what was not sent is dropped.  Safe to repeat."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._unsent.clear()
+        self._selector.unregister(self._transport)
+        self._transport.close(reset=reset)
+        self._processor.quotas.release(self.peer)

@@ -1,0 +1,49 @@
+"""Handlers: take requests from the request channel and have them handled, one at a time, never waiting.
+
+What cannot be answered yet goes to the purgatory, so a handler is free again at once.  A mistake of ours
+costs the request's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
+from pykafka2.broker.server.threads import Part
+from pykafka2.clock import FOREVER
+
+# Then the sockets and the other parts have their turn.
+MAX_REQUESTS_PER_TURN = 64
+
+
+class Handler(Part):
+    """One of num.io.threads.  `handle(context, now)` takes the cluster's lock; `after(now)` ends a turn."""
+
+    def __init__(
+        self,
+        name: str,
+        requests: RequestChannel,
+        handle: Callable[[RequestContext, float], None],
+        after: Callable[[float], None],
+    ) -> None:
+        super().__init__(name)
+        self._requests = requests
+        self._handle = handle
+        self._after = after
+
+    def run(self, now: float) -> float:
+        for _ in range(MAX_REQUESTS_PER_TURN):
+            context = None if self.stands_still else self._requests.take()
+            if context is None:
+                break
+            context.handled_by = self.name
+            try:
+                self._handle(context, now)
+            except Exception as error:
+                # What the API itself raises has its answer; this is a mistake around it, so nobody would.
+                self.loop.problems.note(f"{self.name}: {type(context.request).__name__}", error)
+                context.close()
+        else:
+            self.signal()
+        self._after(now)
+        return FOREVER

@@ -1,0 +1,350 @@
+"""A processor: some of a broker's connections, their requests in, their replies out.
+
+Each turn it takes in connections from the acceptor, frames from its sockets (decoded into the request
+channel) and replies from the handlers (its own response queue).  A mistake of ours in any of it costs one
+connection (`failed`).  Belongs to its loop's thread; `adopt`, `deliver`, `local_processed` and `disconnect`
+only append to a deque and may come from any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.broker.faults.rule import Action
+from pykafka2.broker.handlers.registry import is_served, why_not_served
+from pykafka2.broker.server.channel import Channel, Slot
+from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.connection_quotas import ConnectionQuotas
+from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
+from pykafka2.broker.server.threads import Part
+from pykafka2.clock import FOREVER
+from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
+from pykafka2.network.transport import Buffer, Transport
+from pykafka2.protocol.framing import decode_request_header, encode_response
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.registry import ApiKey, request_class
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.config.configs import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+SCRATCH_BYTES = 1 << 20
+
+Command = Callable[..., None]
+"""(now, what it was queued with)"""
+
+
+class Processor(Part):
+    """Some connections of one broker."""
+
+    def __init__(
+        self,
+        name: str,
+        requests: RequestChannel,
+        config: BrokerConfig,
+        on_request: Callable[[RequestContext], None],
+        on_gone: Callable[[RequestContext, float], None],
+        on_left: Callable[[Sequence[RequestContext], float], None],
+        quotas: ConnectionQuotas,
+        on_refused: Callable[[str, str, float], None],
+    ) -> None:
+        super().__init__(name)
+        self.connections: dict[Connection, dict[int, RequestContext]] = {}
+        self.quotas = quotas
+        self._requests = requests
+        self._on_request = on_request
+        self._on_gone = on_gone
+        self._on_left = on_left
+        self._on_refused = on_refused
+        self._max_frame_bytes = config.int("socket.request.max.bytes")
+        self._pipelined = config.get("channel.mode") == "pipelined"
+        self._max_pipelined = config.int("max.pipelined.requests")
+        self._max_pipelined_bytes = config.int("max.pipelined.bytes")
+        max_idle = config.seconds("connections.max.idle.ms")
+        self._max_idle = max_idle if max_idle >= 0 else FOREVER
+        self._idle_check_at = FOREVER
+        self._throttled: dict[Connection, float] = {}  # until when each stays muted
+        self._commands: deque[tuple[Command, tuple[Any, ...]]] = deque()
+        # Connections with replies to write or requests to take, each looked at once after all commands: many
+        # produces complete with one fetch of a follower, and their replies leave in one gathered write.
+        self._touched: dict[Connection, None] = {}
+        self._wanting_room: dict[Connection, None] = {}
+        self._arriving: deque[Transport] = deque()
+        self._scratch: memoryview | None = None
+
+    @property
+    def scratch(self) -> memoryview:
+        """Where sockets are read to; one for all connections, since each read is taken in at once."""
+        if self._scratch is None:
+            self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        return self._scratch
+
+    # ------------------------------------------------------------------ any thread
+
+    def adopt(self, transport: Transport, acceptor: str = "") -> None:
+        """Take over a connection that `acceptor` has accepted."""
+        self._arriving.append(transport)
+        self._queue(self._adopt_next, acceptor)
+
+    def _queue(self, command: Command, *with_what: object) -> None:
+        self._commands.append((command, with_what))
+        self.signal()
+
+    # ------------------------------------------------------------------ the loop's thread
+
+    def run(self, now: float) -> float:
+        commands = self._commands
+        for _ in range(len(commands)):
+            command, with_what = commands.popleft()
+            try:
+                command(now, *with_what)
+            except Exception as error:
+                self.failed(with_what[0] if with_what else None, error)
+        if commands:
+            self.signal()
+        if self._touched:
+            touched, self._touched = self._touched, {}
+            for connection in touched:
+                try:
+                    self._go_on(connection, now)
+                except Exception as error:
+                    self.failed(connection, error)
+        if self._wanting_room and not self._requests.is_full:
+            wanting, self._wanting_room = self._wanting_room, {}
+            for connection in wanting:
+                connection.wants_room = False
+                try:
+                    self.take_frames(connection, now)
+                except Exception as error:
+                    self.failed(connection, error)
+        if now >= self._idle_check_at:
+            self._close_idle(now)
+        if self._throttled:
+            return min(self._idle_check_at, self._end_throttles(now))
+        return self._idle_check_at
+
+    def take_frames(self, connection: Connection, now: float) -> None:
+        """Turn what was read into requests, as far as the channel lets them in."""
+        try:
+            while connection.channel.is_readable and not connection.is_closed:
+                if self._requests.is_full:
+                    connection.wants_room = True
+                    self._wanting_room[connection] = None
+                    self._requests.wait_for_room(self)
+                    break
+                frame = connection.frames.next_frame()
+                if frame is None:
+                    break
+                self._take_request(connection, frame, now)
+        except (CorruptData, UnsupportedVersion) as error:
+            logger.info("%s: closing the connection: %s", connection.peer, error)
+            self._on_refused(connection.client_id or "a nameless client", str(error), now)
+            self.drop(connection, error)
+            return
+        connection.update_interest()
+
+    def _take_request(self, connection: Connection, frame: bytes, now: float) -> None:
+        header, offset = decode_request_header(frame)
+        key, version = header.request_api_key, header.request_api_version
+        connection.client_id = header.client_id
+        is_unsupported = False
+        request: Request[Any]
+        if is_served(key, version):
+            # Bytes after the last field are ignored, as in Kafka: librdkafka's Metadata for all topics has
+            # three of them (confluentinc/librdkafka#5049).
+            request, _ = request_class(key).decode_from(frame, offset, version)
+        elif key == ApiKey.API_VERSIONS:
+            # Its body may be of a version that we cannot read, and need not be read (rule 3).
+            request, is_unsupported = ApiVersionsRequest(), True
+        else:
+            raise UnsupportedVersion(why_not_served(key, version))
+        context = RequestContext(
+            connection.origin, request, version, header.correlation_id, header.client_id, len(frame), now
+        )
+        context.is_unsupported = is_unsupported
+        if isinstance(request, ApiVersionsRequest):
+            connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
+        context.slot = connection.channel.receive(len(frame))
+        self.connections[connection][id(context)] = context
+        self._on_request(context)
+        self._requests.put(context)
+
+    def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
+        """Have the reply leave when its turn comes.  From any thread; encodes on the caller's."""
+        payload = None
+        if response is not None:
+            version = 0 if context.is_unsupported else context.version
+            try:
+                payload = encode_response(response, version, context.correlation_id)
+            except Exception as error:
+                # A bug of a handler; it costs this one connection, whoever completed the request.
+                where = f"the answer to {type(context.request).__name__} v{version} from {connection.peer}"
+                self.loop.problems.note(where, error)
+                self.drop_soon(connection, reset=False)
+                return
+            if context.ending is not None and context.ending.action is Action.HALF_FRAME:
+                whole = b"".join(payload)
+                payload = [whole[: len(whole) // 2]]
+            context.reply_bytes = sum(map(len, payload))
+
+        self._queue(self._complete, connection, context, payload)
+
+    def _complete(
+        self, now: float, connection: Connection, context: RequestContext, payload: list[Buffer] | None
+    ) -> None:
+        if connection.is_closed:
+            return
+        self.connections[connection].pop(id(context), None)
+        slot: Slot = context.slot
+        context.slot, slot.owner = None, context
+        try:
+            if context.throttle:
+                self._throttle(connection, now + context.throttle)
+            connection.channel.complete(slot, payload)
+        except KafkaError as error:
+            self.failed(connection, error)
+            return
+        self._touched[connection] = None
+
+    def _go_on(self, connection: Connection, now: float) -> None:
+        """Write what is ready, then take in what may come."""
+        if connection.is_closed:
+            return
+        try:
+            connection.write_ready(now)
+        except KafkaError as error:
+            self.drop(connection, error)
+            return
+        self.take_frames(connection, now)
+
+    def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
+        """These replies are with the transport, to their last byte."""
+        self._on_left([slot.owner for slot in slots], self.loop.runtime.clock.monotonic())
+        ending = slots[-1].owner.ending
+        if ending is not None:
+            error = Disconnected(f"a fault rule closed the connection to {connection.peer}")
+            self.drop(connection, error, reset=ending.resets)
+
+    def let_next_in(self, connection: Connection, context: RequestContext) -> None:
+        self._queue(self._let_next_in, connection, context)
+
+    def _let_next_in(self, now: float, connection: Connection, context: RequestContext) -> None:
+        if not connection.is_closed and context.slot is not None:
+            connection.channel.local_processed(context.slot)
+            self.take_frames(connection, now)
+
+    def _throttle(self, connection: Connection, until: float) -> None:
+        """Read nothing more from a connection for a while; its replies go on leaving (rule 10)."""
+        before = self._throttled.get(connection)
+        if before is None:
+            connection.channel.throttle()
+        self._throttled[connection] = until if before is None else max(before, until)
+
+    def _end_throttles(self, now: float) -> float:
+        """Let those read on whose time is up; when the next one's is."""
+        for connection in [one for one, until in self._throttled.items() if until <= now]:
+            del self._throttled[connection]
+            connection.channel.end_throttle()
+            self.take_frames(connection, now)
+        return min(self._throttled.values(), default=FOREVER)
+
+    def failed(self, connection: object, error: Exception) -> None:
+        """Something of ours raised over a connection (or over none): note it, and end that connection."""
+        if not isinstance(connection, Connection):
+            self.loop.problems.note(self.name, error)
+            return
+        self.loop.problems.note(f"{self.name}: the connection of {connection.peer}", error)
+        try:
+            self.drop(connection, Disconnected(f"the broker failed over the connection of {connection.peer}"))
+        except Exception as another:
+            self.loop.problems.note(f"{self.name}: the end of the connection of {connection.peer}", another)
+
+    def drop_soon(self, connection: Connection, *, reset: bool) -> None:
+        error = Disconnected(f"the broker closed the connection to {connection.peer}")
+        self._queue(lambda now: self.drop(connection, error, reset=reset))
+
+    def drop_client(self, client_id: str) -> None:
+        """Reset every connection over which this client has asked something."""
+        for connection in [one for one in self.connections if one.client_id == client_id]:
+            error = Disconnected(f"{connection.peer} ({client_id}) was cut off")
+            self.drop(connection, error, reset=True)
+
+    def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
+        """Close one connection; its requests that still wait are given up (§4.1 g)."""
+        pending = self.connections.pop(connection, None)
+        self._throttled.pop(connection, None)
+        self._wanting_room.pop(connection, None)
+        connection.close(reset=reset)
+        for context in (pending or {}).values():
+            self._on_gone(context, self.loop.runtime.clock.monotonic())
+
+    def close_all(self, *, reset: bool) -> None:
+        """Close every connection; the broker stops or has crashed."""
+        for connection in list(self.connections):
+            pending = self.connections.pop(connection)
+            connection.close(reset=reset)
+            for context in pending.values():
+                self._on_gone(context, self.loop.runtime.clock.monotonic())
+        self._commands.clear()
+        self._touched.clear()
+        self._wanting_room.clear()
+        self._throttled.clear()
+        # Accepted, but not taken over yet: nobody else would close them.
+        while self._arriving:
+            transport = self._arriving.popleft()
+            transport.close(reset=reset)
+            self.quotas.release(transport.peer)
+
+    def _adopt_next(self, now: float, acceptor: str) -> None:
+        transport = self._arriving.popleft()
+        channel = Channel(
+            pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
+        )
+        connection = Connection(transport, channel, self, self._max_frame_bytes, now)
+        connection.origin = ClientOrigin(self, connection, acceptor)
+        self.connections[connection] = {}
+        self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
+        try:
+            connection.establish()
+        except KafkaError as error:
+            self.drop(connection, error)
+
+    def _close_idle(self, now: float) -> None:
+        """Close what has been idle for connections.max.idle.ms (rule 9): neither read nor written, whether
+        or not a request waits for its answer.
+        """
+        oldest = FOREVER
+        for connection in list(self.connections):
+            if now - connection.idle_since >= self._max_idle:
+                self.drop(connection, Disconnected(f"{connection.peer} was idle"))
+            else:
+                oldest = min(oldest, connection.idle_since)
+        self._idle_check_at = oldest + self._max_idle
+
+
+class ClientOrigin:
+    """`Origin` of requests that came over a client's connection."""
+
+    __slots__ = ("_connection", "_processor", "parts", "peer")
+
+    is_broker = False
+
+    def __init__(self, processor: Processor, connection: Connection, acceptor: str) -> None:
+        self._processor = processor
+        self._connection = connection
+        self.peer = connection.peer
+        self.parts = (acceptor, processor.name)
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        self._processor.finish(self._connection, context, response)
+
+    def local_processed(self, context: RequestContext) -> None:
+        self._processor.let_next_in(self._connection, context)
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        self._processor.drop_soon(self._connection, reset=reset)

@@ -1,0 +1,268 @@
+"""Where the time of a broker's requests goes, and how many bytes they carry: histograms by API.
+
+The five spans are Kafka's (RequestChannel.Metrics): waiting in the request queue, local work in the handler,
+remote waiting in the purgatory, the response queue (in pipelined mode the wait for its turn is there), and
+the total, which ends when the last byte was handed to the socket.  It begins when the request was read: what
+a client's bytes wait in the socket's buffer is not counted, neither here nor in Kafka, which is why a serial
+connection can look fast on the broker and slow to its client.
+
+Fed under the cluster's lock, a request at a time, when its reply has left; may be read from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import frexp
+from typing import TYPE_CHECKING, Any, Final
+
+from pykafka2.broker.config.configs import nearest
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.registry import API_KEYS
+
+if TYPE_CHECKING:
+    from pykafka2.broker.server.request_channel import RequestContext
+
+SPANS: Final = ("request_queue", "local", "remote", "response_queue", "total")
+
+# A bucket is an eighth of a power of two wide, so a percentile is at most 12.5 % too high.
+PARTS: Final = 8
+FIRST_EXPONENT: Final = -20  # 2**-20 s: what is shorter than a microsecond counts as that
+LAST_EXPONENT: Final = 13  # 2**13 s: more than two hours
+BUCKETS: Final = (LAST_EXPONENT - FIRST_EXPONENT) * PARTS
+
+FOLLOWERS_FETCH: Final = "FetchFollower"
+TOTALS: Final = ("bytes_in", "bytes_out", "replication_bytes_in", "replication_bytes_out")
+
+
+class Histogram:
+    """Durations in seconds, counted in logarithmic buckets: adding costs the same however many there are."""
+
+    __slots__ = ("_counts", "count", "max", "sum")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0.0
+        self.max = 0.0
+        self._counts = [0] * BUCKETS
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self.count += 1
+        self.sum += seconds
+        if seconds > self.max:
+            self.max = seconds
+        fraction, exponent = frexp(seconds)
+        index = (exponent - FIRST_EXPONENT - 1) * PARTS + int(fraction * 2 * PARTS) - PARTS
+        self._counts[0 if index < 0 or not fraction else min(index, BUCKETS - 1)] += 1
+
+    def merge(self, other: Histogram) -> None:
+        """Count what another has counted, too."""
+        self.count += other.count
+        self.sum += other.sum
+        self.max = max(self.max, other.max)
+        self._counts = [one + more for one, more in zip(self._counts, other._counts, strict=True)]
+
+    @property
+    def mean(self) -> float:
+        """The mean in seconds, exactly; 0 without any."""
+        return self.sum / self.count if self.count else 0.0
+
+    def percentile(self, percent: float) -> float:
+        """The duration that `percent` % of all did not exceed, at most 12.5 % too high; 0 without any."""
+        if not 0 <= percent <= 100:
+            raise ConfigurationError(f"percentile({percent}): say a number from 0 to 100")
+        wanted = self.count * percent / 100
+        seen = 0
+        for index, count in enumerate(self._counts):
+            seen += count
+            if count and seen >= wanted:
+                return min(_upper_bound(index), self.max)
+        return self.max
+
+    @property
+    def p50(self) -> float:
+        """The median in seconds; as exact as `percentile`."""
+        return self.percentile(50)
+
+    @property
+    def p99(self) -> float:
+        """What 99 % did not exceed, in seconds; as exact as `percentile`."""
+        return self.percentile(99)
+
+    @property
+    def p999(self) -> float:
+        """What 99.9 % did not exceed, in seconds; as exact as `percentile`."""
+        return self.percentile(99.9)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that it knows, as plain data; `from_state` makes it again."""
+        used = {str(index): count for index, count in enumerate(self._counts) if count}
+        return {"count": self.count, "sum": self.sum, "max": self.max, "counts": used}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Histogram:
+        """The histogram that `state` was taken of."""
+        made = cls()
+        made.count, made.sum, made.max = state["count"], state["sum"], state["max"]
+        for index, count in state["counts"].items():
+            made._counts[int(index)] = count
+        return made
+
+    def buckets(self) -> list[tuple[float, int]]:
+        """Upper bound in seconds and count of every bucket in use, the shortest first."""
+        return [(_upper_bound(index), count) for index, count in enumerate(self._counts) if count]
+
+    def as_dict(self) -> dict[str, float]:
+        """Count, and mean, p50, p99, p99.9 and max in seconds."""
+        return {
+            "count": self.count,
+            "mean": self.mean,
+            "p50": self.p50,
+            "p99": self.p99,
+            "p999": self.p999,
+            "max": self.max,
+        }
+
+
+def _upper_bound(index: int) -> float:
+    exponent, part = divmod(index, PARTS)
+    bound: float = 2.0 ** (exponent + FIRST_EXPONENT) * (1 + (part + 1) / PARTS)
+    return bound
+
+
+class ApiMetrics:
+    """What one API cost one broker: five histograms, and bytes of whole frames in and out."""
+
+    __slots__ = ("bytes_in", "bytes_out", "local", "remote", "request_queue", "response_queue", "total")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.request_queue = Histogram()
+        self.local = Histogram()
+        self.remote = Histogram()
+        self.response_queue = Histogram()
+        self.total = Histogram()
+
+    def add(self, other: ApiMetrics) -> None:
+        """Count another broker's requests, too."""
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        for span in SPANS:
+            getattr(self, span).merge(getattr(other, span))
+
+    @property
+    def count(self) -> int:
+        """Requests whose reply has left (an acks=0 produce: whose turn has passed)."""
+        return self.total.count
+
+    def as_dict(self) -> dict[str, object]:
+        """Bytes, and each span's histogram by name; for JSON."""
+        return {
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            **{span: getattr(self, span).as_dict() for span in SPANS},
+        }
+
+
+class RequestMetrics:
+    """One broker's requests by API.  Other brokers' fetches are kept apart as "FetchFollower", as in Kafka.
+
+    `replication_bytes_in` is what this broker copied as a follower (records), `..._out` what it gave to
+    followers (whole replies).
+    """
+
+    def __init__(self) -> None:
+        self.bytes_in = 0  # of all clients' requests
+        self.bytes_out = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+        self._apis: dict[str, ApiMetrics] = {}
+
+    def api(self, name: str) -> ApiMetrics:
+        """By Kafka's name, such as "Produce"; empty if there was none yet, raises for a misspelt one."""
+        found = self._apis.get(name)
+        if found is None:
+            names = [*(info.name for info in API_KEYS.values()), FOLLOWERS_FETCH]
+            if name not in names:
+                raise ConfigurationError(f"no request is called {name!r}{nearest(name, names)}")
+            found = ApiMetrics()
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The APIs that were answered so far."""
+        return sorted(self._apis)
+
+    def copy(self) -> RequestMetrics:
+        """As of now, and not changing any more."""
+        from copy import deepcopy
+
+        return deepcopy(self)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that it knows, as plain data; `from_state` makes it again."""
+        apis = {
+            name: {
+                "bytes_in": api.bytes_in,
+                "bytes_out": api.bytes_out,
+                **{span: getattr(api, span).state() for span in SPANS},
+            }
+            for name, api in self._apis.items()
+        }
+        return {**{name: getattr(self, name) for name in TOTALS}, "apis": apis}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> RequestMetrics:
+        """The metrics that `state` was taken of."""
+        made = cls()
+        for name in TOTALS:
+            setattr(made, name, state[name])
+        for name, known in state["apis"].items():
+            api = made._apis[name] = ApiMetrics()
+            api.bytes_in, api.bytes_out = known["bytes_in"], known["bytes_out"]
+            for span in SPANS:
+                setattr(api, span, Histogram.from_state(known[span]))
+        return made
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._apis.clear()
+        self.bytes_in = self.bytes_out = 0
+        self.replication_bytes_in = self.replication_bytes_out = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """Everything, for JSON and the admin port."""
+        return {
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "replication_bytes_in": self.replication_bytes_in,
+            "replication_bytes_out": self.replication_bytes_out,
+            "apis": {name: self._apis[name].as_dict() for name in self.names},
+        }
+
+    def record(self, context: RequestContext, left_at: float) -> None:
+        """A request's reply has left.  About 3 us; the broker's cheapest request takes 60."""
+        name = API_KEYS[context.api_key].name
+        if not context.is_from_broker:
+            self.bytes_in += context.size_bytes
+            self.bytes_out += context.reply_bytes
+        elif name == "Fetch":
+            name = FOLLOWERS_FETCH
+            self.replication_bytes_out += context.reply_bytes
+        api = self._apis.get(name)
+        if api is None:
+            api = self._apis[name] = ApiMetrics()
+        received, taken, handled = context.received_at, context.taken_at, context.handled_at
+        # A fault may have held the request before its handler saw it, or answered in the handler's place.
+        taken = max(taken, received)
+        answered = max(context.answered_at, taken)
+        # 0: the handler has not even returned yet, so it was the handler that answered.
+        handled = min(max(handled, taken), answered) if handled else answered
+        api.bytes_in += context.size_bytes
+        api.bytes_out += context.reply_bytes
+        api.request_queue.add(taken - received)
+        api.local.add(handled - taken)
+        api.remote.add(answered - handled)
+        api.response_queue.add(left_at - answered)
+        api.total.add(left_at - received)

@@ -1,0 +1,191 @@
+"""What the admin port offers: names, arguments as plain data, results as plain data.
+
+`call("controls/cut_link", {"source": 0, "target": 1})`.  Every public method of `Controls` is offered by its
+own name, so a control that is new tomorrow is there too.  Knows nothing of HTTP; runs on the admin port's
+thread and takes the cluster's lock where it needs it, as a test would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, getdoc, signature
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.broker.base.as_json import from_plain
+from pykafka2.broker.base.problems import Problem
+from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.faults.rule import api_key, error_class
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.registry import request_class
+from pykafka2.protocol.struct import Struct
+from pykafka2.testing.controls.controls import Controls
+from pykafka2.testing.remote.as_data import to_data
+
+if TYPE_CHECKING:
+    from pykafka2.testing.cluster import KafkaCluster
+
+CONTROLS = "controls/"
+
+# Methods of KafkaCluster that are offered under their own names.
+CLUSTER_METHODS = (
+    "connections",
+    "coordinator",
+    "create_topic",
+    "delete_topic",
+    "forget",
+    "group",
+    "log",
+    "partition",
+    "topics",
+    "transaction",
+    "transactions",
+)
+
+
+class UnknownCall(ConfigurationError):
+    """The admin port has nothing of this name; the message names the nearest."""
+
+
+class AdminApi:
+    """The calls of one cluster."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._calls: dict[str, Callable[..., Any]] = {
+            "bootstrap_servers": lambda: cluster.bootstrap_servers,
+            "brokers": self._brokers,
+            "clear_events": cluster.events.clear,
+            "clear_history": cluster.history.clear,
+            "cluster_id": lambda: cluster.cluster_id,
+            "controller": lambda: {"id": cluster.controller.id, "epoch": cluster.controller.epoch},
+            "events": cluster.events.events,
+            "history": self._history,
+            "in_flight_max": cluster.history.in_flight_max,
+            "metrics": lambda: cluster.metrics().as_dict(),
+            "metrics_state": self._metrics_state,
+            "problems": lambda: _problems(cluster.problems),
+            "take_problems": lambda: _problems(cluster.problems.take()),
+            "timeline": self._timeline,
+        }
+        for name in CLUSTER_METHODS:
+            if hasattr(cluster, name):
+                self._calls[name] = getattr(cluster, name)
+
+    def names(self) -> list[str]:
+        """Everything that may be called."""
+        controls = [CONTROLS + name for name in dir(Controls) if not name.startswith("_")]
+        return sorted([*self._calls, *controls])
+
+    def help(self) -> dict[str, str]:
+        """Everything that may be called, with its arguments and what it does."""
+        told: dict[str, str] = {}
+        for name in self.names():
+            function = (
+                getattr(Controls, name.removeprefix(CONTROLS))
+                if name.startswith(CONTROLS)
+                else self._calls[name]
+            )
+            words = " ".join((getdoc(function) or "").split("\n\n")[0].split())
+            taken = [str(one) for one in signature(function).parameters.values() if one.name != "self"]
+            told[name] = f"({', '.join(taken)})" + (f": {words}" if words else "")
+        return told
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Call by name.  Raises `UnknownCall`, `ConfigurationError` for arguments that do not fit, and what
+        the call raises.
+        """
+        if name not in self.names():
+            raise UnknownCall(f"the admin port has no {name!r}{nearest(name, self.names())}")
+        if name.startswith(CONTROLS):
+            function = getattr(self._cluster.controls, name.removeprefix(CONTROLS))
+        else:
+            function = self._calls[name]
+        positional, named = _fitted(name, function, arguments)
+        return to_data(function(*positional, **named))
+
+    # ------------------------------------------------------------------ answers of its own
+
+    def _brokers(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": broker.id,
+                "host": broker.host,
+                "port": broker.port,
+                "is_running": broker.is_running,
+                "is_paused": broker.is_paused,
+            }
+            for broker in self._cluster.brokers
+        ]
+
+    def _history(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        broker: int | None = None,
+        peer: str | None = None,
+    ) -> list[Any]:
+        return list(self._cluster.history.entries(api, client_id=client_id, broker=broker, peer=peer))
+
+    def _timeline(self, last: int | None = None) -> dict[str, Any]:
+        timeline = self._cluster.timeline(last)
+        return {"text": timeline.text(), "items": timeline.as_list()}
+
+    def _metrics_state(self) -> dict[str, Any]:
+        return {str(broker): one.state() for broker, one in self._cluster.metrics().brokers.items()}
+
+
+def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [{"where": one.where, "error": repr(one.error)} for one in problems]
+
+
+def _fitted(
+    name: str, function: Callable[..., Any], arguments: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by name as the function wants them; a misspelt or missing one raises."""
+    parameters = signature(function).parameters
+    takes_any = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+    known = [one.name for one in parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    values = {key: _value(key, value) for key, value in arguments.items()}
+    for key in values:
+        if key not in known and not takes_any:
+            raise ConfigurationError(f"{name} has no argument {key!r}{nearest(key, known)}")
+    spread = [one.name for one in parameters.values() if one.kind is Parameter.VAR_POSITIONAL]
+    if not spread:
+        missing = [
+            one.name
+            for one in parameters.values()
+            if one.default is Parameter.empty and one.name in known and one.name not in values
+        ]
+        if missing:
+            raise ConfigurationError(f"{name} needs the argument {missing[0]!r}")
+        return [], values
+    # What stands before *arguments must be given by position then.
+    positional = [
+        values.pop(one.name, one.default)
+        for one in parameters.values()
+        if one.kind is Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    return [*positional, *values.pop(spread[0], [])], values
+
+
+def _value(key: str, value: Any) -> Any:
+    """Data for what Python has types for: errors by name, topics' partitions as pairs, whole replies."""
+    if key == "error" and isinstance(value, str):
+        return error_class(value)
+    if key == "partition" and not isinstance(value, int | None):
+        if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], int)):
+            raise ConfigurationError(f'partition={value!r}: say ["topic", number], or the number alone')
+        return tuple(value)
+    if key == "reply" and isinstance(value, Mapping):
+        return _reply(value)
+    if key == "rule" and isinstance(value, Mapping) and "reply" in value:
+        return {**value, "reply": _value("reply", value["reply"])}
+    return value
+
+
+def _reply(value: Mapping[str, Any]) -> Mapping[str, Any] | Struct:
+    """`{"message": "MetadataResponse", "fields": {...}}` is a whole response; else fields that differ."""
+    if set(value) != {"message", "fields"}:
+        return value
+    response = request_class(api_key(str(value["message"]).removesuffix("Response"))).RESPONSE
+    return from_plain(response, value["fields"])

@@ -1,0 +1,242 @@
+"""Controls, history, events, problems and timeline of a cluster in another process, over its admin port.
+
+Each looks like what it stands for: the same names and arguments, checked here against the real signature, so
+a misspelt control is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.broker.base.as_json import to_plain
+from pykafka2.broker.base.problems import Problem, Problems
+from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.faults.rule import RULE_KEYS, ApiName, FaultRule, api_name, error_name
+from pykafka2.broker.observed.event_log import ClusterEvent, EventLog, check_kind
+from pykafka2.broker.observed.history import Asked, Entry, History, check_asked, is_meant
+from pykafka2.errors import BrokerError, ConfigurationError, IllegalState
+from pykafka2.protocol.struct import Request, Response
+from pykafka2.testing.controls.controls import Controls
+from pykafka2.testing.remote.api import CONTROLS
+from pykafka2.testing.remote.as_data import from_data, to_data
+from pykafka2.testing.remote.http_client import AdminClient
+from pykafka2.testing.views.timeline import Timeline
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+RULE_RESULTS = frozenset({"rule", "add_rule", "hold", "fail_next", "delay", "lose_reply", "disconnect_next"})
+
+
+class RemoteRule:
+    """A planted rule over there; `fired`, `seen` and the rest are asked for when they are read."""
+
+    def __init__(self, client: AdminClient, rule_id: int) -> None:
+        self._client = client
+        self.id = rule_id
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, as of now.  Raises `ConfigurationError` once `clear` has forgotten it."""
+        for rule in self._client.call(CONTROLS + "rules"):
+            if rule["id"] == self.id:
+                return dict(rule)
+        raise ConfigurationError(f"no rule has the id {self.id}; see rules()")
+
+    @property
+    def seen(self) -> int:
+        return int(self.to_dict()["seen"])
+
+    @property
+    def fired(self) -> int:
+        return int(self.to_dict()["fired"])
+
+    @property
+    def is_spent(self) -> bool:
+        rule = self.to_dict()
+        return bool(0 <= rule["times"] <= rule["fired"])
+
+    def __getattr__(self, name: str) -> Any:
+        """What it was made of: `rule.then`, `rule.times`."""
+        if name not in RULE_KEYS:
+            raise AttributeError(f"a fault rule has no {name!r}{nearest(name, RULE_KEYS)}")
+        return self.to_dict().get(name)
+
+    def __repr__(self) -> str:
+        return f"<rule {self.id}>"
+
+
+class RemoteThrottle:
+    """A throttle over there; `fired` is asked for when it is read."""
+
+    def __init__(self, client: AdminClient, data: Mapping[str, Any]) -> None:
+        self._client = client
+        self.id = int(data["id"])
+        self.client_id, self.api_key, self.seconds = data["client_id"], data["api_key"], data["seconds"]
+
+    @property
+    def fired(self) -> int:
+        for rule in self._client.call(CONTROLS + "throttles"):
+            if rule["id"] == self.id:
+                return int(rule["fired"])
+        raise ConfigurationError(f"no throttle has the id {self.id}; see throttles()")
+
+
+class RemoteControls:
+    """Stands for `Controls`."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        known = [word for word in dir(Controls) if not word.startswith("_")]
+        if name not in known:
+            raise AttributeError(f"there is no control {name!r}{nearest(name, known)}")
+        function = getattr(Controls, name)
+
+        def control(*positional: Any, **named: Any) -> Any:
+            arguments = _named(function, positional, named)
+            result = self._client.call(CONTROLS + name, **arguments)
+            if name == "rules":
+                return [RemoteRule(self._client, rule["id"]) for rule in result]
+            if name == "throttles":
+                return [RemoteThrottle(self._client, rule) for rule in result]
+            if name == "throttle":
+                return RemoteThrottle(self._client, result)
+            return RemoteRule(self._client, result["id"]) if name in RULE_RESULTS else result
+
+        return control
+
+
+def _named(
+    function: Callable[..., Any], positional: tuple[Any, ...], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A call's arguments by name, as data."""
+    parameters = signature(function).parameters
+    bound = signature(function).bind(None, *positional, **named)
+    arguments: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if name == "self":
+            continue
+        if parameters[name].kind is Parameter.VAR_KEYWORD:
+            arguments.update({key: _crossing(key, one) for key, one in value.items()})
+        else:
+            arguments[name] = _crossing(name, value)
+    return arguments
+
+
+def _crossing(name: str, value: Any) -> Any:
+    """A value as data; raises for what cannot cross."""
+    if isinstance(value, FaultRule):
+        for inner in ("where", "reply"):
+            _crossing(inner, getattr(value, inner))
+        data = {key: one for key, one in value.to_dict().items() if key not in ("id", "seen", "fired")}
+        return {**data, **({"reply": _crossing("reply", value.reply)} if value.reply is not None else {})}
+    if isinstance(value, RemoteRule | RemoteThrottle):
+        return value.id
+    if isinstance(value, Response):
+        return {"message": type(value).NAME, "fields": to_plain(value)}
+    if isinstance(value, type):
+        if issubclass(value, Request):
+            return api_name(value)
+        if issubclass(value, BrokerError):
+            return f"error:{error_name(value)}" if name == "then" else error_name(value)
+    if callable(value):
+        raise ConfigurationError(
+            f"{name}: a function cannot cross to the cluster's process; give data, or use a cluster in this "
+            "process (process=False)"
+        )
+    if isinstance(value, Mapping):
+        return {key: _crossing(key, one) for key, one in value.items()}
+    return to_data(value)
+
+
+class RemoteHistory(History):
+    """The history over there; `where` runs here."""
+
+    def __init__(self, client: AdminClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def __len__(self) -> int:
+        return len(self._client.call("history"))
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(from_data(list[Entry], self._client.call("history")))
+
+    def entries(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Entry]:
+        api = None if api is None else api_name(api)
+        check_asked(asked)
+        chosen = {name: asked.get(name) for name in ("client_id", "broker", "peer")}
+        entries: list[Entry] = from_data(list[Entry], self._client.call("history", api=api, **chosen))
+        since = asked.get("since")
+        if isinstance(since, Entry):
+            keys = [(one.received_at, one.peer, one.correlation_id) for one in entries]
+            key = (since.received_at, since.peer, since.correlation_id)
+            entries = entries[keys.index(key) + 1 :] if key in keys else entries
+        return [entry for entry in entries if is_meant(entry, api, asked)]
+
+    def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
+        return int(self._client.call("in_flight_max", api=api_name(api), client_id=client_id))
+
+    def clear(self) -> None:
+        self._client.call("clear_history")
+
+
+class RemoteEvents(EventLog):
+    """The events over there, for reading."""
+
+    def __init__(self, client: AdminClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def events(self, kind: str | None = None) -> list[ClusterEvent]:
+        check_kind(kind)
+        return [ClusterEvent(**event) for event in self._client.call("events", kind=kind)]
+
+    def clear(self) -> None:
+        self._client.call("clear_events")
+
+
+class RemoteProblems(Problems):
+    """What failed inside the brokers over there; the errors are their words."""
+
+    def __init__(self, client: AdminClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def __len__(self) -> int:
+        return len(self._client.call("problems"))
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(_problems(self._client.call("problems")))
+
+    def take(self) -> list[Problem]:
+        return _problems(self._client.call("take_problems"))
+
+
+def _problems(data: list[dict[str, str]]) -> list[Problem]:
+    return [Problem(one["where"], IllegalState(one["error"])) for one in data]
+
+
+class RemoteTimeline(Timeline):
+    """A timeline that was made over there."""
+
+    def __init__(self, text: str, items: list[dict[str, Any]], metrics: dict[str, Any]) -> None:
+        self._text = text
+        self._data_items = items
+        self._metrics_data = metrics
+
+    def __len__(self) -> int:
+        return len(self._data_items)
+
+    def text(self) -> str:
+        return self._text
+
+    def json(self) -> str:
+        return json.dumps({"timeline": self._data_items, "metrics": self._metrics_data})
+
+    def as_list(self) -> list[dict[str, Any]]:
+        return self._data_items

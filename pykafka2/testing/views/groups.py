@@ -1,0 +1,165 @@
+"""What tests may look at of groups: one group as its coordinator knows it now.  Plain values.
+
+Read from the coordinator's memory, soft state included (who is joining), under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from pykafka2.errors import (
+    ConfigurationError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    CorruptData,
+    GroupIdNotFound,
+)
+from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.broker.coordinators.classic.state import ClassicGroup, ClassicMember
+    from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
+    from pykafka2.broker.coordinators.groups.settings import Topics
+    from pykafka2.testing.cluster import KafkaCluster
+
+INTERNAL_TOPICS = {"group": OFFSETS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
+
+
+@attrs.define(frozen=True)
+class MemberView:
+    """One member; `epoch` is the group's generation in a classic group.
+
+    `assignment` is what it was given last (of a KIP-848 member: what it may read, revocations included).
+    """
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    epoch: int
+    assignment: tuple[TopicPartition, ...]
+
+
+@attrs.define(frozen=True)
+class GroupView:
+    """A group; `kind` is "classic" or "consumer" (KIP-848), `state` Kafka's name, `epoch` its generation or
+    group epoch; `protocol` and `leader` are None where there are none.
+    """
+
+    group_id: str
+    kind: str
+    state: str
+    epoch: int
+    protocol: str | None
+    leader: str | None
+    members: dict[str, MemberView]
+    offsets: dict[TopicPartition, int]
+    """Committed offsets, those of open transactions left out."""
+
+
+def coordinator_partition(cluster: KafkaCluster, key: str, kind: str) -> tuple[str, int]:
+    """Where a group or transactional id has its records.  Raises `CoordinatorNotAvailable` before anybody
+    asked for a coordinator of this kind: there is no internal topic yet.
+    """
+    topic = INTERNAL_TOPICS.get(kind)
+    if topic is None:
+        raise ConfigurationError(f"kind={kind!r}: coordinators are of a 'group' or a 'transaction'")
+    image = cluster.controller.image.topics.get(topic)
+    if image is None:
+        raise CoordinatorNotAvailable(f"nobody has asked for a coordinator yet: there is no {topic}")
+    return topic, partition_for(key, len(image.partitions))
+
+
+def group_view(cluster: KafkaCluster, group_id: str) -> GroupView:
+    """Under the cluster's lock."""
+    from pykafka2.broker.coordinators.classic.state import ClassicGroup
+
+    topic, partition = coordinator_partition(cluster, group_id, "group")
+    leader = cluster.controller.partition(topic, partition).leader
+    coordinators = cluster.broker(leader).coordinators if leader >= 0 else None
+    shard = None if coordinators is None else coordinators.groups.shards.get(partition)
+    if coordinators is None or shard is None:
+        raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
+    if coordinators.has_failed((topic, partition)):
+        raise CoordinatorNotAvailable(f"broker {leader} could not load {topic}-{partition}, see its log")
+    if not coordinators.is_active((topic, partition)):
+        raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise GroupIdNotFound(f"there is no group {group_id!r}")
+    offsets = {
+        TopicPartition(*place): one.offset
+        for place, one in sorted(shard.offsets.committed.get(group_id, {}).items())
+    }
+    if isinstance(group, ClassicGroup):
+        return _classic(group, offsets)
+    return _consumer(group, offsets, shard.topics, shard.settings.consumer_assignors[0])
+
+
+def _classic(group: ClassicGroup, offsets: dict[TopicPartition, int]) -> GroupView:
+    members = {
+        member.id: MemberView(
+            member.id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            group.generation,
+            _assigned(member) if group.uses_consumer_protocol else (),
+        )
+        for member in group.members.values()
+    }
+    return GroupView(
+        group.id,
+        "classic",
+        group.state.value,
+        group.generation,
+        group.protocol,
+        group.leader,
+        members,
+        offsets,
+    )
+
+
+def _assigned(member: ClassicMember) -> tuple[TopicPartition, ...]:
+    """What the leader's assignment says; nothing where it is not the consumer protocol's."""
+    from pykafka2.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+
+    try:
+        # Version 0 is the beginning of all versions; an int16 before it says which.
+        read = ConsumerProtocolAssignment.decode(member.assignment[2:], 0, allow_trailing=True)
+    except CorruptData:
+        return ()
+    return tuple(
+        TopicPartition(one.topic, number) for one in read.assigned_partitions for number in one.partitions
+    )
+
+
+def _consumer(
+    group: ConsumerGroup, offsets: dict[TopicPartition, int], topics: Topics, default_assignor: str
+) -> GroupView:
+    members = {
+        member.id: MemberView(
+            member.id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.epoch,
+            (*_named(member.assigned, topics), *_named(member.pending_revocation, topics)),
+        )
+        for member in group.members.values()
+    }
+    assignor = group.preferred_assignor(default_assignor)
+    return GroupView(group.id, "consumer", group.state.value, group.epoch, assignor, None, members, offsets)
+
+
+def _named(assignment: Mapping[bytes, Iterable[int]], topics: Topics) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(name, number)
+        for topic_id, numbers in sorted(assignment.items())
+        if (name := topics.name_of(topic_id)) is not None
+        for number in sorted(numbers)
+    )

@@ -1,0 +1,192 @@
+"""What tests may look at: partitions and logs as they were at the moment of asking.  Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.broker.base.image import NO_LEADER
+from pykafka2.errors import NotLeaderOrFollower
+from pykafka2.records.batch import RecordBatch
+from pykafka2.types import ConsumerRecord
+
+if TYPE_CHECKING:
+    from pykafka2.broker.replication.in_sync import FollowerState
+    from pykafka2.testing.cluster import KafkaCluster
+
+
+@attrs.define(frozen=True)
+class ControllerView:
+    """Which broker is the controller (-1: none), in which epoch."""
+
+    id: int
+    epoch: int
+
+
+@attrs.define(frozen=True)
+class ReplicaView:
+    """One replica; offsets as its broker knows them."""
+
+    broker: int
+    is_leader: bool
+    is_running: bool
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_caught_up: float | None = None
+    """When it last had all that the leader had, in seconds of the brokers' monotonic clock, as the leader
+    sees it; None for the leader itself, and where there is none."""
+
+
+@attrs.define(frozen=True)
+class PartitionView:
+    """A partition; `leader` is -1 while there is none.  `controller_epoch` is that of the controller that
+    said so last.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: dict[int, ReplicaView]
+    controller_epoch: int = -1
+
+    @property
+    def high_watermark(self) -> int:
+        """The leader's; -1 while there is none."""
+        leader = self.replicas.get(self.leader)
+        return -1 if leader is None else leader.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        """The leader's; -1 while there is none."""
+        leader = self.replicas.get(self.leader)
+        return -1 if leader is None else leader.log_end_offset
+
+
+@attrs.define(frozen=True)
+class LogView:
+    """A replica's log; everything that was appended, the part above the high watermark included."""
+
+    topic: str
+    partition: int
+    broker: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    _batches: tuple[RecordBatch, ...]
+
+    def batches(self) -> list[RecordBatch]:
+        """The batches as they were appended, control batches included, in the order of the log."""
+        return list(self._batches)
+
+    def records(self) -> Iterator[ConsumerRecord]:
+        """Records in order, without control records; keys and values are bytes."""
+        from pykafka2.records.decoder import decode_records
+
+        for batch in self._batches:
+            if not batch.is_control:
+                yield from decode_records(batch, self.topic, self.partition, self.log_start_offset)
+
+    def values(self) -> list[bytes | None]:
+        """The values of `records()`, in the order of the log."""
+        return [record.value for record in self.records()]
+
+    def keys(self) -> list[bytes | None]:
+        """The keys of `records()`, in the order of the log."""
+        return [record.key for record in self.records()]
+
+
+@attrs.define(frozen=True)
+class ConnectionView:
+    """A client's connection to a broker; `peer` is the client's address, `in_flight` how many of its requests
+    have no answer yet.
+
+    `client_id` is that of its last request, `software` what it calls itself ("librdkafka 2.10.0"); None
+    and "" before it has said so.  `is_read` is false while the broker does not read from it, because a
+    request of it is held, a quota is violated or the broker is paused; then its end goes unnoticed, too.
+    """
+
+    broker: int
+    peer: str
+    client_id: str | None
+    software: str
+    in_flight: int
+    is_read: bool
+
+
+def connection_views(cluster: KafkaCluster) -> list[ConnectionView]:
+    """Of all brokers that run, by broker, oldest first.  Any thread: the processors' own tables are read
+    without waiting for them.
+    """
+    return [
+        ConnectionView(
+            broker.id,
+            one.peer,
+            one.client_id,
+            one.software,
+            len(waiting),
+            one.may_read and not broker.is_paused,
+        )
+        for broker in cluster.brokers
+        if broker.is_running
+        for processor in broker.processors
+        for one, waiting in list(processor.connections.items())
+    ]
+
+
+def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> PartitionView:
+    """Under the cluster's lock."""
+    image = cluster.controller.partition(topic, partition)
+    views = {}
+    leader = image.leader
+    if leader in cluster.controller.known_gone():
+        leader = NO_LEADER  # the last broker to go leaves nobody behind who would write that down
+    followers = _followers(cluster, topic, partition, leader)
+    for broker_id in image.replicas:
+        broker = cluster.broker(broker_id)
+        replica = broker.replicas.replicas.get((topic, partition))
+        if replica is not None:
+            log = replica.log
+            views[broker_id] = ReplicaView(
+                broker_id,
+                replica.is_leader and broker.is_running,
+                broker.is_running,
+                log.log_start_offset,
+                log.log_end_offset,
+                log.high_watermark,
+                followers[broker_id].last_caught_up if broker_id in followers else None,
+            )
+    epoch = cluster.controller.epoch
+    return PartitionView(topic, partition, leader, image.leader_epoch, image.isr, views, epoch)
+
+
+def _followers(cluster: KafkaCluster, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:
+    """What the leader knows of its followers."""
+    if leader == NO_LEADER:
+        return {}
+    replica = cluster.broker(leader).replicas.replicas.get((topic, partition))
+    return {} if replica is None else replica.followers
+
+
+def log_view(cluster: KafkaCluster, topic: str, partition: int, broker_id: int | None) -> LogView:
+    """Under the cluster's lock."""
+    image = cluster.controller.partition(topic, partition)
+    if broker_id is None:
+        broker_id = image.leader if image.leader != NO_LEADER else image.isr[0]
+    replica = cluster.broker(broker_id).replicas.replicas.get((topic, partition))
+    if replica is None:
+        raise NotLeaderOrFollower(f"broker {broker_id} has no replica of {topic}-{partition}")
+    log = replica.log
+    return LogView(
+        topic,
+        partition,
+        broker_id,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        tuple(log.batches(log.log_start_offset)),
+    )

@@ -1,0 +1,156 @@
+"""A cluster's story as text or JSON: requests, answers and events in one order of time.
+
+`print(cluster.timeline())`; the pytest plugin attaches it to tests that fail.  Built when asked for, from
+the history and the event log; times are seconds since the cluster's start, or since it was told to forget.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.broker.faults.request_parts import partitions_of
+from pykafka2.broker.faults.rule import error_name
+from pykafka2.broker.observed.event_log import ClusterEvent
+from pykafka2.broker.observed.history import Entry
+from pykafka2.errors import for_code
+from pykafka2.protocol.struct import Struct, resolved_fields
+
+if TYPE_CHECKING:
+    from pykafka2.broker.base.image import ClusterImage
+    from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.views.metrics import ClusterMetrics
+
+MAX_NAMED = 4
+# How many partitions that change at the same time get a line each: a broker that goes takes hundreds along.
+MAX_AT_ONCE = 6
+
+
+class Timeline:
+    """What happened, oldest first; `str()` of it is `text()`."""
+
+    def __init__(
+        self,
+        entries: list[Entry],
+        events: list[ClusterEvent],
+        image: ClusterImage,
+        started_at: float,
+        metrics: ClusterMetrics,
+        last: int | None = None,
+    ) -> None:
+        self._started_at = started_at
+        self._image = image
+        self._metrics = metrics
+        both: list[tuple[float, Entry | ClusterEvent]] = [(entry.received_at, entry) for entry in entries]
+        both += [(event.at, event) for event in folded(events)]
+        both.sort(key=lambda one: one[0])
+        self._left_out = 0 if last is None else max(len(both) - last, 0)
+        self._items = [item for _, item in both[self._left_out :]]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def text(self) -> str:
+        """A line for each request and event, and a table of request times by API."""
+        lines = [self._line(item) for item in self._items]
+        if self._left_out:
+            lines.insert(0, f"({self._left_out} earlier ones left out)")
+        return "\n".join([*lines, *self._metrics.lines()])
+
+    def json(self) -> str:
+        """Requests and events with the request times, as one JSON object: `timeline` and `metrics`."""
+        return json.dumps({"timeline": self.as_list(), "metrics": self._metrics.as_dict()})
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Requests and events as plain data."""
+        return [self._data(item) for item in self._items]
+
+    # ------------------------------------------------------------------ one item
+
+    def _line(self, item: Entry | ClusterEvent) -> str:
+        if isinstance(item, ClusterEvent):
+            return f"{item.at - self._started_at:12.6f}  -- {item.kind}: {item.text}"
+        data = self._data(item)
+        took = "unanswered" if data["latency"] is None else f"{data['latency'] * 1000:.3f} ms"
+        parts = data["partitions"]
+        named = " ".join(parts[:MAX_NAMED]) + (
+            f" +{len(parts) - MAX_NAMED}" if len(parts) > MAX_NAMED else ""
+        )
+        errors = f"  {' '.join(data['errors'])}" if data["errors"] else ""
+        return (
+            f"{data['at']:12.6f}  {item.broker} <- {item.client_id} {item.peer}  {item.api} v{item.version} "
+            f"#{item.correlation_id}  {named}{'  ' if named else ''}{took}{errors}"
+        )
+
+    def _data(self, item: Entry | ClusterEvent) -> dict[str, Any]:
+        at = round(item.at if isinstance(item, ClusterEvent) else item.received_at, 9)
+        if isinstance(item, ClusterEvent):
+            return {"at": at - self._started_at, "kind": item.kind, "text": item.text, **item.facts}
+        return {
+            "at": at - self._started_at,
+            "kind": "request",
+            "broker": item.broker,
+            "client_id": item.client_id,
+            "peer": item.peer,
+            "api": item.api,
+            "version": item.version,
+            "correlation_id": item.correlation_id,
+            "size_bytes": item.size_bytes,
+            "latency": item.latency,
+            "path": list(item.path),
+            "partitions": [
+                topic if number is None else f"{topic}-{number}"
+                for topic, number in partitions_of(item.request, self._image)
+            ],
+            "errors": list(dict.fromkeys(errors_in(item.response))) if item.response is not None else [],
+        }
+
+
+def folded(events: list[ClusterEvent]) -> list[ClusterEvent]:
+    """The events, with one for all where many partitions got other leaders or ISRs at the same time; topics
+    of the test's own come before Kafka's.
+    """
+    together: dict[tuple[float, str], list[ClusterEvent]] = {}
+    for event in events:
+        if event.kind in ("leader", "isr"):
+            together.setdefault((event.at, event.kind), []).append(event)
+    many = {key: group for key, group in together.items() if len(group) > MAX_AT_ONCE}
+    found: list[ClusterEvent] = []
+    for event in events:
+        group = many.get((event.at, event.kind))
+        if group is None:
+            found.append(event)
+        elif event is group[0]:
+            group.sort(key=lambda one: one.text.startswith("__"))  # stable
+            found += group[: MAX_AT_ONCE - 1]
+            rest = [one.facts["partition"] for one in group[MAX_AT_ONCE - 1 :]]
+            text = f"and {len(rest)} more partitions, from {rest[0]} to {rest[-1]}"
+            found.append(ClusterEvent(event.at, event.kind, text, {"partitions": rest}))
+    return found
+
+
+def timeline_of(cluster: KafkaCluster, last: int | None) -> Timeline:
+    """Under the cluster's lock."""
+    return Timeline(
+        cluster.history.entries(),
+        cluster.events.events(),
+        cluster.controller.image,
+        cluster.told_since,
+        cluster.metrics(),
+        last,
+    )
+
+
+def errors_in(struct: Struct) -> Iterator[str]:
+    """Kafka's names of the errors that a response tells of, wherever it keeps them."""
+    for one in resolved_fields(type(struct)):
+        value = getattr(struct, one.name)
+        if one.name == "error_code" and value:
+            yield error_name(for_code(value))
+        elif one.struct is not None and value is not None:
+            for inner in value if one.array else (value,):
+                yield from errors_in(inner)

@@ -1,0 +1,92 @@
+"""What tests may look at of transactions: a transactional id as its coordinator knows it now.  Plain values.
+
+Read from the coordinator's memory, under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.broker.coordinators.routing import TRANSACTIONS_TOPIC
+from pykafka2.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, TransactionalIdNotFound
+from pykafka2.testing.views.groups import coordinator_partition
+from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
+    from pykafka2.broker.coordinators.transactions.state import Transaction
+    from pykafka2.testing.cluster import KafkaCluster
+
+
+@attrs.define(frozen=True)
+class TransactionView:
+    """A transactional id; `state` is Kafka's name (Ongoing, PrepareCommit, CompleteAbort ...).
+
+    `partitions` take part in the transaction that is open or being ended; `started_ms` is its beginning by
+    the wall clock, -1 where there is none.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    timeout: float
+    """Seconds after which the coordinator aborts it."""
+    started_ms: int
+    coordinator: int
+    """The broker that coordinates it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Begun, and neither committed nor aborted in all its partitions."""
+        return self.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+def transaction_view(cluster: KafkaCluster, transactional_id: str) -> TransactionView:
+    """Under the cluster's lock."""
+    topic, partition = coordinator_partition(cluster, transactional_id, "transaction")
+    leader = cluster.controller.partition(topic, partition).leader
+    transactions = _coordinator(cluster, leader)
+    shard = None if transactions is None else transactions.shards.get(partition)
+    if shard is None:
+        raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
+    if not cluster.broker(leader).coordinators.is_active((topic, partition)):
+        raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None:
+        raise TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
+    return _view(transaction, leader)
+
+
+def transaction_views(cluster: KafkaCluster) -> list[TransactionView]:
+    """All that their coordinators know now, by name.  Under the cluster's lock."""
+    found: list[TransactionView] = []
+    if TRANSACTIONS_TOPIC in cluster.controller.image.topics:
+        for broker in cluster.brokers:
+            transactions = _coordinator(cluster, broker.id)
+            for shard in [] if transactions is None else transactions.shards.values():
+                found += [_view(one, broker.id) for one in shard.transactions.values()]
+    return sorted(found, key=lambda view: view.transactional_id)
+
+
+def _coordinator(cluster: KafkaCluster, broker_id: int) -> TransactionCoordinator | None:
+    """A broker's, if it runs and ever coordinated a transaction."""
+    if broker_id < 0 or not cluster.broker(broker_id).is_running:
+        return None
+    return cluster.broker(broker_id).coordinators.transactions_or_none
+
+
+def _view(transaction: Transaction, leader: int) -> TransactionView:
+    return TransactionView(
+        transaction.id,
+        transaction.state.value,
+        transaction.producer_id,
+        transaction.epoch,
+        tuple(TopicPartition(*place) for place in sorted(transaction.partitions)),
+        transaction.timeout_ms / 1000.0,
+        transaction.started_ms,
+        leader,
+    )

@@ -1,0 +1,141 @@
+"""The tables of options: what is acted on, taken without effect, refused by name (002-34, 003-92)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import pykafka2.broker
+from pykafka2.broker.config.configs import (
+    BROKER_KEYS,
+    DYNAMIC_ONLY_KEYS,
+    GROUP_KEYS,
+    METRICS_KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    TopicConfig,
+    why_refused,
+)
+from pykafka2.broker.config.table import ACTED_ON, DEPARTURES, FALLBACKS, REFUSED, TOPIC_SYNONYMS
+from pykafka2.broker.config.values import parser_of
+from pykafka2.errors import ConfigurationError, InvalidConfig, UnknownOption
+
+
+def test_every_default_is_a_valid_value() -> None:
+    for keys in (TOPIC_KEYS, BROKER_KEYS, DYNAMIC_ONLY_KEYS, GROUP_KEYS, METRICS_KEYS):
+        for key in keys.values():
+            if key.default is not None:
+                key.parse(key.default)
+
+
+def test_the_defaults_that_the_requirements_name() -> None:
+    """002-34: those of Kafka 4.3.1, but for the departures, which are listed with reasons."""
+    config = BrokerConfig()
+    for name, value in {
+        "message.max.bytes": 1048588,
+        "num.replica.fetchers": 1,
+        "queued.max.requests": 500,
+        "replica.fetch.wait.max.ms": 500,
+        "replica.fetch.min.bytes": 1,
+        "replica.lag.time.max.ms": 30000,
+        "offsets.topic.num.partitions": 50,
+        "group.initial.rebalance.delay.ms": 3000,
+    }.items():
+        assert config.get(name) == value
+    assert {"num.network.threads", "num.io.threads"} <= set(DEPARTURES)
+
+
+def test_the_tables_speak_of_options_that_exist() -> None:
+    for name, synonym in TOPIC_SYNONYMS.items():
+        assert TOPIC_KEYS[name].type_name == BROKER_KEYS[synonym].type_name
+    for name, others in FALLBACKS.items():
+        assert {name, *(other for other, _ in others)} <= set(BROKER_KEYS)
+    for key in GROUP_KEYS.values():
+        assert key.synonym is None or key.synonym in BROKER_KEYS
+    assert set(DEPARTURES) | ACTED_ON <= set(BROKER_KEYS)
+    for beginning in REFUSED:
+        assert any(name.startswith(beginning) for name in BROKER_KEYS), beginning
+    assert not {name for name in ACTED_ON if why_refused(name)}
+
+
+def test_what_is_said_to_be_acted_on_is_read_by_somebody() -> None:
+    folder = Path(pykafka2.broker.__file__).parent
+    asked: set[str] = set()
+    for path in folder.rglob("*.py"):
+        if path not in (folder / "config/table.py", folder / "config/configs.py"):
+            asked.update(re.findall(r'"([a-z]+(?:\.[a-z]+)+)"', path.read_text()))
+    read = (asked & set(BROKER_KEYS)) | {
+        synonym for name, synonym in TOPIC_SYNONYMS.items() if name in asked & set(TOPIC_KEYS)
+    }
+    # Asked for by a name that is put together: of an internal topic, of a codec.
+    parts = ("offsets.topic.", "transaction.state.log.", "compression.")
+    assert {name for name in ACTED_ON - read if not name.startswith(parts)} == set()
+
+
+@pytest.mark.parametrize("name", ["sasl.enabled.mechanisms", "authorizer.class.name", "listeners", "node.id"])
+def test_what_cannot_be_had_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"is not taken: .+"):
+        BrokerConfig({name: "x"})
+
+
+def test_what_has_no_effect_is_taken_if_it_is_valid() -> None:
+    assert BrokerConfig({"log.cleaner.threads": 3}).int("log.cleaner.threads") == 3
+    with pytest.raises(ConfigurationError, match="Value must be at least 0"):
+        BrokerConfig({"log.cleaner.threads": -1})
+    with pytest.raises(UnknownOption, match=r"log\.cleaner\.threads"):
+        BrokerConfig({"log.cleaner.thread": 1})
+    with pytest.raises(InvalidConfig, match=r"did you mean .retention\.ms."):
+        TopicConfig({"retention.mss": 1}, BrokerConfig())
+
+
+@pytest.mark.parametrize(
+    ("type_name", "valid", "text", "value"),
+    [
+        ("INT", "", " 5 ", 5),
+        ("INT", "[1,...,9] or -1", "-1", -1),
+        ("BOOLEAN", "", "TRUE", True),
+        ("LIST", "[compact, delete]", "compact, delete", ("compact", "delete")),
+        ("LIST", "[compact, delete]", "", ()),
+        ("STRING", "(case insensitive) [DISABLED, UPGRADE]", "Upgrade", "upgrade"),
+        ("DOUBLE", "[0,...,1]", "0.5", 0.5),
+        ("LIST", "[partitionId]:[brokerId],[partitionId]:[brokerId],...", "0:1,2:3", ("0:1", "2:3")),
+        ("LIST", "[partitionId]:[brokerId],[partitionId]:[brokerId],...", "*", ("*",)),
+    ],
+)
+def test_values_are_read_as_java_reads_them(type_name: str, valid: str, text: str, value: object) -> None:
+    assert parser_of(type_name, valid)(text) == value
+
+
+@pytest.mark.parametrize(
+    ("type_name", "valid", "text"),
+    [
+        ("INT", "", "2147483648"),
+        ("INT", "", "1_0"),
+        ("SHORT", "", "32768"),
+        ("LONG", "", "9223372036854775808"),
+        ("INT", "[1,...,9] or -1", "0"),
+        ("BOOLEAN", "", "yes"),
+        ("LIST", "[compact, delete]", "compact,x"),
+        ("DOUBLE", "[0,...,1]", "1.1"),
+        ("LIST", "[partitionId]:[brokerId],[partitionId]:[brokerId],...", "x"),
+    ],
+)
+def test_values_that_java_does_not_take(type_name: str, valid: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parser_of(type_name, valid)(text)
+
+
+def test_the_newest_layer_counts_and_older_readers_may_ask_again() -> None:
+    broker = BrokerConfig({"log.retention.minutes": 1})
+    topic = TopicConfig({}, broker)
+    assert topic.get("retention.ms") == 60_000
+    broker.set_dynamic({}, {"log.retention.ms": "5"})
+    assert topic.over(broker).get("retention.ms") == broker.get("log.retention.ms") == 5
+    broker.set_dynamic({"log.retention.ms": "7"}, {"log.retention.ms": "5"})
+    assert topic.over(broker).get("retention.ms") == 7
+    assert topic.over(broker) == TopicConfig({}, broker) != topic
+    version = broker.version
+    broker.set_dynamic({"log.retention.ms": "7"}, {"log.retention.ms": "5"})
+    assert broker.version == version

@@ -1,0 +1,199 @@
+"""The controller by itself: elections, epochs, images (rules 66, 68, 74, 75)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller import Controller, IsrChange, NewTopic
+from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
+from pykafka2.broker.controller.records import ProducerIdsAllocated
+from pykafka2.broker.controller.state import State
+from pykafka2.clock import SeededEntropy
+from pykafka2.errors import (
+    BrokerError,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NotController,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+
+class Published:
+    """A controller with three brokers and a topic, and what it published."""
+
+    def __init__(self, **configs: object) -> None:
+        self.images: list[tuple[ClusterImage, Mapping[str, TopicImage | None]]] = []
+        self.controller = Controller(
+            0,
+            MetadataLog(State("cluster", BrokerConfig())),
+            BrokerConfig(),
+            SeededEntropy(1),
+            lambda image, changed: self.images.append((image, changed)),
+        )
+        for broker in range(3):
+            self.controller.register_broker(broker, "host", 9092 + broker, None)
+        self.controller.create_topic(NewTopic("t", assignment={0: (0, 1, 2)}, configs=configs))
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.controller.partition("t", 0)
+
+
+@pytest.fixture
+def published() -> Published:
+    return Published()
+
+
+def test_every_change_is_published_with_a_higher_version(published: Published) -> None:
+    versions = [image.version for image, _ in published.images]
+    assert versions == sorted(set(versions))
+    image, changed = published.images[-1]
+    assert set(changed) == {"t"}
+    assert image.topic_by_id(image.topics["t"].id) is image.topics["t"]
+
+
+def test_rule_68_the_first_live_replica_in_sync_leads(published: Published) -> None:
+    published.controller.broker_is_gone(0)
+    assert published.partition == PartitionImage((0, 1, 2), (1, 2), 1, leader_epoch=1, partition_epoch=1)
+    published.controller.broker_is_gone(2)
+    # Losing a follower begins no new leader epoch.
+    assert published.partition == PartitionImage((0, 1, 2), (1,), 1, leader_epoch=1, partition_epoch=2)
+    published.controller.broker_is_gone(1)
+    assert published.partition == PartitionImage((0, 1, 2), (1,), -1, leader_epoch=2, partition_epoch=3)
+
+
+def test_rule_74_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published: Published) -> None:
+    before = published.controller.image.brokers[0].epoch
+    for broker in (0, 2, 1):
+        published.controller.broker_is_gone(broker)
+    assert published.controller.register_broker(0, "host", 9092, None) > before
+    assert published.partition.leader == -1
+    published.controller.register_broker(1, "host", 9093, None)
+    assert (published.partition.leader, published.partition.isr) == (1, (1,))
+
+
+def test_a_broker_that_is_gone_twice_changes_nothing(published: Published) -> None:
+    published.controller.broker_is_gone(0)
+    count = len(published.images)
+    published.controller.broker_is_gone(0)
+    published.controller.broker_is_gone(9)
+    assert len(published.images) == count
+
+
+def test_rule_68_unclean_election_only_where_it_is_allowed() -> None:
+    published = Published(**{"unclean.leader.election.enable": True})
+    published.controller.broker_is_gone(1)
+    published.controller.broker_is_gone(2)
+    published.controller.broker_is_gone(0)
+    published.controller.register_broker(2, "host", 9094, None)
+    assert (published.partition.leader, published.partition.isr) == (2, (2,))
+
+
+def test_rule_66_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
+    controller = published.controller
+
+    topic_id = controller.image.topics["t"].id
+
+    def change(
+        leader: int, partition_epoch: int, *isr: int, epoch: int = 0, topic: bytes = topic_id, number: int = 0
+    ) -> type[BrokerError] | None:
+        (refusal,) = controller.alter_partitions(
+            leader, [IsrChange(topic, number, epoch, partition_epoch, dict.fromkeys(isr, -1))]
+        )
+        return None if refusal is None else type(refusal)
+
+    # Whoever knows more than we do shows that we are not the controller any more.
+    assert change(0, 5, 0, 1) is NotController
+    assert change(0, 0, 0, 1, epoch=1) is NotController
+    assert change(1, 0, 0, 1) is InvalidRequest
+    assert change(0, 0, 1, 2) is InvalidRequest
+    assert change(0, 0, 0, 7) is InvalidRequest
+    assert change(0, 0, 0, 1, number=1) is UnknownTopicOrPartition
+    assert change(0, 0, 0, 1, topic=bytes(16)) is UnknownTopicId
+    assert sorted(published.partition.isr) == [0, 1, 2]
+    assert change(0, 0, 2, 0) is None
+    assert (published.partition.isr, published.partition.partition_epoch) == ((2, 0), 1)  # as it was said
+    assert change(0, 0, 0, 1, 2) is InvalidUpdateVersion
+    controller.broker_is_gone(1)
+    assert change(0, 1, 0, 1, 2) is IneligibleReplica
+    controller.register_broker(1, "host", 9093, None)
+    stale = IsrChange(topic_id, 0, 0, 1, {0: -1, 1: 1, 2: -1})
+    assert [type(refusal) for refusal in controller.alter_partitions(0, [stale])] == [IneligibleReplica]
+    assert change(0, 1, 0, 1, 2) is None
+    controller.move_leader("t", 0, 2)
+    assert change(0, 2, 0, 1, 2) is FencedLeaderEpoch
+
+
+def test_isr_changes_of_many_partitions_are_published_once(published: Published) -> None:
+    controller = published.controller
+    controller.create_topic(NewTopic("many", assignment=dict.fromkeys(range(50), (0, 1))))
+    count = len(published.images)
+    topic_id = controller.image.topics["many"].id
+    changes = [IsrChange(topic_id, number, 0, 0, {0: -1}) for number in range(50)]
+    assert controller.alter_partitions(0, [*changes, changes[0]])[:50] == [None] * 50
+    assert len(published.images) == count + 1
+    assert {partition.isr for partition in controller.image.topics["many"].partitions} == {(0,)}
+
+
+def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:
+    controller = published.controller
+    moved = controller.move_leader("t", 0, 2)
+    assert (moved.leader, moved.leader_epoch, moved.isr) == (2, 1, (0, 1, 2))
+    with pytest.raises(InvalidReplicaAssignment, match="no replica"):
+        controller.move_leader("t", 0, 7)
+    controller.broker_is_gone(0)
+    with pytest.raises(IneligibleReplica):
+        controller.move_leader("t", 0, 0)
+
+
+def test_rule_75_a_topic_made_anew_has_a_new_id(published: Published) -> None:
+    before = published.controller.image.topics["t"].id
+    published.controller.delete_topic("t")
+    assert published.controller.image.topic_by_id(before) is None
+    after = published.controller.create_topic(NewTopic("t", 1, 1)).id
+    assert after != before
+    with pytest.raises(UnknownTopicOrPartition):
+        published.controller.delete_topic("nosuch")
+
+
+def test_leaders_stay_balanced_over_many_topics(published: Published) -> None:
+    for number in range(30):
+        published.controller.create_topic(NewTopic(f"topic-{number}", 1, 2))
+    leaders = [topic.partitions[0].leader for topic in published.controller.image.topics.values()][1:]
+    assert {leaders.count(broker) for broker in range(3)} == {10}
+
+
+def test_a_new_controller_replays_the_log_and_ends_the_epoch_before(published: Published) -> None:
+    old = published.controller
+    old.move_leader("t", 0, 2)
+    old.allocate_producer_ids()
+    new = Controller(1, old.log, BrokerConfig(), SeededEntropy(2), lambda image, changed: None)
+    assert new.epoch == old.epoch + 1
+    for name in ("brokers", "topics", "topic_names", "features"):
+        assert getattr(new.image, name) == getattr(old.image, name), name
+    assert new.image.version > old.image.version
+    before = old.log.end_offset
+    for change in (lambda: old.delete_topic("t"), lambda: old.broker_is_gone(0), old.allocate_producer_ids):
+        with pytest.raises(NotController, match="controller epoch 1 has ended"):
+            change()
+    assert old.log.end_offset == before
+    assert new.allocate_producer_ids() == range(1000, 2000)
+
+
+def test_a_long_log_begins_with_a_snapshot(published: Published) -> None:
+    controller = published.controller
+    for block in range(3):
+        controller.write([ProducerIdsAllocated(number) for number in range(block * 6000, (block + 1) * 6000)])
+    assert controller.log.length < SNAPSHOT_AFTER
+    assert controller.log.end_offset > 18_000
+    state = controller.log.replay()
+    assert state.image == controller.image
+    assert state.next_producer_id == 17_999

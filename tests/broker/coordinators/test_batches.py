@@ -1,0 +1,70 @@
+"""Coordinators' records in a real log: written as batches, loaded again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.broker.coordinators.batches import batch_of, entries_in
+from pykafka2.broker.coordinators.groups.shard import GroupShard
+from pykafka2.broker.coordinators.replay import Producer, Record
+from pykafka2.broker.coordinators.runtime import Entry, Marker, ShardRuntime
+from pykafka2.broker.log.batch import parse_batch
+from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
+from tests.broker.coordinators.bench import Bench
+
+records_of = st.lists(
+    st.builds(Record, key=st.binary(min_size=1), value=st.none() | st.binary()), min_size=1, max_size=8
+)
+
+
+@given(st.lists(st.tuples(records_of, st.none() | st.builds(Producer, st.integers(0, 9), st.integers(0, 9)))))
+def test_what_is_written_is_what_is_loaded(
+    written: list[tuple[list[Record], Producer | None]],
+) -> None:
+    batches = [parse_batch(batch_of(records, producer, 5)) for records, producer in written]
+    assert list(entries_in(batches)) == [
+        Entry(record.key, record.value, producer) for records, producer in written for record in records
+    ]
+
+
+class RealLog:
+    """A partition's log behind ShardLog, as the broker will put it there."""
+
+    def __init__(self) -> None:
+        self.log = PartitionLog("__consumer_offsets", 0, bytes(16))
+
+    def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
+        batch = parse_batch(batch_of(records, producer, round(now * 1000)))
+        self.log.append_as_leader(batch, 0, from_client=False)
+        return self.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.log_end_offset
+
+
+def test_a_group_lives_in_a_real_log() -> None:
+    real = RealLog()
+    bench = Bench()
+    bench.runtime = ShardRuntime(bench.shard, real)
+    bench.runtime.load([], 0, bench.now)
+    ids = bench.stable(2)
+    bench.commit(5, member=ids[0], generation=1)
+    mover = Producer(7, 0)
+    bench.commit_transactional(9, mover, partition=1)
+    real.log.append_marker(EndMarker(mover.id, mover.epoch, True, 3), 0, 5)
+    bench.commit_transactional(4, Producer(8, 1), partition=2)
+    other = GroupShard(bench.settings, lambda now: 0, lambda: "x")
+    other.on_topics(bench.topics)
+    entries = list(entries_in(real.log.batches()))
+    assert Marker(mover, True) in entries
+    ShardRuntime(other, real).load(entries, real.log.log_end_offset, 0.0)
+    assert {place: one.offset for place, one in other.offsets.committed["billing"].items()} == {
+        ("orders", 0): 5,
+        ("orders", 1): 9,
+    }
+    assert other.offsets.is_pending("billing", ("orders", 2))
+    assert set(other.groups["billing"].members) == set(ids)

@@ -1,0 +1,262 @@
+"""Coordinators on real partitions: elected with the leader, loaded from its log, asked over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.broker.coordinators.replay import record_of
+from pykafka2.broker.coordinators.routing import partition_for
+from pykafka2.errors import ConfigurationError, CoordinatorNotAvailable, GroupIdNotFound
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
+from pykafka2.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.messages.transaction_records import TransactionLogKey
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+from pykafka2.types import TopicPartition
+from tests.broker.group_bench import PARTITION as IN_LOG
+from tests.broker.group_bench import GroupBench
+from tests.testing.wire import Wire, batch, produce
+
+Connect = Callable[[int], Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR, INVALID_REQUEST = 14, 15, 16, 42
+GROUP, TRANSACTION = 0, 1
+PARTITION = ("__consumer_offsets", 3)  # of the group "g"
+
+pytestmark = pytest.mark.kafka(brokers=3, topics={"t": 2}, config={"group.initial.rebalance.delay.ms": 0})
+
+
+def find(wire: Wire, key: str, kind: int = GROUP) -> Coordinator:
+    return wire.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6).coordinators[0]
+
+
+def commit(wire: Wire, offset: int, group: str = "g") -> int:
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])]
+    )
+    return wire.call(request, 9).topics[0].partitions[0].error_code
+
+
+def committed(wire: Wire, group: str = "g") -> tuple[int, int]:
+    """The error, and the offset of partition 0 (-1 without one)."""
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    answer = wire.call(asked, 8).groups[0]
+    offsets = [one.committed_offset for topic in answer.topics for one in topic.partitions]
+    return answer.error_code, offsets[0] if offsets else -1
+
+
+def test_the_first_question_creates_the_internal_topic(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    assert kafka_cluster.topics() == ["t"]
+    found = find(connect(0), "g")
+    topic = kafka_cluster.controller.image.topics["__consumer_offsets"]
+    assert (len(topic.partitions), len(topic.partitions[0].replicas)) == (50, 3)
+    assert (topic.is_internal, topic.config.is_compacted) == (True, True)
+    assert found.node_id == kafka_cluster.partition(*PARTITION).leader
+    assert find(connect(1), "g") == found
+    assert "__transaction_state" not in kafka_cluster.topics()
+
+
+@pytest.mark.kafka(brokers=1, config={"offsets.topic.replication.factor": 3})
+def test_where_the_topic_cannot_be_there_is_no_coordinator(connect: Connect) -> None:
+    assert find(connect(0), "g").error_code == NOT_AVAILABLE
+    assert find(connect(0), "x", TRANSACTION).error_code == 0  # nobody said three of it
+
+
+def test_only_the_partitions_leader_answers(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    leader = find(connect(0), "g").node_id
+    assert commit(connect(leader), 7) == 0
+    other = connect((leader + 1) % 3)
+    assert commit(other, 8) == NOT_COORDINATOR
+    assert committed(other) == (NOT_COORDINATOR, -1)
+    assert committed(connect(leader)) == (0, 7)
+
+
+def test_a_new_coordinator_loads_what_the_last_one_wrote(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    old = find(connect(0), "g").node_id
+    assert commit(connect(old), 7) == 0
+    new = (old + 1) % 3
+    kafka_cluster.controls.hold_loading(new)
+    kafka_cluster.controls.move_leader(PARTITION, to=new)
+    wire = connect(new)
+    assert committed(connect(old)) == (NOT_COORDINATOR, -1)
+    assert committed(wire) == (LOADING, -1)
+    assert commit(wire, 8) == LOADING
+    kafka_cluster.controls.release_loading()
+    wait_for(lambda: committed(wire)[0] == 0)
+    assert committed(wire) == (0, 7)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 2}, config={"log.validate": "headers"})
+def test_what_cannot_be_loaded_is_coordinated_by_nobody_until_it_is_led_anew(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever says that it is the admin client may write anything there (rule 26).  One partition is lost
+    then, and nobody is told to wait for it.
+    """
+    old = find(connect(0), "g").node_id
+    assert commit(connect(old), 7) == 0
+    admin = Wire(kafka_cluster.brokers[old].address, "__admin_client")
+    written = record_of(GroupMetadataKey(group="g"), None)
+    assert produce(admin, *PARTITION, batch([b"\0\3garbage"], keys=[written.key])).error_code == 0
+    admin.close()
+    new = 1 - old
+    kafka_cluster.controls.move_leader(PARTITION, to=new)
+    wire = connect(new)
+    wait_for(lambda: committed(wire)[0] == NOT_COORDINATOR)
+    assert "cannot load __consumer_offsets-3" in caplog.text
+    assert commit(wire, 8) == NOT_COORDINATOR
+    assert find(wire, "g").node_id == new  # as in Kafka, where FindCoordinator asks for the leader alone
+    with pytest.raises(CoordinatorNotAvailable):
+        kafka_cluster.group("g")
+    assert not kafka_cluster.problems
+    # Once what is there can be read (or goes: the log's start moves past it), the next leadership loads it.
+    for broker in kafka_cluster.brokers:
+        broker.replicas.log_of(PARTITION).advance_log_start(2)
+    kafka_cluster.controls.move_leader(PARTITION, to=old)
+    wire = connect(old)
+    wait_for(lambda: committed(wire)[0] == 0)
+    assert commit(wire, 8) == 0
+    assert committed(wire) == (0, 8)
+
+
+def test_an_answer_waits_for_the_replicas(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(find(connect(0), "g").node_id)
+    assert commit(wire, 1) == 0
+    kafka_cluster.controls.pause_followers()
+    wire.socket.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        commit(wire, 2)
+    kafka_cluster.controls.resume_followers()
+    wire.socket.settimeout(10)
+    assert wire.receive(OffsetCommitRequest, 9)[1].topics[0].partitions[0].error_code == 0
+
+
+def test_new_partitions_are_replicated_at_once(simulation: Simulation) -> None:
+    """Followers' fetches that wait for other partitions do not hold the first group up for half a second."""
+    bench = GroupBench(simulation, brokers=3)
+    started = simulation.now
+    assert bench.commit(1) == 0
+    assert simulation.now - started < 0.1
+
+
+def test_where_a_group_is_and_what_it_is(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    with pytest.raises(CoordinatorNotAvailable):
+        kafka_cluster.coordinator("g")
+    leader = find(connect(0), "g").node_id
+    assert kafka_cluster.coordinator("g") == leader
+    with pytest.raises(GroupIdNotFound):
+        kafka_cluster.group("g")
+    assert commit(connect(leader), 7) == 0
+    view = kafka_cluster.group("g")
+    assert (view.kind, view.state, view.epoch, view.members) == ("classic", "Empty", 0, {})
+    assert view.offsets == {TopicPartition("t", 0): 7}
+    kafka_cluster.controls.move_coordinator("g", to=(leader + 1) % 3)
+    assert kafka_cluster.coordinator("g") == (leader + 1) % 3
+    with pytest.raises(ConfigurationError, match="'group' or a 'transaction'"):
+        kafka_cluster.coordinator("g", kind="share")
+
+
+def test_a_transaction_log_with_too_few_replicas_in_sync_refuses_at_once(simulation: Simulation) -> None:
+    """transaction.state.log.min.isr is 2: nothing is appended that could not be committed."""
+    bench = GroupBench(simulation, brokers=3)
+    wire = bench.wire(0)
+    asked = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["x"])
+    coordinator = wire.call(asked, 6).coordinators[0].node_id
+    request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
+    simulation.run_for(0.5)
+    wire = bench.wire(coordinator)
+    assert wire.call(request, 5).error_code == 0
+    for broker in range(3):
+        if broker != coordinator:
+            bench.cluster.controls.crash_broker(broker)
+    simulation.run_for(12.0)  # their sessions end
+    partition = ("__transaction_state", partition_for("x", 50))
+    assert bench.cluster.partition(*partition).isr == (coordinator,)
+    end = bench.cluster.log(*partition).log_end_offset
+    assert wire.call(request, 5, timeout=1.0).error_code == NOT_AVAILABLE
+    assert bench.cluster.log(*partition).log_end_offset == end
+
+
+MEMBER = MemberMetadata(
+    member_id="m",
+    group_instance_id="i",
+    client_id="c",
+    client_host="/h",
+    session_timeout=6000,
+    rebalance_timeout=6000,
+    subscription=b"",
+    assignment=b"",
+)
+TWICE = GroupMetadataValue(
+    protocol_type="consumer", generation=1, protocol="range", leader="m", members=[MEMBER, MEMBER]
+)
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xff" * 40, record_of(GroupMetadataKey(group="g"), TWICE).value], ids=["bytes", "members"]
+)
+def test_a_log_that_makes_no_sense_costs_its_own_partition(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, value: bytes
+) -> None:
+    """Who says that it is the admin client may write there (rule 26): the cluster must outlive it."""
+    find(connect(0), "g")
+    leader = kafka_cluster.partition(*PARTITION).leader
+    key = record_of(GroupMetadataKey(group="g"), None).key
+    with Wire(kafka_cluster.brokers[leader].address, "__admin_client") as admin:
+        assert produce(admin, *PARTITION, batch([value], keys=[key])).error_code == 0
+    following = (leader + 1) % 3
+    kafka_cluster.controls.move_leader(PARTITION, following)
+    wire = connect(following)
+    wait_for(lambda: commit(wire, 1) == NOT_COORDINATOR)
+    other = next(name for name in map(str, range(100)) if partition_for(name, 50) != PARTITION[1])
+    assert commit(connect(find(connect(0), other).node_id), 1, other) == 0
+    kafka_cluster.check()
+
+
+@pytest.mark.kafka(brokers=2, config={"log.validate": "headers", "transaction.state.log.min.isr": 1})
+def test_transactions_go_on_with_what_could_be_read(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka, whose TransactionStateManager logs the error and keeps what came before it."""
+    old = find(connect(0), "x", TRANSACTION).node_id
+    request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
+    wire = connect(old)
+    wait_for(lambda: wire.call(request, 5).error_code == 0)
+    before = wire.call(request, 5)
+    partition = ("__transaction_state", partition_for("x", 50))
+    with Wire(kafka_cluster.brokers[old].address, "__admin_client") as admin:
+        key = record_of(TransactionLogKey(transactional_id="x"), None).key
+        assert produce(admin, *partition, batch([b"\0\1garbage"], keys=[key])).error_code == 0
+    kafka_cluster.controls.move_leader(partition, to=1 - old)
+    wire = connect(1 - old)
+    wait_for(lambda: wire.call(request, 5).error_code == 0)
+    after = wire.call(request, 5)
+    assert after.producer_id == before.producer_id
+    assert after.producer_epoch > before.producer_epoch
+    assert "cannot be loaded" in caplog.text
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_groups_records_are_compressed_as_configured(simulation: Simulation, codec: int) -> None:
+    bench = GroupBench(simulation, brokers=2, config={"offsets.topic.compression.codec": codec})
+    assert bench.commit(7) == 0
+    (batch_of_one,) = bench.cluster.log(*IN_LOG).batches()
+    assert batch_of_one.codec_id == codec
+    bench.reload()
+    assert bench.committed() == 7
+    with pytest.raises(ConfigurationError, match="must be no more than 4"):
+        KafkaCluster(config={"offsets.topic.compression.codec": 5})

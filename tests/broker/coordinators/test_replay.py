@@ -1,0 +1,208 @@
+"""The framework: records, partitions, deferred answers, timers, and the runtime's one rule."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.broker.coordinators.replay import (
+    GROUP_RECORDS,
+    Caller,
+    Deferred,
+    decode_record,
+    record_of,
+)
+from pykafka2.broker.coordinators.routing import java_hash, partition_for
+from pykafka2.broker.coordinators.runtime import MemoryLog, RunState, ShardRuntime
+from pykafka2.broker.coordinators.timers import Timers
+from pykafka2.errors import CorruptData, IllegalState, NotEnoughReplicas
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from pykafka2.protocol.messages.group_records import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from tests.broker.coordinators.bench import GROUP, Bench
+
+HEARTBEAT = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m")
+
+
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [("", 0), ("my-group", 12), ("订单", 9), ("😀", 49), ("polygenelubricants", 0)],
+)
+def test_partition_for_is_kafkas(key: str, partition: int) -> None:
+    """003-65; goldens of kafka-clients 4.3.1 for 50 partitions, the last one hashes to -2^31."""
+    assert partition_for(key, 50) == partition
+
+
+def test_the_hash_without_an_absolute_value_goes_to_partition_0() -> None:
+    assert java_hash("polygenelubricants") == -(1 << 31)
+    assert partition_for("polygenelubricants", 7) == 0
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_every_key_has_a_partition(key: str, partitions: int) -> None:
+    assert 0 <= partition_for(key, partitions) < partitions
+
+
+def test_a_record_says_its_kind_and_version_first() -> None:
+    value = OffsetCommitValue(offset=7, metadata="m", commit_timestamp=9)
+    record = record_of(OffsetCommitKey(group="g", topic="t", partition=3), value)
+    assert record.key[:2] == b"\0\1"
+    assert record.value is not None
+    assert record.value[:2] == b"\0\4"
+    assert decode_record(GROUP_RECORDS, record.key, record.value) == (
+        OffsetCommitKey(group="g", topic="t", partition=3),
+        value,
+    )
+
+
+def test_a_removal_has_no_value() -> None:
+    record = record_of(GroupMetadataKey(group="g"), None)
+    assert decode_record(GROUP_RECORDS, record.key, record.value) == (GroupMetadataKey(group="g"), None)
+
+
+def test_kinds_of_share_and_streams_groups_are_passed_over() -> None:
+    assert decode_record(GROUP_RECORDS, b"\0\x11" + b"whatever", b"\0\0") is None
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"", b""), (b"\0\1", b"\0\3"), (b"\0\2\0\1g", b"\0")])
+def test_bytes_that_are_no_record_are_named_corrupt(key: bytes, value: bytes) -> None:
+    with pytest.raises(CorruptData):
+        decode_record(GROUP_RECORDS, key, value)
+
+
+def test_a_deferred_response_completes_exactly_once() -> None:
+    deferred = Deferred(HEARTBEAT, 4)
+    seen: list[HeartbeatResponse] = []
+    deferred.then(seen.append)
+    assert not deferred.is_done
+    deferred.complete(HeartbeatResponse())
+    deferred.then(seen.append)
+    assert seen == [HeartbeatResponse(), HeartbeatResponse()]
+    with pytest.raises(IllegalState, match="answered already"):
+        deferred.refuse(16)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("set"), st.integers(0, 5), st.integers(0, 50)),
+            st.tuples(st.just("cancel"), st.integers(0, 5), st.just(0)),
+            st.tuples(st.just("advance"), st.just(0), st.integers(0, 20)),
+        ),
+        max_size=200,
+    )
+)
+def test_timers_fire_in_order_of_their_deadlines_and_once(steps: list[tuple[str, int, int]]) -> None:
+    timers, model, now = Timers(), dict[int, float](), 0
+    for step, name, amount in steps:
+        if step == "set":
+            timers.set(name, now + amount, lambda at: None)
+            model[name] = now + amount
+        elif step == "cancel":
+            timers.cancel(name)
+            model.pop(name, None)
+        else:
+            now += amount
+            while timers.pop_due(now) is not None:
+                first = min(model, key=lambda one: model[one])
+                assert model[first] <= now
+                # Which of several equal ones fires is not the model's matter; the deadlines are.
+                gone = [one for one in model if timers.deadline(one) is None]
+                assert [model[one] for one in gone] == [model[first]]
+                del model[gone[0]]
+        assert timers.next_deadline == min(model.values(), default=float("inf"))
+
+
+# -- the runtime --------------------------------------------------------------------------------------
+
+
+def test_before_its_log_is_replayed_a_coordinator_says_that_it_loads() -> None:
+    bench = Bench()
+    runtime = ShardRuntime(bench.shard, MemoryLog())
+    deferred = Deferred(HEARTBEAT, 4)
+    runtime.submit(Caller(4), deferred, 0.0)
+    assert deferred.response == HeartbeatResponse(error_code=14)
+
+
+def test_after_its_partition_went_it_says_that_it_is_not_the_coordinator() -> None:
+    bench = Bench()
+    bench.runtime.unload()
+    bench.runtime.unload()
+    assert bench.runtime.state is RunState.CLOSED
+    assert bench.heartbeat("m", 1) == 16
+    assert bench.runtime.poll(1e9) == float("inf")
+
+
+def test_a_coordinator_is_loaded_once() -> None:
+    bench = Bench()
+    with pytest.raises(IllegalState):
+        bench.runtime.load([], 0, 0.0)
+
+
+def test_an_answer_waits_until_what_was_appended_before_it_is_committed() -> None:
+    bench = Bench()
+    bench.log.commits_at_once = False
+    bench.commit_later = bench.ask(  # type: ignore[attr-defined]
+        HeartbeatRequest(group_id="other", generation_id=1, member_id="m")
+    )
+    assert bench.commit_later.is_done  # type: ignore[attr-defined]
+    first = bench.join()
+    assert not first.is_done, "the new group's record is not committed"
+    bench.runtime.on_high_watermark(0)
+    assert bench.runtime.waiting == 1
+    bench.log.commit_all()
+    bench.runtime.on_high_watermark(bench.log.high_watermark)
+    assert first.response is not None
+    assert first.response.error_code == 79
+
+
+def test_a_read_waits_for_the_writes_before_it() -> None:
+    bench = Bench()
+    assert bench.commit(5) == 0
+    bench.log.commits_at_once = False
+    from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+
+    bench.join(group_id="new")
+    reading = bench.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)]))
+    assert not reading.is_done
+    bench.runtime.on_high_watermark(len(bench.log.entries))
+    assert reading.is_done
+
+
+def test_what_is_not_committed_in_time_is_answered_with_coordinator_not_available() -> None:
+    bench = Bench()
+    bench.log.commits_at_once = False
+    waiting = bench.join()
+    bench.advance(4.9)
+    assert not waiting.is_done
+    bench.advance(0.1)
+    assert waiting.response is not None
+    assert waiting.response.error_code == 15
+    bench.runtime.on_high_watermark(len(bench.log.entries))
+
+
+def test_a_failed_append_changes_nothing_and_is_translated() -> None:
+    bench = Bench()
+    bench.log.fails_with = NotEnoughReplicas()
+    assert bench.commit(5) == 15
+    waiting = bench.join()
+    assert waiting.response is not None
+    assert waiting.response.error_code == 15
+    assert bench.shard.groups == {}
+    assert bench.shard.offsets.committed == {}
+    bench.log.fails_with = None
+    assert bench.commit(5) == 0
+    assert bench.committed() == 5
+
+
+def test_an_answer_on_its_way_when_the_partition_goes_becomes_not_coordinator() -> None:
+    bench = Bench()
+    bench.log.commits_at_once = False
+    waiting = bench.join()
+    bench.runtime.unload()
+    assert waiting.response is not None
+    assert waiting.response.error_code == 16

@@ -1,0 +1,128 @@
+"""The leader's question to a transaction's coordinator, and what producers of each age hear (rule 43)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.broker.coordinators.groups.refusals import refusal
+from pykafka2.broker.coordinators.replay import Producer
+from pykafka2.broker.coordinators.transactions.verification import (
+    Support,
+    answered,
+    for_offsets,
+    for_produce,
+    question,
+)
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.errors import BrokerError, InvalidTxnState
+from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from tests.broker.coordinators.transaction_bench import A, B, Bench
+from tests.broker.log.test_transactions import write
+
+
+def told(
+    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: Support
+) -> dict[tuple[str, int], int]:
+    codes = answered(request, response, support)
+    return {place: for_produce(code, support) for place, code in codes.items()}
+
+
+def ask(bench: Bench, producer: Producer, support: Support) -> dict[tuple[str, int], int]:
+    request = question(bench.name, producer.id, producer.epoch, [A, B], support)
+    return told(request, bench.ask(request, 5), support)
+
+
+def test_rule_43_what_a_producer_understands_is_in_its_version() -> None:
+    found = [Support.of_produce(version) for version in (3, 10, 11, 12, 13)]
+    assert found == [
+        Support.OLD_ERRORS,
+        Support.OLD_ERRORS,
+        Support.ABORTABLE,
+        Support.ADDS_PARTITIONS,
+        Support.ADDS_PARTITIONS,
+    ]
+
+
+def test_rule_43_older_producers_are_verified() -> None:
+    bench = Bench()
+    producer = bench.begin()
+    bench.add(producer, (A,), version=3)
+    assert ask(bench, producer, Support.OLD_ERRORS) == {A: 0, B: errors.InvalidTxnState.code}
+    assert ask(bench, producer, Support.ABORTABLE) == {A: 0, B: errors.TransactionAbortable.code}
+    assert bench.transaction.partitions == {A}
+
+
+def test_rule_42_newer_producers_add_the_partition_by_producing() -> None:
+    bench = Bench()
+    producer = bench.begin()
+    assert ask(bench, producer, Support.ADDS_PARTITIONS) == {A: 0, B: 0}
+    assert bench.transaction.partitions == {A, B}
+
+
+def test_rule_43_a_fenced_producer_hears_of_its_epoch() -> None:
+    bench = Bench()
+    stale = bench.begin()
+    bench.begin()
+    for support in Support:
+        code = errors.InvalidProducerEpoch.code
+        assert ask(bench, stale, support) == {A: code, B: code}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.CoordinatorLoadInProgress, errors.CoordinatorNotAvailable, errors.NotCoordinator],
+)
+def test_rule_43_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError]) -> None:
+    request = question("t", 1, 0, [A], Support.OLD_ERRORS)
+    response = refusal(request, 5, error.code or 0)
+    assert isinstance(response, AddPartitionsToTxnResponse)
+    for support in Support:
+        assert told(request, response, support) == {A: errors.NotEnoughReplicas.code}
+        assert for_produce(errors.NetworkException.code, support) == errors.NotEnoughReplicas.code
+    silent = told(request, AddPartitionsToTxnResponse(), Support.ABORTABLE)
+    assert silent == {A: errors.NotEnoughReplicas.code}
+
+
+def test_rule_43_offsets_hear_of_a_coordinator_in_trouble_in_words_that_they_retry() -> None:
+    assert for_offsets(errors.NetworkException.code) == errors.CoordinatorLoadInProgress.code
+    assert for_offsets(errors.NotLeaderOrFollower.code) == errors.NotCoordinator.code
+    assert for_offsets(errors.InvalidTxnState.code) == errors.InvalidTxnState.code
+
+
+def test_rule_43_an_ending_transaction_is_concurrent_only_to_those_who_know() -> None:
+    bench = Bench()
+    producer = bench.begin()
+    bench.add(producer)
+    answer = bench.end(producer)
+    following = Producer(answer.producer_id, answer.producer_epoch)
+    expected = {
+        Support.OLD_ERRORS: errors.NotEnoughReplicas.code,
+        Support.ABORTABLE: errors.NotEnoughReplicas.code,
+        Support.ADDS_PARTITIONS: errors.ConcurrentTransactions.code,
+    }
+    for support, code in expected.items():
+        assert ask(bench, following, support) == {A: code, B: code}
+
+
+def test_rule_43_a_coordinator_that_forbids_the_question() -> None:
+    request = question("t", 1, 0, [A], Support.ABORTABLE)
+    response = AddPartitionsToTxnResponse(error_code=errors.ClusterAuthorizationFailed.code)
+    assert told(request, response, Support.ABORTABLE) == {A: errors.InvalidTxnState.code}
+
+
+def test_rule_43_a_batch_that_comes_after_the_abort_stays_out() -> None:
+    """The hanging transaction of KIP-890, from the question to the log."""
+    bench = Bench(transaction_version=1)
+    producer = bench.begin(timeout_ms=1000)
+    bench.add(producer, (A,), version=3)
+    log = bench.logs[A] = PartitionLog(*A, bytes(16))
+    log.verifications.required = True
+    guard = log.begin_verification(producer.id, producer.epoch, 0, False, 0)
+    request = question(bench.name, producer.id, producer.epoch, [A], Support.OLD_ERRORS)
+    assert told(request, bench.ask(request, 5), Support.OLD_ERRORS) == {A: 0}
+    bench.pass_time(20.0)
+    bench.carry_out()
+    with pytest.raises((InvalidTxnState, errors.InvalidProducerEpoch)):
+        write(log, producer.id, 0, epoch=producer.epoch, guard=guard)
+    assert log.last_stable_offset == log.high_watermark == 1

@@ -1,0 +1,60 @@
+"""Requests of administration with any values: Kafka's own codes, no failure, and brokers that go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pykafka2.broker.handlers.administration import LATER
+from pykafka2.protocol.registry import ApiKey, all_messages
+from pykafka2.protocol.struct import Request
+from pykafka2.testing import KafkaCluster
+from pykafka2.testing.cluster import Topic
+from tests.broker.plausible import plausible
+from tests.testing.wire import Wire, batch, produce
+
+REQUESTS = {cls.API_KEY: cls for cls in all_messages() if issubclass(cls, Request) and cls.API_KEY in LATER}
+# What takes brokers away from the cluster is another test's.
+VERSIONS = [
+    (REQUESTS[key], version)
+    for key, later in LATER.items()
+    for version in range(later.min_version, later.max_version + 1)
+    if key != ApiKey.UNREGISTER_BROKER
+]
+
+
+def made(choice: tuple[type[Request[Any]], int]) -> st.SearchStrategy[tuple[Request[Any], int]]:
+    cls, version = choice
+    return plausible(cls, version).map(lambda request: (request, version))
+
+
+@pytest.fixture(scope="module")
+def wires() -> Iterator[list[Wire]]:
+    """A connection to each of three brokers."""
+    topics = {"t": Topic(2, 2), "safe": Topic(1, 3)}
+    with KafkaCluster(brokers=3, topics=topics, config={"delete.topic.enable": False}) as cluster:
+        wires = [Wire(broker.address) for broker in cluster.brokers]
+        yield wires
+        cluster.check()
+        leader = cluster.partition("safe", 0).leader
+        assert produce(wires[leader], "safe", 0, batch([b"still here"])).error_code == 0
+        for wire in wires:
+            wire.close()
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(broker=st.integers(0, 2), asked=st.sampled_from(VERSIONS).flatmap(made))
+def test_any_request_is_answered_and_nothing_fails(
+    wires: list[Wire], caplog: pytest.LogCaptureFixture, broker: int, asked: tuple[Request[Any], int]
+) -> None:
+    request, version = asked
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "pykafka2.testing"):
+        wires[broker].call(request, version)
+    assert [record.getMessage() for record in caplog.records if "failed at" in record.getMessage()] == []

@@ -1,0 +1,169 @@
+"""Features, quorum, brokers that are forgotten, partitions page by page; as Apache Kafka 4.3.1 answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.broker.handlers.administration import LATER
+from pykafka2.errors import name_of
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.cluster import (
+    FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from pykafka2.protocol.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    TopicRequest,
+)
+from pykafka2.protocol.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from tests.testing.wire import Wire
+
+Connect = Callable[..., Wire]
+
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+FAILED = "The update failed for all features since the following feature had an error: "
+DOWNGRADE = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+    "downgrade."
+)
+
+
+def update(
+    wire: Wire, *updates: tuple[str, int, int], version: int = 2, validate_only: bool = False
+) -> UpdateFeaturesResponse:
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+            for name, level, kind in updates
+        ],
+        validate_only=validate_only,
+    )
+    return wire.call(request, version)
+
+
+def finalised(wire: Wire) -> dict[str, int]:
+    answer = wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
+    return {one.name: one.max_version_level for one in answer.finalized_features}
+
+
+@pytest.mark.kafka(brokers=2)
+def test_features_go_up_and_down_on_all_brokers(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire, other = connect(0), connect(1)
+    for change, words in (
+        (("nosuch", 1, UPGRADE), "Local controller 0 does not support this feature."),
+        (("nosuch", 0, UPGRADE), "Feature nosuch not found."),
+        (("transaction.version", 1, UPGRADE), DOWNGRADE),
+        (("transaction.version", 9, UPGRADE), "Local controller 0 only supports versions 0-2"),
+        (("transaction.version", -1, UPGRADE), "A feature version cannot be less than 0."),
+        (("transaction.version", 1, 7), "The controller does not support the given upgrade type."),
+    ):
+        answer = update(wire, ("transaction.version", 2, UPGRADE), change)
+        name, level, _ = change
+        told = f"{FAILED}Invalid update version {level} for feature {name}. {words}"
+        assert (name_of(answer.error_code), answer.error_message) == ("INVALID_UPDATE_VERSION", told)
+    assert update(wire, ("transaction.version", 1, SAFE), validate_only=True).error_code == 0
+    assert finalised(other)["transaction.version"] == 2
+    old = update(wire, ("transaction.version", 1, SAFE), version=1)
+    assert [(one.feature, one.error_code) for one in old.results] == [("transaction.version", 0)]
+    assert finalised(other)["transaction.version"] == 1
+    assert kafka_cluster.brokers[1].image.transaction_version == 1
+    assert update(wire, ("transaction.version", 0, UNSAFE), ("group.version", 0, SAFE)).error_code == 0
+    assert not {"transaction.version", "group.version"} & set(finalised(other))
+    # In version 0 there is a flag in place of the type.
+    key = FeatureUpdateKey(feature="transaction.version", max_version_level=2, allow_downgrade=False)
+    assert wire.call(UpdateFeaturesRequest(feature_updates=[key]), 0).error_code == 0
+    assert finalised(other)["transaction.version"] == 2
+
+
+@pytest.mark.kafka(brokers=3)
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_every_broker_is_a_voter_of_the_quorum(
+    kafka_cluster: KafkaCluster, connect: Connect, version: int
+) -> None:
+    asked = [
+        DescribeQuorumRequestTopicData(
+            topic_name=name, partitions=[DescribeQuorumRequestPartitionData(partition_index=0)]
+        )
+        for name in ("__cluster_metadata", "other")
+    ]
+    answer = connect(1).call(DescribeQuorumRequest(topics=asked), version)
+    quorum, other = (topic.partitions[0] for topic in answer.topics)
+    assert [voter.replica_id for voter in quorum.current_voters] == [0, 1, 2]
+    assert quorum.leader_id in (0, 1, 2)
+    assert quorum.leader_epoch > 0
+    assert {voter.log_end_offset for voter in quorum.current_voters} == {quorum.high_watermark}
+    assert name_of(other.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+    if version == 2:
+        ports = {node.node_id: node.listeners[0].port for node in answer.nodes}
+        assert ports == {broker.id: broker.port for broker in kafka_cluster.brokers}
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": Topic(3, 3)})
+def test_a_broker_that_is_gone_can_be_forgotten(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(1)
+    refused = wire.call(UnregisterBrokerRequest(broker_id=9), 0)
+    assert name_of(refused.error_code) == "BROKER_ID_NOT_REGISTERED"
+    assert refused.error_message == "Broker ID 9 is not currently registered"
+    kafka_cluster.controls.crash_broker(2)
+    assert wire.call(UnregisterBrokerRequest(broker_id=2), 0).error_code == 0
+    assert sorted(kafka_cluster.controller.image.brokers) == [0, 1]
+    kafka_cluster.controls.restart_broker(2)
+    assert sorted(kafka_cluster.controller.image.brokers) == [0, 1, 2]
+
+
+def page(
+    wire: Wire, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> tuple[list[tuple[str, str | None, list[int]]], tuple[str, int] | None]:
+    """Topics with their errors and partitions, and where the next page begins."""
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=None
+        if cursor is None
+        else DescribeTopicPartitionsRequestCursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+    answer = wire.call(request, 0)
+    topics = [
+        (
+            name_of(topic.error_code),
+            topic.name,
+            [partition.partition_index for partition in topic.partitions],
+        )
+        for topic in answer.topics
+    ]
+    following = answer.next_cursor
+    return topics, None if following is None else (following.topic_name, following.partition_index)
+
+
+@pytest.mark.kafka(brokers=2, topics={"e": 3, "d": 3})
+def test_partitions_are_told_page_by_page(connect: Connect) -> None:
+    wire = connect(1)
+    d, e = ("NONE", "d", [0, 1, 2]), ("NONE", "e", [0, 1, 2])
+    assert page(wire) == page(wire, "e", "d", "e") == ([d, e], None)
+    unknown, illegal = ("UNKNOWN_TOPIC_OR_PARTITION", "x", []), ("INVALID_TOPIC_EXCEPTION", "a b", [])
+    assert page(wire, "x", "d", "a b") == ([illegal, d, unknown], None)
+    assert page(wire, limit=2) == ([("NONE", "d", [0, 1])], ("d", 2))
+    assert page(wire, limit=2, cursor=("d", 2)) == ([("NONE", "d", [2]), ("NONE", "e", [0])], ("e", 1))
+    assert page(wire, limit=2, cursor=("e", 1)) == ([("NONE", "e", [1, 2])], None)
+    assert page(wire, limit=3) == ([d], ("e", 0))
+    assert page(wire, "e", limit=-1) == ([("NONE", "e", [0])], ("e", 1))
+    assert page(wire, "e", cursor=("e", 9)) == ([("NONE", "e", [])], None)
+    for cursor in (("zz", 0), ("e", -1)):
+        refused, following = page(wire, "e", cursor=cursor)
+        assert (refused, following) == ([("INVALID_REQUEST", "e", [])], None)
+
+
+def test_every_api_that_is_loaded_later_can_be_loaded() -> None:
+    for later in LATER.values():
+        assert callable(later.function("handle"))
+        assert callable(later.function("refuse"))

@@ -1,0 +1,61 @@
+"""Appending on a partition's leader without a client: what the Produce handler does, in virtual time."""
+
+from __future__ import annotations
+
+from pykafka2.broker.replication.delayed import ProduceResult
+from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.wire import batch
+
+Key = tuple[str, int]
+
+
+def append(
+    cluster: KafkaCluster,
+    key: Key,
+    *values: bytes,
+    acks: int = 1,
+    broker: int | None = None,
+    timestamp: int | None = None,
+) -> ProduceResult:
+    """One batch; fails the test if the leader refuses it."""
+    result = try_append(cluster, key, *values, acks=acks, broker=broker, timestamp=timestamp)
+    assert result.error is None, result.error
+    return result
+
+
+def try_append(
+    cluster: KafkaCluster,
+    key: Key,
+    *values: bytes,
+    acks: int = 1,
+    broker: int | None = None,
+    timestamp: int | None = None,
+) -> ProduceResult:
+    """One batch; what the leader answers."""
+    one = cluster.broker(cluster.partition(*key).leader if broker is None else broker)
+    now = cluster.runtime.clock.monotonic()
+    now_ms = cluster.runtime.clock.wall_ms()
+    with cluster.lock:
+        result = one.replicas.append(
+            key,
+            batch(values, timestamp=now_ms if timestamp is None else timestamp),
+            acks=acks,
+            version=12,
+            client_id=None,
+            now=now,
+            now_ms=now_ms,
+        )
+        one.replicas.complete_delayed(now)
+    return result
+
+
+def marks(cluster: KafkaCluster, key: Key) -> list[int]:
+    """Every replica's high watermark, by broker."""
+    views = cluster.partition(*key).replicas
+    return [views[broker].high_watermark for broker in sorted(views)]
+
+
+def ends(cluster: KafkaCluster, key: Key) -> list[int]:
+    """Every replica's log end, by broker."""
+    views = cluster.partition(*key).replicas
+    return [views[broker].log_end_offset for broker in sorted(views)]

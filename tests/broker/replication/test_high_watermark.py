@@ -1,0 +1,131 @@
+"""One replica at a time: whose log ends its high watermark waits for (rule 52), who may join, what goes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from pykafka2.broker.base.image import BrokerImage, ClusterImage, PartitionImage
+from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
+from pykafka2.broker.log.batch import parse_batch
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
+from pykafka2.broker.replication.isr_keeper import IsrKeeper
+from pykafka2.broker.replication.reading import FetchItem
+from pykafka2.broker.replication.replica import Replica
+from tests.testing.wire import batch
+
+MAX_LAG = 30.0
+
+
+class Leader:
+    """Broker 0, which leads a partition with ten records; brokers 1 and 2 follow."""
+
+    def __init__(self, *isr: int, min_isr: int = 1) -> None:
+        image = PartitionImage((0, 1, 2), isr, 0)
+        config = TopicConfig({"min.insync.replicas": min_isr}, BrokerConfig({}))
+        self.replica = Replica(0, ("t", 0), PartitionLog("t", 0, bytes(16)), image, config)
+        self.replica.lead(image, now=0.0)
+        for _ in range(10):
+            self.replica.log.append_as_leader(parse_batch(batch()), 0)
+
+    def fetched(self, follower: int, offset: int, now: float = 1.0) -> None:
+        assert self.replica.note_fetch(follower, FetchItem("t", bytes(16), 0, offset, 1), now)
+
+    def high_watermark(self, now: float = 1.0, dead: tuple[int, ...] = ()) -> int:
+        self.replica.advance_high_watermark(now, MAX_LAG, lambda broker: broker not in dead)
+        return self.replica.high_watermark
+
+
+def test_rule_52_one_who_has_been_let_in_counts_before_the_controller_says_so() -> None:
+    leader = Leader(0, 1)
+    leader.fetched(1, 10)
+    leader.fetched(2, 7, now=-100.0)  # long ago, so that it would not count by itself
+    leader.replica.pending_isr = frozenset({0, 1, 2})
+    assert leader.high_watermark() == 7
+    leader.replica.pending_isr = None
+    assert leader.high_watermark() == 10
+
+
+def test_rule_52_one_who_is_to_leave_counts_until_the_controller_says_so() -> None:
+    leader = Leader(0, 1, 2)
+    leader.fetched(1, 10)
+    leader.fetched(2, 4)
+    leader.replica.pending_isr = frozenset({0, 1})
+    assert leader.high_watermark() == 4
+
+
+@pytest.mark.parametrize(
+    ("last_fetch", "dead", "expected"),
+    [(1.0, (), 9), (-100.0, (), 10), (1.0, (2,), 10)],
+    ids=["caught up of late", "long ago", "dead"],
+)
+def test_rule_52_a_live_follower_that_is_caught_up_holds_it_back_from_outside(
+    last_fetch: float, dead: tuple[int, ...], expected: int
+) -> None:
+    """Else it could never join: the mark would have run on whenever it has come there."""
+    leader = Leader(0, 1)
+    leader.fetched(1, 10)
+    leader.fetched(2, 10, now=last_fetch)
+    leader.replica.followers[2].log_end_offset = 9
+    assert leader.high_watermark(dead=dead) == expected
+
+
+def test_rule_52_below_the_minimum_it_stands_still() -> None:
+    leader = Leader(0, 1, min_isr=3)
+    leader.fetched(1, 10)
+    leader.fetched(2, 10)
+    assert leader.high_watermark() == 0
+
+
+@pytest.mark.parametrize("offset", [-1, 11])
+def test_a_fetch_outside_of_the_log_says_nothing_of_a_follower(offset: int) -> None:
+    leader = Leader(0, 1, 2)
+    asked = FetchItem("t", bytes(16), 0, offset, 1)
+    assert not leader.replica.note_fetch(1, asked, 1.0)
+    leader.replica.log.advance_high_watermark(8)
+    leader.replica.log.advance_log_start(5)
+    assert not leader.replica.note_fetch(1, FetchItem("t", bytes(16), 0, 4, 1), 1.0)
+    assert leader.replica.followers[1].log_end_offset == -1
+
+
+@pytest.mark.parametrize(("pending", "error"), [(None, True), (frozenset({0, 1}), False)])
+def test_rule_28_an_isr_that_is_about_to_grow_is_large_enough(
+    pending: frozenset[int] | None, error: bool
+) -> None:
+    """An acks=all that finds itself replicated counts those who were let in already."""
+    leader = Leader(0, min_isr=2)
+    leader.replica.pending_isr = pending
+    assert (len(leader.replica.maximal_isr) < leader.replica.min_isr) is error
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_fenced", "may"), [(5, False, True), (-1, False, True), (4, False, False), (5, True, False)]
+)
+def test_rule_66_a_follower_joins_only_under_the_registration_that_it_fetches_with(
+    epoch: int, is_fenced: bool, may: bool
+) -> None:
+    """What it had when it fetched may be gone since it registered anew (KIP-903)."""
+    brokers = {one: BrokerImage(one, "h", 9, None, 5, is_fenced and one == 2) for one in range(3)}
+    keeper = IsrKeeper(0, ClusterImage(1, "c", brokers, {}, {}), MAX_LAG, {})
+    leader = Leader(0, 1)
+    leader.fetched(1, 10)
+    leader.fetched(2, 10)
+    leader.replica.followers[2].broker_epoch = epoch
+    keeper.expand([leader.replica], 1.0)
+    assert leader.replica.pending_isr == (frozenset({0, 1, 2}) if may else None)
+
+
+def test_rule_59_a_follower_that_does_not_know_the_leader_s_epoch_goes_back_to_its_own_before() -> None:
+    """It has epochs 0 and 3, the leader says that the logs parted in epoch 2: everything of 3 goes, whatever
+    the end that the leader names; else it would ask the same again and be told the same, for ever.
+    """
+    leader = Leader(0)
+    leader.replica.log.append_as_leader(parse_batch(batch()), 3)
+    for _ in range(9):
+        leader.replica.log.append_as_leader(parse_batch(batch()), 3)
+    FollowerFetchers._truncate(cast("FollowerFetchers", None), leader.replica, 2, 15)
+    assert leader.replica.log.log_end_offset == 10
+    FollowerFetchers._truncate(cast("FollowerFetchers", None), leader.replica, 0, 7)
+    assert leader.replica.log.log_end_offset == 7

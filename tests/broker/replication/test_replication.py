@@ -1,0 +1,400 @@
+"""Replication, elections and the ISR, in virtual time: real followers, real fetches, links to cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult
+from pykafka2.broker.replication.reading import FetchItem, FetchPlan, FetchResult
+from pykafka2.errors import (
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.simulation import Simulation
+from tests.broker.leading import try_append
+
+KEY = ("t", 0)
+
+
+@pytest.fixture
+def simulation() -> Iterator[Simulation]:
+    with Simulation(seed=7) as world:
+        yield world
+
+
+def cluster_of(simulation: Simulation, brokers: int = 3, **configs: object) -> KafkaCluster:
+    return simulation.cluster(brokers=brokers, topics={"t": Topic(configs=configs)})
+
+
+def append(cluster: KafkaCluster, *values: bytes, acks: int = 1, broker: int | None = None) -> ProduceResult:
+    return try_append(cluster, KEY, *values, acks=acks, broker=broker)
+
+
+def ends(cluster: KafkaCluster) -> list[int]:
+    views = cluster.partition(*KEY).replicas
+    return [views[broker].log_end_offset for broker in sorted(views)]
+
+
+def marks(cluster: KafkaCluster) -> list[int]:
+    views = cluster.partition(*KEY).replicas
+    return [views[broker].high_watermark for broker in sorted(views)]
+
+
+def assert_alike(cluster: KafkaCluster) -> None:
+    """All replicas hold the same bytes."""
+    logs = [[bytes(one.buffer) for one in cluster.log(*KEY, broker=broker).batches()] for broker in range(3)]
+    assert logs[0] == logs[1] == logs[2]
+
+
+def test_rule_51_followers_learn_the_high_watermark_one_fetch_later(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    append(cluster, b"a")
+    simulation.wait_until(lambda: cluster.partition(*KEY).high_watermark == 1, 10)
+    leading = cluster.partition(*KEY).leader
+    followers = {0, 1, 2} - {leading}
+    # They have the record, and have told so by their next fetch, whose answer is still to come.
+    assert ends(cluster) == [1, 1, 1]
+    assert [cluster.partition(*KEY).replicas[one].high_watermark for one in followers] == [0, 0]
+    append(cluster, b"b")
+    simulation.wait_until(lambda: cluster.partition(*KEY).high_watermark == 2, 10)
+    assert [cluster.partition(*KEY).replicas[one].high_watermark for one in followers] == [1, 1]
+    simulation.run_for(1)  # replica.fetch.wait.max.ms later at the latest
+    assert marks(cluster) == [2, 2, 2]
+    assert_alike(cluster)
+
+
+def test_rule_51_the_high_watermark_waits_for_the_slowest_in_the_isr(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    slow = (leading + 1) % 3
+    cluster.controls.cut_link(leading, slow)
+    append(cluster, b"a")
+    simulation.run_for(5)
+    assert cluster.partition(*KEY).high_watermark == 0
+    cluster.controls.heal()
+    simulation.run_for(1)
+    assert marks(cluster) == [1, 1, 1]
+
+
+def test_rule_65_a_follower_that_lags_leaves_the_isr_and_comes_back(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"replica.lag.time.max.ms": 10_000})
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    slow = (leading + 1) % 3
+    cluster.controls.pause_followers(brokers=[slow])
+    append(cluster, b"a")
+    simulation.run_for(8)
+    assert slow in cluster.partition(*KEY).isr
+    simulation.run_for(8)
+    assert slow not in cluster.partition(*KEY).isr
+    assert cluster.partition(*KEY).high_watermark == 1
+    cluster.controls.resume_followers()
+    simulation.run_for(2)
+    assert cluster.partition(*KEY).isr == (0, 1, 2), "in the order in which the leader asked for it"
+    assert marks(cluster) == [1, 1, 1]
+
+
+def test_an_idle_follower_stays_in_the_isr(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"replica.lag.time.max.ms": 2000})
+    simulation.run_for(60)
+    assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
+
+
+def test_rule_68_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    append(cluster, b"a")
+    simulation.run_for(1)
+    before = cluster.partition(*KEY)
+    cluster.controls.crash_broker(before.leader)
+    after = cluster.partition(*KEY)
+    assert after.leader != before.leader
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert before.leader not in after.isr
+    append(cluster, b"b")
+    simulation.run_for(1)
+    cluster.controls.restart_broker(before.leader)
+    simulation.run_for(2)
+    assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
+    assert cluster.partition(*KEY).leader == after.leader, "it comes back as a follower"
+    assert cluster.log(*KEY).values() == [b"a", b"b"]
+    assert_alike(cluster)
+
+
+def test_rule_59_what_only_the_old_leader_had_is_truncated(simulation: Simulation) -> None:
+    """The old leader keeps its tail over the crash, and must drop it for the new leader's records."""
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    append(cluster, b"everywhere")
+    simulation.run_for(1)
+    old = cluster.partition(*KEY).leader
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    append(cluster, b"lost 1")
+    append(cluster, b"lost 2")
+    cluster.controls.crash_broker(old, lose_unreplicated=False)
+    assert len(cluster.log(*KEY, broker=old).values()) == 3
+    append(cluster, b"kept")
+    cluster.controls.resume_followers()
+    simulation.run_for(1)
+    cluster.controls.restart_broker(old)
+    simulation.run_for(2)
+    assert cluster.log(*KEY, broker=old).values() == [b"everywhere", b"kept"]
+    assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
+    assert_alike(cluster)
+
+
+def test_a_pause_of_followers_holds_at_once(simulation: Simulation) -> None:
+    """What a waiting fetch would bring is not taken in: a record after the pause is on the leader alone."""
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)  # the followers' fetches wait at the leader
+    cluster.controls.pause_followers()
+    append(cluster, b"the leader's own")
+    simulation.run_for(2)
+    assert sorted(replica.log_end_offset for replica in cluster.partition(*KEY).replicas.values()) == [
+        0,
+        0,
+        1,
+    ]
+    cluster.controls.resume_followers()
+    simulation.run_for(1)
+    assert marks(cluster) == [1, 1, 1]
+    # One partition alone, too.
+    cluster.controls.pause_followers(KEY)
+    append(cluster, b"again")
+    simulation.run_for(2)
+    assert sorted(replica.log_end_offset for replica in cluster.partition(*KEY).replicas.values()) == [
+        1,
+        1,
+        2,
+    ]
+    cluster.controls.heal()
+    simulation.run_for(1)
+    assert marks(cluster) == [2, 2, 2]
+
+
+def test_a_crash_loses_what_was_not_replicated(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    append(cluster, b"safe")
+    simulation.run_for(2)
+    old = cluster.partition(*KEY).leader
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    append(cluster, b"tail")
+    cluster.controls.crash_broker(old)
+    assert cluster.log(*KEY, broker=old).values() == [b"safe"]
+
+
+def test_a_leader_that_was_replaced_while_cut_off_truncates(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    old = cluster.partition(*KEY).leader
+    new = (old + 1) % 3
+    cluster.controls.move_controller(new)  # the old leader shall not hear of its replacement
+    for other in {0, 1, 2} - {old}:
+        cluster.controls.cut_link(old, other)
+    append(cluster, b"lost")
+    cluster.controls.move_leader(KEY, new)
+    append(cluster, b"kept", broker=new)
+    simulation.run_for(2)
+    assert cluster.log(*KEY, broker=old).values() == [b"lost"]
+    cluster.controls.heal()
+    simulation.run_for(2)
+    assert_alike(cluster)
+    assert cluster.log(*KEY).values() == [b"kept"]
+
+
+def test_rule_68_without_a_replica_in_sync_there_is_no_leader_until_one_returns(
+    simulation: Simulation,
+) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    append(cluster, b"a")
+    simulation.run_for(2)
+    for broker in range(3):
+        cluster.controls.crash_broker(broker)
+    view = cluster.partition(*KEY)
+    assert view.leader == -1
+    assert len(view.isr) == 1, "the last one in sync stays in the ISR"
+    (last,) = view.isr
+    other = (last + 1) % 3
+    cluster.controls.restart_broker(other)
+    simulation.run_for(1)
+    assert cluster.partition(*KEY).leader == -1, "one that is not in sync must not lead"
+    cluster.controls.restart_broker(last)
+    simulation.run_for(1)
+    assert cluster.partition(*KEY).leader == last
+    assert cluster.log(*KEY).values() == [b"a"]
+    assert sorted(cluster.partition(*KEY).isr) == sorted((last, other))
+
+
+def test_rule_68_an_unclean_election_loses_and_truncates_if_it_is_allowed(simulation: Simulation) -> None:
+    cluster = simulation.cluster(
+        brokers=2, topics={"t": Topic(configs={"unclean.leader.election.enable": True})}
+    )
+    simulation.run_for(1)
+    old = cluster.partition(*KEY).leader
+    cluster.controls.crash_broker(1 - old)
+    append(cluster, b"only here")
+    cluster.controls.crash_broker(old, lose_unreplicated=False)
+    cluster.controls.restart_broker(1 - old)
+    simulation.run_for(1)
+    assert cluster.partition(*KEY).leader == 1 - old
+    append(cluster, b"after")
+    cluster.controls.restart_broker(old)
+    simulation.run_for(2)
+    assert cluster.log(*KEY, broker=old).values() == [b"after"]
+
+
+def test_a_stopped_broker_hands_its_leaderships_over_and_loses_nothing(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    append(cluster, b"a")
+    simulation.run_for(1)
+    old = cluster.partition(*KEY).leader
+    cluster.controls.stop_broker(old)
+    assert cluster.partition(*KEY).leader not in (old, -1)
+    assert cluster.log(*KEY).values() == [b"a"]
+    cluster.controls.restart_broker(old)
+    simulation.run_for(1)
+    assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
+
+
+def test_rule_27_the_isr_counts_for_acks_all(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    assert append(cluster, b"a", acks=-1).error is None
+    simulation.run_for(1)
+    for other in {0, 1, 2} - {leading}:
+        cluster.controls.crash_broker(other)
+    assert isinstance(append(cluster, b"b", acks=-1).error, NotEnoughReplicas)
+    assert cluster.log(*KEY).values() == [b"a"]
+
+
+def test_rule_28_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulation: Simulation) -> None:
+    """The records are everywhere, then the ISR shrinks before the answer is made: the answer says so."""
+    cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    required = append(cluster, b"a").required_offset
+    simulation.run_for(1)
+    for other in {0, 1, 2} - {leading}:
+        cluster.controls.crash_broker(other)
+    done: list[ProduceResult] = []
+    operation = DelayedProduce(
+        1e9,
+        cluster.brokers[leading].replicas,
+        {KEY: ProduceResult(required_offset=required)},
+        lambda results: done.extend(results.values()),
+    )
+    assert operation.try_complete(None, 0.0)
+    assert isinstance(done[0].error, NotEnoughReplicasAfterAppend)
+
+
+def test_a_fetch_of_a_follower_s_former_life_says_nothing(simulation: Simulation) -> None:
+    """Sent before a crash that lost records, it must not count as "I have them"."""
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    follower = (leading + 1) % 3
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    append(cluster, b"a")
+    with cluster.lock:
+        manager = cluster.brokers[leading].replicas
+        epoch = cluster.brokers[follower].epoch
+        item = FetchItem("t", bytes(16), 0, 1, 1000, last_fetched_epoch=0)
+        for stale, expected in ((epoch - 1, NotLeaderOrFollower), (epoch, type(None))):
+            results: list[FetchResult] = []
+            manager.reader.fetch(
+                FetchPlan(follower, [item], 1, 1000, replica_epoch=stale), 0.0, results.extend, simulation.now
+            )
+            assert type(results[0].error) is expected
+            known = manager.replicas[KEY].followers[follower].log_end_offset
+            assert known == (0 if stale < epoch else 1)
+
+
+def test_a_delayed_link_delays_and_keeps_the_order(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    for other in {0, 1, 2} - {leading}:
+        cluster.controls.delay_link(leading, other, 0.5)
+    simulation.run_for(2)
+    for number in range(5):
+        append(cluster, b"%d" % number)
+    simulation.run_for(0.4)
+    assert cluster.partition(*KEY).high_watermark == 0
+    simulation.run_for(5)
+    assert marks(cluster) == [5, 5, 5]
+    assert_alike(cluster)
+
+
+def test_a_deleted_topic_is_gone_everywhere_even_where_the_broker_was_down(simulation: Simulation) -> None:
+    cluster = cluster_of(simulation)
+    simulation.run_for(1)
+    append(cluster, b"old")
+    simulation.run_for(1)
+    cluster.controls.crash_broker(1)
+    cluster.delete_topic("t")
+    with pytest.raises(UnknownTopicOrPartition):
+        cluster.partition(*KEY)
+    cluster.controls.restart_broker(1)
+    cluster.create_topic("t", 1)
+    simulation.run_for(1)
+    assert all(cluster.log(*KEY, broker=broker).values() == [] for broker in range(3))
+
+
+@pytest.mark.parametrize("threads", ["shared", "separate"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_of_crashes_loses_nothing_that_was_safe(seed: int, threads: str) -> None:
+    """Appends under crashes, cuts and moves: what was below the high watermark stays, replicas agree."""
+    with Simulation(seed=seed) as simulation:
+        cluster = simulation.cluster(
+            brokers=3,
+            topics={"t": Topic(configs={"min.insync.replicas": 2})},
+            config={"threads": threads, "replica.lag.time.max.ms": 3000},
+        )
+        chance = simulation.runtime.entropy.random
+        committed: list[bytes | None] = []
+        for number in range(60):
+            view = cluster.partition(*KEY)
+            what = chance.choice(("append", "append", "append", "crash", "restart", "move", "cut", "heal"))
+            running = [broker.id for broker in cluster.brokers if broker.is_running]
+            if what == "append" and view.leader >= 0:
+                append(cluster, b"%d" % number, acks=-1)
+            elif what == "crash" and len(running) == 3:
+                cluster.controls.crash_broker(chance.choice(running))
+            elif what == "restart" and len(running) < 3:
+                cluster.controls.restart_broker(({0, 1, 2} - set(running)).pop())
+            elif what == "move":
+                choices = [broker for broker in view.isr if broker in running]
+                if choices:
+                    cluster.controls.move_leader(KEY, chance.choice(choices))
+            elif what == "cut":
+                cluster.controls.cut_link(*chance.sample(range(3), 2))
+            elif what == "heal":
+                cluster.controls.heal()
+            simulation.run_for(chance.random())
+            view = cluster.partition(*KEY)
+            if view.leader >= 0 and view.high_watermark > len(committed):
+                committed = cluster.log(*KEY).values()[: view.high_watermark]
+        cluster.controls.heal()
+        for broker in cluster.brokers:
+            if not broker.is_running:
+                cluster.controls.restart_broker(broker.id)
+        simulation.run_for(10)
+        assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
+        assert cluster.log(*KEY).values()[: len(committed)] == committed
+        assert len(committed) > 5
+        assert len(set(marks(cluster))) == 1
+        assert_alike(cluster)

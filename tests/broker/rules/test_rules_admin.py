@@ -1,0 +1,534 @@
+"""Rules 70 to 73: topics made by asking, names, what CreateTopics checks, partitions, elections, moves.
+
+The words are those that Apache Kafka 4.3.1 gave to the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import name_of
+from pykafka2.protocol.messages.cluster import UpdateFeaturesRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from pykafka2.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from pykafka2.protocol.messages.topics import CreatableReplicaAssignment
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from tests.broker.admin_wire import (
+    BROKER,
+    SET,
+    TOPIC,
+    Told,
+    add_partitions,
+    alter,
+    create,
+    delete,
+    told,
+    topic_of,
+    value_of,
+)
+from tests.testing.wire import Wire, batch, produce
+
+Connect = Callable[..., Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+DONE: Told = ("NONE", None)
+
+NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
+TWICE = "The manual partition assignment includes the broker 0 more than once."
+EMPTY = "The manual partition assignment includes an empty replica list."
+NOT_CONSISTENT = (
+    "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
+    "with previous partitions, which have {} replica(s)."
+)
+NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
+ILLEGAL = "Topic name is invalid: "
+
+
+def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+    return wire.call(request, 12).topics
+
+
+# ---------------------------------------------------------------------- rule 70
+
+
+@pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
+def test_rule_70_asking_for_a_topic_makes_it_on_every_broker(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    wire = connect(1)
+    (first,) = asked_for(wire, "new")
+    assert name_of(first.error_code) in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
+    for broker in range(3):
+        (found,) = asked_for(connect(broker), "new", create=False)
+        assert (found.error_code, len(found.partitions)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "in_request"), [({"auto.create.topics.enable": False}, True), ({}, False)]
+)
+def test_rule_70_it_needs_the_request_and_the_broker(config: dict[str, object], in_request: bool) -> None:
+    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.brokers[0].address) as wire:
+        (topic,) = asked_for(wire, "new", create=in_request)
+        assert name_of(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=1)
+def test_rule_70_an_internal_topic_is_told_by_its_name_before_there_is_one(connect: Connect) -> None:
+    answers = asked_for(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
+    assert {name_of(one.error_code) for one in answers} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert [one.is_internal for one in answers] == [True, True, False]
+
+
+@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
+def test_rule_70_no_topic_comes_of_an_illegal_or_a_colliding_name(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    illegal, colliding = asked_for(connect(), "a b", "a_b")
+    assert name_of(illegal.error_code) == "INVALID_TOPIC_EXCEPTION"
+    assert colliding.error_code != 0
+    assert kafka_cluster.topics() == ["a.b"]
+
+
+# ---------------------------------------------------------------------- rule 71
+
+
+@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
+def test_rule_71_names(connect: Connect) -> None:
+    wire = connect()
+    for name, words in (
+        ("", ILLEGAL + "the empty string is not allowed"),
+        (".", ILLEGAL + "'.' is not allowed"),
+        ("..", ILLEGAL + "'..' is not allowed"),
+        ("x" * 250, ILLEGAL + f"the length of '{'x' * 250}' is longer than the max allowed length 249"),
+        (
+            "a b",
+            ILLEGAL
+            + "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        ("a_b", "Topic 'a_b' collides with existing topic: a.b"),
+    ):
+        (result,) = create(wire, topic_of(name))
+        assert told(result) == ("INVALID_TOPIC_EXCEPTION", words)
+    (longest,) = create(wire, topic_of("x" * 249))
+    assert told(longest) == DONE
+    (again,) = create(wire, topic_of("a.b"))
+    assert told(again) == ("TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists.")
+
+
+# ---------------------------------------------------------------------- rule 72
+
+MANUAL_BUT = "A manual partition assignment was specified, but {} was not set to -1."
+ASKED_WRONGLY: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"partitions": 0},
+        "INVALID_PARTITIONS",
+        "Number of partitions was set to an invalid non-positive value.",
+    ),
+    (
+        {"factor": 0},
+        "INVALID_REPLICATION_FACTOR",
+        "Replication factor must be larger than 0, or -1 to use the default value.",
+    ),
+    (
+        {"factor": 4},
+        "INVALID_REPLICATION_FACTOR",
+        "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached "
+        "because only 3 broker(s) are registered or some brokers have all their log directories cordoned.",
+    ),
+    (
+        {"partitions": 10_001},
+        "POLICY_VIOLATION",
+        "Excessively large number of partitions per request.",
+    ),
+    ({"assignment": {0: [0], 2: [1]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    ({"assignment": {1: [0]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    ({"assignment": {0: [0, 0]}}, "INVALID_REPLICA_ASSIGNMENT", TWICE),
+    ({"assignment": {0: []}}, "INVALID_REPLICA_ASSIGNMENT", EMPTY),
+    ({"assignment": {0: [7]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_REGISTERED.format(7)),
+    ({"assignment": {0: [0], 1: [0, 1]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSISTENT.format(2, 1)),
+    ({"configs": {"nosuch": "1"}}, "INVALID_CONFIG", "Unknown topic config name: nosuch"),
+    (
+        {"configs": {"retention.ms": None}},
+        "INVALID_CONFIG",
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (
+        {"configs": {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}},
+        "INVALID_CONFIG",
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    ),
+]
+WRONG_VALUES = [
+    ("retention.ms", "abc", "Not a number of type LONG"),
+    ("retention.ms", "-2", "Value must be at least -1"),
+    ("max.message.bytes", "99999999999", "Not a number of type INT"),
+    ("cleanup.policy", "foo", "String must be one of: compact, delete"),
+    ("compression.type", "none", "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
+    ("min.insync.replicas", "0", "Value must be at least 1"),
+    ("unclean.leader.election.enable", "maybe", "Expected value to be either true or false"),
+    ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
+    ("segment.bytes", "100", "Value must be at least 1048576"),
+    ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+    ("message.timestamp.type", "foo", "String must be one of: CreateTime, LogAppendTime"),
+]
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_72_what_create_topics_refuses(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    for arguments, error, words in ASKED_WRONGLY:
+        (result,) = create(wire, topic_of("t", **arguments))
+        assert told(result) == (error, words)
+        assert result.topic_id == ZERO_UUID
+    for name, value, words in WRONG_VALUES:
+        (result,) = create(wire, topic_of("t", configs={name: value}))
+        assert told(result) == ("INVALID_CONFIG", f"Invalid value {value} for configuration {name}: {words}")
+    for partitions, factor, what in ((1, -1, "numPartitions"), (1, 1, "replication factor")):
+        asked = topic_of("t", assignment={0: [0]})
+        asked.num_partitions, asked.replication_factor = partitions, factor
+        assert told(create(wire, asked)[0]) == ("INVALID_REQUEST", MANUAL_BUT.format(what))
+    asked = topic_of("t", assignment={0: [0]})
+    asked.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
+    assert told(create(wire, asked)[0])[0] == "INVALID_REPLICA_ASSIGNMENT"
+    assert told(create(wire, topic_of("__cluster_metadata"))[0])[0] == "INVALID_REQUEST"
+    assert told(create(wire, topic_of("t"), topic_of("t"))[0]) == ("INVALID_REQUEST", "Duplicate topic name.")
+    assert kafka_cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_72_what_was_created_is_told_with_its_configs(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    wire = connect(2)
+    (validated,) = create(wire, topic_of("t", 2, 3), validate_only=True)
+    assert (told(validated), validated.num_partitions) == (DONE, 2)
+    assert kafka_cluster.topics() == []
+    (result,) = create(wire, topic_of("t", 2, 3, {"retention.ms": "100", "internal.segment.bytes": "99"}))
+    assert (told(result), result.num_partitions, result.replication_factor) == (DONE, 2, 3)
+    assert result.topic_id == kafka_cluster.controller.image.topics["t"].id
+    configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
+    assert len(configs) == 34  # Kafka's 33, and one of its own that is set
+    assert configs["retention.ms"] == ("100", 1)
+    assert configs["cleanup.policy"] == ("delete", 5)
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_72_a_fenced_broker_takes_a_replica_where_there_are_not_enough_others(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    kafka_cluster.controls.crash_broker(0)
+    wire = connect(1)
+    assert told(create(wire, topic_of("two", 4, 2))[0]) == DONE
+    assert told(create(wire, topic_of("three", 4, 3))[0]) == DONE
+    topics = kafka_cluster.controller.image.topics
+    assert all(sorted(one.replicas) == [1, 2] for one in topics["two"].partitions)
+    assert all(one.replicas[2] == 0 and 0 not in one.isr for one in topics["three"].partitions)
+    refused = told(create(wire, topic_of("dead", assignment={0: [0]}))[0])
+    assert refused[0] == "INVALID_REPLICA_ASSIGNMENT"
+
+
+@pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1, "c": 1})
+def test_rule_72_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    ids = {name: topic.id for name, topic in kafka_cluster.controller.image.topics.items()}
+    for asked, error, words in (
+        (["nosuch"], "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."),
+        ([b"\1" * 16], "UNKNOWN_TOPIC_ID", "This server does not host this topic ID."),
+        ([ZERO_UUID], "INVALID_REQUEST", "Neither topic name nor id were specified."),
+        (["a", "a"], "INVALID_REQUEST", "Duplicate topic name."),
+        ([ids["a"]] * 2, "INVALID_REQUEST", "Duplicate topic id."),
+        (
+            ["a", ids["a"]],
+            "INVALID_REQUEST",
+            "The provided topic name maps to an ID that was already supplied.",
+        ),
+    ):
+        (result,) = delete(wire, *asked)
+        assert told(result) == (error, words)
+    assert [told(result) for result in delete(wire, "a", ids["b"])] == [DONE, DONE]
+    assert kafka_cluster.topics() == ["c"]
+
+
+# ---------------------------------------------------------------------- rule 73
+
+
+@pytest.mark.kafka(brokers=3, topics={"p": Topic(2, 2)})
+def test_rule_73_more_partitions(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(1)
+    currently = "The topic p currently has 2 partition(s); {} would not be an increase."
+    attempted = "Attempted to add 1 additional partition(s), but only {} assignment(s) were specified."
+    refusals: list[tuple[int, Sequence[Sequence[int]] | None, str, str]] = [
+        (2, None, "INVALID_PARTITIONS", "Topic already has 2 partition(s)."),
+        (1, None, "INVALID_PARTITIONS", currently.format(1)),
+        (-1, None, "INVALID_PARTITIONS", currently.format(-1)),
+        (3, [[0, 1], [1, 2]], "INVALID_REPLICA_ASSIGNMENT", attempted.format(2)),
+        (3, [], "INVALID_REPLICA_ASSIGNMENT", attempted.format(0)),
+        (3, [[0]], "INVALID_REPLICA_ASSIGNMENT", NOT_CONSISTENT.format(1, 2)),
+        (3, [[0, 0]], "INVALID_REPLICA_ASSIGNMENT", TWICE),
+        (3, [[]], "INVALID_REPLICA_ASSIGNMENT", EMPTY),
+        (3, [[0, 9]], "INVALID_REPLICA_ASSIGNMENT", NOT_REGISTERED.format(9)),
+    ]
+    for count, assignments, error, words in refusals:
+        assert add_partitions(wire, "p", count, assignments) == (error, words)
+    assert add_partitions(wire, "nosuch", 3) == ("UNKNOWN_TOPIC_OR_PARTITION", None)
+    assert add_partitions(wire, "p", 5, validate_only=True) == DONE
+    assert len(asked_for(wire, "p")[0].partitions) == 2
+    assert add_partitions(wire, "p", 3, [[2, 0]]) == DONE
+    assert add_partitions(wire, "p", 5) == DONE
+    partitions = asked_for(connect(2), "p")[0].partitions
+    assert list(partitions[2].replica_nodes) == [2, 0]
+    assert [len(one.replica_nodes) for one in partitions] == [2] * 5
+    with connect(partitions[4].leader_id) as leader:
+        assert produce(leader, "p", 4, batch([b"to a new one"])).error_code == 0
+
+
+def elect(
+    wire: Wire, topic: str | None, *numbers: int, unclean: bool = False
+) -> dict[tuple[str, int], Told] | str:
+    asked = None if topic is None else [TopicPartitions(topic=topic, partitions=list(numbers))]
+    response = wire.call(ElectLeadersRequest(election_type=int(unclean), topic_partitions=asked), 2)
+    if response.error_code:
+        return name_of(response.error_code)
+    return {
+        (result.topic, one.partition_id): (name_of(one.error_code), one.error_message)
+        for result in response.replica_election_results
+        for one in result.partition_result
+    }
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_elections(kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor) -> None:
+    create(connect(), topic_of("e", assignment={0: [0, 1], 1: [1, 0]}))
+    wire = connect(1)
+    not_needed = ("ELECTION_NOT_NEEDED", "Leader election not needed for topic partition.")
+    assert elect(wire, "e", 0) == {("e", 0): not_needed}
+    assert elect(wire, "e", 0, unclean=True) == {("e", 0): not_needed}
+    assert elect(wire, "e", 9) == {("e", 9): ("UNKNOWN_TOPIC_OR_PARTITION", "No such partition as e-9")}
+    assert elect(wire, "f", 0) == {("f", 0): ("UNKNOWN_TOPIC_OR_PARTITION", "No such topic as f")}
+    kafka_cluster.controls.crash_broker(0)
+    unavailable = ("PREFERRED_LEADER_NOT_AVAILABLE", "The preferred leader was not available.")
+    assert elect(wire, "e", 0, 1) == {("e", 0): unavailable, ("e", 1): not_needed}
+    assert elect(wire, None) == {("e", 0): unavailable}
+    kafka_cluster.controls.restart_broker(0)
+    wait_for(lambda: 0 in kafka_cluster.partition("e", 0).isr)
+    before = kafka_cluster.partition("e", 0)
+    assert elect(wire, None) == {("e", 0): DONE}
+    after = kafka_cluster.partition("e", 0)
+    assert (before.leader, after.leader) == (1, 0)
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
+@pytest.mark.kafka(brokers=2)
+def test_rule_73_an_unclean_election_takes_whom_it_can_get(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    create(connect(1), topic_of("e", assignment={0: [0, 1]}), topic_of("f", assignment={0: [0]}))
+    controls = kafka_cluster.controls
+    controls.crash_broker(1)
+    wait_for(lambda: kafka_cluster.partition("e", 0).isr == (0,))
+    controls.crash_broker(0)
+    controls.restart_broker(1)
+    wait_for(lambda: not kafka_cluster.controller.image.brokers[1].is_fenced)
+    assert kafka_cluster.partition("e", 0).leader == -1
+    none = ("ELIGIBLE_LEADERS_NOT_AVAILABLE", "Eligible topic partition leaders are not available.")
+    assert elect(connect(1), "f", 0, unclean=True) == {("f", 0): none}
+    assert elect(connect(1), "e", 0, unclean=True) == {("e", 0): DONE}
+    assert kafka_cluster.partition("e", 0).leader == 1
+    assert kafka_cluster.partition("e", 0).isr == (1,)
+
+
+def reassign(wire: Wire, number: int, target: Sequence[int] | None, *, topic: str = "m", **more: Any) -> Told:
+    partition = ReassignablePartition(
+        partition_index=number, replicas=None if target is None else list(target)
+    )
+    asked = ReassignableTopic(name=topic, partitions=[partition])
+    response = wire.call(AlterPartitionReassignmentsRequest(topics=[asked], **more), 1)
+    assert response.error_code == 0
+    (answer,) = response.responses[0].partitions
+    return name_of(answer.error_code), answer.error_message
+
+
+def moving(wire: Wire, *numbers: int) -> list[tuple[int, list[int], list[int], list[int]]]:
+    topics = (
+        [ListPartitionReassignmentsTopics(name="m", partition_indexes=list(numbers))] if numbers else None
+    )
+    told = wire.call(ListPartitionReassignmentsRequest(topics=topics), 0).topics
+    return [
+        (one.partition_index, list(one.replicas), list(one.adding_replicas), list(one.removing_replicas))
+        for topic in told
+        for one in topic.partitions
+    ]
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_what_cannot_be_moved(connect: Connect) -> None:
+    wire = connect(2)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    invalid = "INVALID_REPLICA_ASSIGNMENT"
+    assert reassign(wire, 0, None) == ("NO_REASSIGNMENT_IN_PROGRESS", None)
+    assert reassign(wire, 0, []) == (invalid, EMPTY)
+    assert reassign(wire, 0, [0, 0]) == (invalid, TWICE)
+    assert reassign(wire, 0, [9]) == (invalid, NOT_REGISTERED.format(9))
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    assert reassign(wire, 7, [0]) == (unknown, "Unable to find partition m:7.")
+    assert reassign(wire, 0, [0], topic="no") == (unknown, "Unable to find a topic named no.")
+    assert reassign(wire, 0, [0, 1, 2], allow_replication_factor_change=False) == (
+        "INVALID_REPLICATION_FACTOR",
+        "The replication factor is changed from 2 to 3",
+    )
+    assert reassign(wire, 0, [0, 1]) == DONE
+    assert moving(wire) == []
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_a_move_copies_the_data_and_drops_the_old_replicas(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    values = [str(number).encode() for number in range(50)]
+    for value in values:
+        assert produce(wire, "m", 0, batch([value])).error_code == 0
+    kafka_cluster.controls.pause_followers(brokers=[2])
+    assert reassign(wire, 0, [1, 2]) == DONE
+    assert moving(wire) == moving(wire, 0) == [(0, [1, 2, 0], [2], [0])]
+    assert moving(wire, 1) == []
+    assert kafka_cluster.partition("m", 0).leader == 0
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    view = kafka_cluster.partition("m", 0)
+    assert (sorted(view.replicas), view.leader, sorted(view.isr)) == ([1, 2], 1, [1, 2])
+    wait_for(lambda: kafka_cluster.log("m", 0, broker=2).values() == values)
+    assert ("m", 0) not in kafka_cluster.brokers[0].replicas.replicas
+    refused = produce(wire, "m", 0, batch([b"to the old leader"]))
+    assert name_of(refused.error_code) == "NOT_LEADER_OR_FOLLOWER"
+    assert produce(connect(1), "m", 0, batch([b"to the new one"])).error_code == 0
+    wait_for(lambda: kafka_cluster.log("m", 0, broker=2).values() == [*values, b"to the new one"])
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_a_move_is_taken_back_changed_or_only_an_order(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    kafka_cluster.controls.pause_followers(brokers=[2])
+    assert reassign(wire, 0, [2]) == DONE
+    assert moving(wire) == [(0, [2, 0, 1], [2], [0, 1])]
+    assert reassign(wire, 0, [0, 2]) == DONE
+    assert moving(wire) == [(0, [0, 2, 1], [2], [1])]
+    assert reassign(wire, 0, None) == DONE
+    assert moving(wire) == []
+    image = kafka_cluster.controller.image
+    partition = image.topics["m"].partitions[0]
+    assert (partition.replicas, partition.leader) == ((0, 1), 0)
+    assert ("m", 0) not in kafka_cluster.brokers[2].replicas.replicas
+    # An order of preference, and fewer replicas, need no copying: they are done at once.
+    assert reassign(wire, 0, [1, 0]) == DONE
+    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, partition.leader_epoch)
+    assert reassign(wire, 0, [1]) == DONE
+    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    assert (view.replicas, view.leader, view.isr) == ((1,), 1, (1,))
+    kafka_cluster.controls.resume_followers()
+    assert reassign(wire, 0, [1, 2, 0]) == DONE
+    wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
+    assert moving(wire) == []
+
+
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_a_move_that_is_changed_half_way_goes_kafkas_way(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """As three brokers of 4.3.1 did with replication throttled: what was to come counts as there.
+
+    Named out again it is to go, though it is still to come: such a move ends only by being cancelled.
+    """
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    kafka_cluster.controls.pause_followers(brokers=[2])
+    for target, shown in (
+        ([0, 2], (0, [0, 2, 1], [2], [1])),
+        ([0, 1], (0, [0, 1, 2], [2], [2])),
+        ([1, 2], (0, [1, 2, 0], [2], [0])),
+    ):
+        assert reassign(wire, 0, target) == DONE
+        assert moving(wire) == [shown]
+    assert reassign(wire, 0, None) == DONE
+    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, 1)
+    assert reassign(wire, 0, [2, 1]) == DONE
+    assert reassign(wire, 0, [2]) == DONE
+    assert moving(wire) == [(0, [2, 0, 1], [2], [0, 1])]
+    assert reassign(wire, 0, None) == DONE
+    assert reassign(wire, 0, [0, 2]) == DONE
+    assert reassign(wire, 0, [0, 1]) == DONE
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
+    assert moving(wire) == [(0, [0, 1, 2], [2], [2])]
+    assert reassign(wire, 0, None) == DONE
+    assert kafka_cluster.controller.image.topics["m"].partitions[0].replicas == (0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=3)
+def test_rule_73_fewer_replicas_wait_until_all_that_stay_are_in_sync(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1, 2]}))
+    kafka_cluster.controls.shrink_isr(("m", 0), 1)
+    assert reassign(wire, 0, [0, 1]) == DONE
+    assert moving(wire) == [(0, [0, 1, 2], [], [2])]
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    assert sorted(kafka_cluster.partition("m", 0).isr) == [0, 1]
+
+
+@pytest.mark.kafka(brokers=4)
+def test_rule_73_a_move_outlives_the_controller_that_began_it(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(1)
+    create(wire, topic_of("m", assignment={0: [1, 2]}))
+    assert produce(wire, "m", 0, batch([b"1", b"2"])).error_code == 0
+    assert alter(wire, BROKER, "", ("log.retention.ms", SET, "12345")) == DONE
+    kafka_cluster.controls.pause_followers(brokers=[3])
+    assert reassign(wire, 0, [3, 1]) == DONE
+    before = kafka_cluster.controller.epoch
+    kafka_cluster.controls.crash_broker(kafka_cluster.controller.id)
+    wait_for(lambda: kafka_cluster.controller.epoch > before)
+    assert moving(wire) == [(0, [3, 1, 2], [3], [2])]
+    assert value_of(connect(3), TOPIC, "m", "retention.ms") == ("12345", 3)
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    assert sorted(kafka_cluster.partition("m", 0).replicas) == [1, 3]
+    wait_for(lambda: kafka_cluster.log("m", 0, broker=3).values() == [b"1", b"2"])
+
+
+@pytest.mark.kafka(brokers=2, topics={"m": 1})
+@pytest.mark.parametrize("asked_of", [0, 1])
+def test_rule_73_a_question_without_patience_is_answered(connect: Connect, asked_of: int) -> None:
+    """Apache's controller heeds the time-outs of five requests; kafka-go's ListPartitionReassignments, which
+    names none (0 ms), is not one of them, nor is UpdateFeatures."""
+    wire = connect(asked_of)
+    listed = wire.call(ListPartitionReassignmentsRequest(topics=None, timeout_ms=0), 0)
+    assert (name_of(listed.error_code), listed.topics) == ("NONE", [])
+    updated = wire.call(UpdateFeaturesRequest(feature_updates=[], timeout_ms=0, validate_only=True), 2)
+    assert name_of(updated.error_code) == "NONE"
+    elected = wire.call(ElectLeadersRequest(topic_partitions=None, timeout_ms=0), 2)
+    assert name_of(elected.error_code) == "REQUEST_TIMED_OUT"

@@ -1,0 +1,435 @@
+"""Framing, ApiVersions, quotas of connections, throttling: rules 1 to 10 over raw sockets.
+
+Rule 6 in pipelined mode and the nine invariants of section 4.1: test_pipelined_invariants.py.  Rules 92 and
+93: their stories are in test_purgatory.py and test_timing_wheel.py, their essence is here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.broker.base.purgatory import DelayedOperation, Purgatory
+from pykafka2.broker.base.timing_wheel import TimingWheel
+from pykafka2.broker.handlers.registry import APIS
+from pykafka2.errors import ConfigurationError
+from pykafka2.network.transport import SocketOptions
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
+from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
+
+Connect = Callable[..., Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+METADATA = MetadataRequest(topics=None)
+
+
+def header(api_key: int, version: int, correlation_id: int = 1) -> bytes:
+    return struct.pack(">hhih", api_key, version, correlation_id, -1)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def assert_costs_one_connection(connect: Connect, data: bytes) -> None:
+    """The sender's connection is closed; another one, opened before, goes on."""
+    other, hostile = connect(), connect()
+    other.call(METADATA, 12)
+    hostile.socket.sendall(data)
+    assert hostile.is_closed_by_broker()
+    other.call(METADATA, 12)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 100 * 1024 * 1024 + 1, 2**31 - 1])
+def test_rule_1_a_frame_of_an_illegal_size_closes_the_connection(connect: Connect, size: int) -> None:
+    assert_costs_one_connection(connect, struct.pack(">i", size))
+
+
+@pytest.mark.kafka(brokers=1, config={"socket.request.max.bytes": 1000})
+def test_rule_1_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
+    assert_costs_one_connection(connect, struct.pack(">i", 1001))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        framed(header(999, 0)),
+        framed(header(-1, 0)),
+        framed(b""),
+        framed(b"\x00\x03"),
+        framed(header(3, 99)),
+        framed(header(0, 2) + b"\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00"),
+        framed(header(3, 8) + b"\x7f\xff\xff\xff"),
+    ],
+    ids=[
+        "unknown key",
+        "negative key",
+        "empty",
+        "short header",
+        "unknown version",
+        "produce v2",
+        "body does not parse",
+    ],
+)
+def test_rule_2_what_is_no_request_costs_its_one_connection(connect: Connect, data: bytes) -> None:
+    assert_costs_one_connection(connect, data)
+
+
+def test_rule_2_bytes_after_the_body_are_ignored(connect: Connect) -> None:
+    """As in Kafka; librdkafka sends some after a Metadata request for all topics."""
+    wire = connect()
+    wire.socket.sendall(framed(header(3, 0, 7) + struct.pack(">i", 0) + b"more"))
+    assert wire.receive(MetadataRequest, 0)[0] == 7
+    wire.call(METADATA, 12)
+
+
+def test_rule_2_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
+    wire = connect()
+    wire.send(METADATA, 12)
+    wire.receive(MetadataRequest, 12)
+    for byte in framed(header(3, 0, 77) + struct.pack(">i", 0)):
+        wire.socket.sendall(bytes((byte,)))
+    assert wire.receive(MetadataRequest, 0)[0] == 77
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767])
+def test_rule_3_an_unknown_version_of_api_versions_is_answered_in_version_0(
+    connect: Connect, version: int
+) -> None:
+    wire = connect()
+    wire.socket.sendall(framed(header(18, version, 5) + b"\x00whatever this is"))
+    frame = wire.receive_frame()
+    response = ApiVersionsResponse.decode(frame[4:], 0)
+    assert struct.unpack(">i", frame[:4]) == (5,)
+    assert response.error_code == 35
+    assert [(api.api_key, api.max_version) for api in response.api_keys] == [(18, 4)]
+    # The connection goes on.
+    wire.call(METADATA, 12)
+
+
+def test_rule_4_the_header_of_an_api_versions_reply_is_always_version_0(connect: Connect) -> None:
+    wire = connect()
+    wire.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+    frame = wire.receive_frame()
+    # Header version 1 would put a byte for tagged fields behind the correlation id.
+    assert ApiVersionsResponse.decode(frame[4:], 4).error_code == 0
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "x-", "ü"])
+def test_rule_5_the_name_of_the_software_must_match_the_pattern(connect: Connect, name: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
+    assert connect().call(request, 3).error_code == 42
+
+
+def test_api_versions_offers_what_is_served_and_nothing_else(connect: Connect) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    offered = {api.api_key: (api.min_version, api.max_version) for api in connect().call(request, 4).api_keys}
+    assert set(offered) == {key for key, api in APIS.items() if not api.between_brokers}
+    # Produce says 0 for librdkafka's sake (KAFKA-18659).
+    assert offered[0] == (0, 13)
+    assert offered[1] == (4, 18)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
+    kafka_cluster: KafkaCluster,
+    leader: Callable[[str, int], Wire],
+    wait_for: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it is given late, from the purgatory."""
+    kafka_cluster.controls.pause_followers()
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    broken = ProduceResponse(responses=[])
+    broken.throttle_time_ms = 2**40  # no int32
+    monkeypatch.setattr("pykafka2.broker.handlers.produce._answer", lambda *_: broken)
+    kafka_cluster.controls.resume_followers()
+    assert wire.is_closed_by_broker()
+    leader("t", 0).call(METADATA, 12)
+    assert [one.where.split(" from ")[0] for one in kafka_cluster.problems.take()] == [
+        "the answer to ProduceRequest v12"
+    ]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_rule_7_acks_0_is_never_answered(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[..., None]
+) -> None:
+    wire = connect()
+    wire.send(produce_request("t", 0, batch([b"silent"]), acks=0), 12)
+    # The next reply is that of the next request.
+    wire.call(METADATA, 12)
+    assert kafka_cluster.log("t", 0).values() == [b"silent"]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_rule_7_an_error_with_acks_0_closes_the_connection(connect: Connect) -> None:
+    wire = connect()
+    wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
+    assert wire.is_closed_by_broker()
+
+
+def serial(**config: object) -> pytest.MarkDecorator:
+    return pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial", **config})
+
+
+@serial()
+def test_rule_6_serial_mode_takes_the_next_request_when_the_reply_has_left(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+) -> None:
+    kafka_cluster.controls.pause_followers()
+    wire = leader("t", 0)
+    for value in (b"1", b"2"):
+        wire.send(produce_request("t", 0, batch([value])), 12)
+    asked = wire.send(METADATA, 12)
+    wait_for(lambda: len(kafka_cluster.log("t", 0).values()) == 1)
+    assert kafka_cluster.history.in_flight_max("Produce") == 1
+    kafka_cluster.controls.resume_followers()
+    offsets = [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(2)]
+    assert offsets == [0, 1]
+    assert wire.receive(MetadataRequest, 12)[0] == asked
+    assert kafka_cluster.history.in_flight_max("Produce") == 1
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.requests": 1, "threads": "separate"})
+def test_rule_8_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -> None:
+    wires = [connect() for _ in range(8)]
+    for wire in wires:
+        for _ in range(5):
+            wire.send(METADATA, 12)
+    for wire in wires:
+        assert [wire.receive(MetadataRequest, 12)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": 50})
+def test_rule_9_idle_connections_are_closed(connect: Connect) -> None:
+    wire = connect()
+    wire.call(METADATA, 12)
+    assert wire.is_closed_by_broker()
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
+def test_rule_9_a_request_that_waits_does_not_keep_its_connection(
+    connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    """As in Kafka: a long poll of more than connections.max.idle.ms is never answered."""
+    wire = connect()
+    wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000), 12)
+    assert wire.is_closed_by_broker()
+    wait_for(lambda: kafka_cluster.brokers[0].replicas.fetches.waiting() == 0)
+
+
+@pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": -1})
+def test_rule_9_below_zero_nothing_is_ever_idle(connect: Connect) -> None:
+    wire = connect()
+    wire.call(METADATA, 12)
+    wire.call(METADATA, 12)
+
+
+@pytest.mark.kafka(
+    brokers=3, topics={"t": 3}, config={"threads": "separate", "num.network.threads": 2, "num.io.threads": 2}
+)
+def test_several_threads_a_broker_work_the_same(leader: Callable[[str, int], Wire]) -> None:
+    for partition in range(3):
+        wire = leader("t", partition)
+        for number in range(20):
+            assert produce(wire, "t", partition, batch([b"%d" % number])).base_offset == number
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.request.bytes": 1})
+def test_rule_8_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], Wire]) -> None:
+    wires = [leader("t", 0) for _ in range(3)]
+    for wire in wires:
+        wire.send(produce_request("t", 0, batch([bytes(100)])), 12)
+    assert [partition_of(wire.receive(ProduceRequest, 12)[1]).error_code for wire in wires] == [0, 0, 0]
+
+
+@pytest.mark.kafka(brokers=1, config={"max.connections": 2})
+def test_rule_9_above_max_connections_a_new_one_waits_until_another_ends(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    first, second = connect(), connect()
+    first.call(METADATA, 12)
+    second.call(METADATA, 12)
+    third = connect()
+    third.send(METADATA, 12)
+    third.socket.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        third.socket.recv(1)
+    assert len(kafka_cluster.brokers[0].quotas) == 2
+    first.close()
+    third.socket.settimeout(10)
+    assert third.receive(MetadataRequest, 12)[0] == 1
+
+
+@pytest.mark.kafka(brokers=1, config={"max.connections.per.ip": 1})
+def test_rule_9_above_max_connections_per_ip_a_new_one_is_closed(
+    connect: Connect, wait_for: WaitFor, kafka_cluster: KafkaCluster
+) -> None:
+    first = connect()
+    first.call(METADATA, 12)
+    assert connect().is_closed_by_broker()
+    first.call(METADATA, 12)
+    first.close()
+    wait_for(lambda: len(kafka_cluster.brokers[0].quotas) == 0)
+    connect().call(METADATA, 12)
+
+
+@pytest.mark.kafka(
+    brokers=1,
+    config={"max.connections.per.ip": 0, "max.connections.per.ip.overrides": "10.0.0.1:0,127.0.0.1:1"},
+)
+def test_rule_9_an_address_may_have_a_limit_of_its_own(connect: Connect) -> None:
+    connect().call(METADATA, 12)
+    assert connect().is_closed_by_broker()
+
+
+def test_rule_9_a_limit_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="address:number"):
+        KafkaCluster(config={"max.connections.per.ip.overrides": "127.0.0.1"})
+
+
+def test_rule_9_the_rate_of_new_connections_is_limited() -> None:
+    """Virtual time: of ten connections that come at once three are served in each second."""
+    with Simulation(seed=3) as simulation:
+        cluster = simulation.cluster(brokers=1, config={"max.connection.creation.rate": 3})
+        options = SocketOptions(-1, -1)
+        address = simulation.runtime.network.resolve(cluster.brokers[0].host, cluster.brokers[0].port)[0]
+        transports = [simulation.runtime.network.connect(address, options=options) for _ in range(10)]
+        quotas = cluster.brokers[0].quotas
+        counts = []
+        for _ in range(4):
+            simulation.run_for(0.5)
+            counts.append(len(quotas))
+            simulation.run_for(0.5)
+        assert counts == [3, 6, 9, 10]
+        for transport in transports:
+            transport.close()
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_rule_10_a_throttled_reply_leaves_at_once_and_the_connection_stays_muted(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+) -> None:
+    kafka_cluster.controls.throttle("wire", ProduceRequest, 0.15, times=1)
+    wire = leader("t", 0)
+    for acks in (1, 1):
+        wire.send(produce_request("t", 0, batch(), acks=acks), 12)
+    throttled = wire.receive(ProduceRequest, 12)[1]
+    assert throttled.throttle_time_ms == 150
+    assert wire.receive(ProduceRequest, 12)[1].throttle_time_ms == 0
+    first, second = kafka_cluster.history.entries("Produce")
+    assert first.latency is not None
+    assert first.latency < 0.1
+    assert second.received_at - first.received_at >= 0.15
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_rule_10_other_clients_other_apis_and_other_connections_are_not_throttled(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+) -> None:
+    controls = kafka_cluster.controls
+    rule = controls.throttle("wire", ProduceRequest, 30.0)
+    controls.throttle("somebody else", None, 30.0)
+    muted, other = leader("t", 0), leader("t", 0)
+    assert muted.call(produce_request("t", 0, batch(), acks=1), 12).throttle_time_ms == 30_000
+    other.call(METADATA, 12)
+    assert other.call(fetch_request("t", 0, 0), 12).throttle_time_ms == 0
+    controls.unthrottle(rule)
+    assert other.call(produce_request("t", 0, batch(), acks=1), 12).throttle_time_ms == 0
+    assert rule.fired == 1
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_rule_10_acks_0_is_throttled_without_a_reply(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+) -> None:
+    kafka_cluster.controls.throttle(None, ProduceRequest, 0.1, times=1)
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch(), acks=0), 12)
+    wire.call(METADATA, 12)
+    (produced,), (asked,) = (
+        kafka_cluster.history.entries("Produce"),
+        kafka_cluster.history.entries("Metadata"),
+    )
+    assert asked.received_at - produced.received_at >= 0.1
+
+
+@pytest.mark.kafka(brokers=1)
+def test_rule_10_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> None:
+    with pytest.raises(ConfigurationError, match="say a number from 0"):
+        kafka_cluster.controls.throttle(None, None, -1.0)
+    with pytest.raises(ConfigurationError, match="say how often"):
+        kafka_cluster.controls.throttle(None, None, 1.0, times=0)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_rule_11_without_sasl_a_handshake_is_out_of_place(connect: Connect, version: int) -> None:
+    wire = connect()
+    response = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
+    assert (response.error_code, response.mechanisms) == (34, [])
+    assert wire.call(SaslAuthenticateRequest(auth_bytes=b""), 2).error_code == 34
+    wire.call(METADATA, 12)
+
+
+class Counted(DelayedOperation):
+    """Can complete from its n-th try on."""
+
+    __slots__ = ("completions", "from_try", "tries")
+
+    def __init__(self, from_try: int) -> None:
+        super().__init__(60.0)
+        self.from_try = from_try
+        self.tries = 0
+        self.completions = 0
+
+    def try_complete(self, key: object, now: float) -> bool:
+        self.tries += 1
+        return self.tries >= self.from_try and self.force_complete(now)
+
+    def on_complete(self, now: float) -> None:
+        self.completions += 1
+
+
+def test_rule_92_tried_once_before_and_once_after_watching_and_completed_once() -> None:
+    purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
+    at_once, after_watching, later = Counted(1), Counted(2), Counted(3)
+    assert purgatory.try_complete_else_watch(at_once, ["k"], 0.0)
+    assert purgatory.watched() == 0
+    assert purgatory.try_complete_else_watch(after_watching, ["k"], 0.0)
+    assert not purgatory.try_complete_else_watch(later, ["k"], 0.0)
+    assert purgatory.check("k", 0.0) == 1
+    assert purgatory.check("k", 0.0) == 0
+    assert [one.completions for one in (at_once, after_watching, later)] == [1, 1, 1]
+    assert [one.tries for one in (at_once, after_watching, later)] == [1, 2, 3]
+
+
+def test_rule_93_ticks_of_a_millisecond_20_slots_overflow_wheels_on_demand() -> None:
+    wheel = TimingWheel(0.0)
+    ran: list[float] = []
+    for deadline in (0.0191, 0.3, 7.9):
+        wheel.add(deadline, ran.append)
+    assert [level.width for level in wheel._levels] == [1, 20, 400]
+    assert all(len(level.buckets) == 20 for level in wheel._levels)
+    doomed = wheel.add(0.3, ran.append)
+    assert wheel.cancel(doomed)
+    assert not wheel.cancel(doomed)
+    for now in (0.019, 0.0201, 0.2999, 0.301, 7.901):
+        wheel.advance(now)
+    assert ran == [0.0201, 0.301, 7.901]
+
+
+@pytest.mark.parametrize("pipelined", [True, False])
+def test_the_mode_may_be_said_by_name(pipelined: bool) -> None:
+    mode = "pipelined" if pipelined else "serial"
+    assert KafkaCluster(pipelined=pipelined).config.get("channel.mode") == mode
+    assert KafkaCluster(pipelined=pipelined, config={"channel.mode": mode}).config.get("channel.mode") == mode
+    with pytest.raises(ConfigurationError, match="say one"):
+        KafkaCluster(pipelined=not pipelined, config={"channel.mode": mode})

@@ -1,0 +1,244 @@
+"""Who is in sync, who may ask, which replica serves (rules 58 to 61, 65 and 67; requirement 002-36)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.replication.fetch_sessions import FetchSession, SessionPartition
+from pykafka2.broker.replication.in_sync import NEVER, FollowerState
+from pykafka2.broker.replication.reading import FetchItem
+from pykafka2.errors import ConfigurationError, for_code
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+from tests.broker.leading import append, ends
+from tests.testing.wire import Wire, batch, produce
+
+KEY = ("t", 0)
+Connect = Callable[[int], Wire]
+
+
+class TestLastCaughtUp:
+    """Requirement 002-36."""
+
+    def test_a_fetch_at_the_leaders_end_counts_by_its_own_time(self) -> None:
+        follower = FollowerState(1, last_caught_up=0.0)
+        follower.fetched(10, 0, 10, now=5.0)
+        assert follower.caught_up_at == 5.0
+        follower.fetched(12, 0, 11, now=6.0)
+        assert follower.caught_up_at == 6.0
+
+    def test_one_at_the_end_of_the_last_fetch_counts_by_the_time_of_that(self) -> None:
+        follower = FollowerState(1, last_caught_up=0.0)
+        follower.fetched(8, 0, 10, now=5.0)
+        assert follower.caught_up_at == 0.0
+        follower.fetched(10, 0, 14, now=7.0)
+        assert follower.caught_up_at == 5.0
+        follower.fetched(14, 0, 20, now=9.0)
+        assert follower.caught_up_at == 7.0
+
+    def test_any_other_changes_nothing(self) -> None:
+        follower = FollowerState(1, last_caught_up=3.0)
+        follower.fetched(8, 0, 10, now=5.0)
+        follower.fetched(9, 0, 12, now=7.0)
+        assert follower.caught_up_at == 3.0
+
+    def test_it_never_runs_back(self) -> None:
+        follower = FollowerState(1, last_caught_up=9.0)
+        follower.fetched(10, 0, 10, now=5.0)
+        assert follower.caught_up_at == 9.0
+
+    def test_out_of_sync_is_more_than_the_lag_time(self) -> None:
+        follower = FollowerState(1, last_caught_up=10.0)
+        follower.fetched(5, 0, 6, now=11.0)
+        assert follower.is_caught_up(6, now=40.0, max_lag=30.0)
+        assert not follower.is_caught_up(6, now=40.1, max_lag=30.0)
+        assert follower.is_caught_up(5, now=99.0, max_lag=30.0), "it has all that there is"
+
+    def test_rule_65_it_may_join_at_the_high_watermark_and_not_before_the_leader_s_epoch(self) -> None:
+        """A new leader's high watermark may be far behind what was committed before its time."""
+        follower = FollowerState(1, last_caught_up=0.0)
+        for offset, may in ((3, False), (4, False), (5, False), (6, True), (7, True)):
+            follower.fetched(offset, 0, 9, now=1.0)
+            assert follower.may_join(4, 6) is may
+            assert follower.may_join(offset, 0)
+            assert not follower.may_join(offset + 1, 0)
+
+    def test_in_a_session_fetches_that_do_not_name_it_count_while_it_rests(self) -> None:
+        item = FetchItem("t", bytes(16), 0, 10, 1)
+        session = FetchSession(1, False, 1, 0.0, 0.0)
+        place = session.partitions["t", 0] = SessionPartition(item, session)
+        follower = FollowerState(1, last_caught_up=0.0)
+        session.fetched(5.0)
+        follower.fetched(10, 0, 10, 5.0, place)
+        session.fetched(8.0)
+        assert follower.caught_up_at == 8.0
+        # The leader writes on: what counts is the last fetch before that.
+        session.fetched(9.0)
+        follower.fetched(10, 0, 12, 9.0, place)
+        session.fetched(11.0)
+        assert follower.caught_up_at == 8.0
+        session.fetched(13.0)
+        follower.fetched(12, 0, 15, 13.0, place)
+        assert follower.caught_up_at == 11.0
+        place.session = None  # it is paused: the session has forgotten it
+        session.fetched(20.0)
+        assert follower.caught_up_at == 11.0
+
+    def test_a_new_leader_counts_its_isr_from_now_and_nobody_else(self) -> None:
+        with Simulation(seed=2) as simulation:
+            cluster = simulation.cluster(brokers=3, topics={"t": 1})
+            simulation.run_for(1)
+            view = cluster.partition(*KEY)
+            new, out = (broker for broker in range(3) if broker != view.leader)
+            cluster.controls.pause_followers()
+            simulation.run_for(1)
+            cluster.controls.shrink_isr(KEY, out)
+            before = cluster.runtime.clock.monotonic()
+            cluster.controls.move_leader(KEY, new)
+            with cluster.lock:
+                followers = cluster.broker(new).replicas.replicas[KEY].followers
+            assert before <= followers[view.leader].caught_up_at <= cluster.runtime.clock.monotonic()
+            assert followers[out].caught_up_at == NEVER
+
+
+# ---------------------------------------------------------------------- who may ask
+
+
+def replica_fetch(
+    wire: Wire, cluster: KafkaCluster, replica: int, epoch: int, *, offset: int = 0, leader_epoch: int = -1
+) -> PartitionData:
+    asked = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=leader_epoch
+    )
+    topic_id = cluster.controller.image.topics["t"].id
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=replica, replica_epoch=epoch),
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+    )
+    return wire.call(request, 17).responses[0].partitions[0]
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_rule_67_a_replica_reads_to_the_log_end_and_only_as_who_it_is_now(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+) -> None:
+    wire = leader(*KEY)
+    kafka_cluster.controls.pause_followers()
+    produce(wire, *KEY, batch(), acks=1)
+    view = kafka_cluster.partition(*KEY)
+    follower = next(broker for broker in view.replicas if broker != view.leader)
+    epoch = kafka_cluster.broker(follower).epoch
+
+    def error(replica: int, epoch: int, **options: int) -> str:
+        data = replica_fetch(wire, kafka_cluster, replica, epoch, **options)
+        return for_code(data.error_code).__name__ if data.error_code else "none"
+
+    assert len(replica_fetch(wire, kafka_cluster, follower, epoch).records or b"") == len(batch())
+    assert kafka_cluster.partition(*KEY).high_watermark == 0, "asking from 0 it has nothing yet"
+    assert error(follower, epoch - 1) == "NotLeaderOrFollower"
+    assert error(77, -1) == "NotLeaderOrFollower"
+    assert error(follower, epoch, leader_epoch=5) == "UnknownLeaderEpoch"
+    assert error(follower, epoch, offset=2) == "OffsetOutOfRange"
+
+
+@pytest.mark.kafka(
+    brokers=2, topics={"t": 1}, config={"fetch.max.bytes": 2500, "replica.fetch.response.max.bytes": 2000}
+)
+def test_limits_bound_what_a_follower_is_given_but_for_the_first_batch(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+) -> None:
+    """fetch.max.bytes is the leader's word to everybody; replica.fetch.response.max.bytes what a follower
+    asks for.
+    """
+    asked: list[int] = []
+    kafka_cluster.controls.rule(
+        api="Fetch", between_brokers=True, where=lambda one: asked.append(one.max_bytes), then="hold"
+    )
+    wire = leader(*KEY)
+    kafka_cluster.controls.pause_followers()
+    large, small = batch([bytes(5000)]), batch([bytes(900)])
+    for data in (small, small, small, large):
+        assert produce(wire, *KEY, data, acks=1).error_code == 0
+    view = kafka_cluster.partition(*KEY)
+    follower = next(broker for broker in view.replicas if broker != view.leader)
+    epoch = kafka_cluster.broker(follower).epoch
+    sizes = [
+        len(replica_fetch(wire, kafka_cluster, follower, epoch, offset=offset).records or b"")
+        for offset in range(4)
+    ]
+    assert sizes == [2 * len(small), 2 * len(small), len(small), len(large)]
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: kafka_cluster.partition(*KEY).high_watermark == 4)
+    assert set(asked) == {2000}
+
+
+# ---------------------------------------------------------------------- rule 60
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_rule_60_an_id_that_is_not_that_of_the_log_is_inconsistent(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    """The broker knows the new topic by metadata already, its log is still the old one's."""
+    wire = connect(0)
+    with kafka_cluster.lock:
+        replica = kafka_cluster.broker(0).replicas.replicas[KEY]
+        kept = replica.log
+        replica.log = PartitionLog("t", 0, b"\x09" * 16)
+    data = replica_fetch(wire, kafka_cluster, -1, -1)
+    assert for_code(data.error_code).__name__ == "InconsistentTopicId"
+    with kafka_cluster.lock:
+        replica.log = kept
+    assert replica_fetch(wire, kafka_cluster, -1, -1).error_code == 0
+
+
+# ---------------------------------------------------------------------- rule 61
+
+
+@pytest.mark.parametrize(
+    "name", ["NoSuchSelector", "org.apache.kafka.common.replica.RackAwareReplicaSelektor"]
+)
+def test_rule_61_a_selector_that_is_not_known_is_named(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="RackAwareReplicaSelector"):
+        KafkaCluster(brokers=1, config={"replica.selector.class": name}).start()
+
+
+# ---------------------------------------------------------------------- truncation
+
+
+def test_rule_59_a_follower_that_was_leader_twice_removed_finds_where_it_parted(
+    simulation: Simulation,
+) -> None:
+    """Its epoch and the leader's have several others between them: it truncates step by step (KIP-101)."""
+    cluster = simulation.cluster(brokers=3, topics={"t": 1})
+    simulation.run_for(1)
+    append(cluster, KEY, b"common")
+    simulation.run_for(1)
+    old = cluster.partition(*KEY).leader
+    others = [broker for broker in range(3) if broker != old]
+    for other in others:
+        cluster.controls.cut_link(old, other)
+    append(cluster, KEY, b"lost 1")
+    append(cluster, KEY, b"lost 2")
+    append(cluster, KEY, b"lost 3")
+    for number, new in enumerate((others[0], others[1], others[0])):
+        cluster.controls.move_leader(KEY, new)
+        append(cluster, KEY, b"kept %d" % number, broker=new)
+        simulation.run_for(1)
+    cluster.controls.heal()
+    simulation.run_for(3)
+    assert ends(cluster, KEY) == [4, 4, 4]
+    for broker in range(3):
+        assert cluster.log(*KEY, broker=broker).values() == [b"common", b"kept 0", b"kept 1", b"kept 2"]

@@ -1,0 +1,40 @@
+"""A broker that dies between accepting a connection and taking it over still closes the socket.
+
+Seen as a `ResourceWarning` in a producer's crash test: the accepted socket was in nobody's hands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.server.connection_quotas import ConnectionQuotas
+from pykafka2.broker.server.processor import Processor
+
+
+class AcceptedTransport:
+    peer = "127.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.closed_with_reset: list[bool] = []
+
+    def close(self, *, reset: bool = False) -> None:
+        self.closed_with_reset.append(reset)
+
+
+class QuietProcessor(Processor):
+    def signal(self) -> None:
+        """No loop turns this one."""
+
+
+def test_a_connection_not_taken_over_yet_is_closed_with_the_others() -> None:
+    nothing: Any = None
+    config = BrokerConfig({})
+    quotas = ConnectionQuotas(config)
+    processor = QuietProcessor("processor", nothing, config, nothing, nothing, nothing, quotas, nothing)
+    transport: Any = AcceptedTransport()
+    quotas.take(transport.peer, 0.0)
+    processor.adopt(transport)
+    processor.close_all(reset=True)
+    assert transport.closed_with_reset == [True]
+    assert len(quotas) == 0

@@ -1,0 +1,244 @@
+"""Mistakes of ours inside the brokers: each costs one connection or one turn, none is passed over.
+
+The mistakes are planted; what they cost is looked at from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import pytest
+
+from pykafka2.broker.base.problems import MAX_KEPT, Problems
+from pykafka2.errors import IllegalState
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.remote.http_client import AdminClient
+from pykafka2.testing.remote.stand_ins import RemoteProblems
+from pykafka2.testing.simulation import Simulation
+from pykafka2.testing.simulation.problems import LoopFailed
+from tests.testing.sim_wire import SimWire
+from tests.testing.wire import Wire, batch, produce, produce_request
+
+Connect = Callable[[int], Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+
+pytestmark = pytest.mark.kafka(brokers=2, topics={"t": 1})
+
+
+def planted(*arguments: Any, **named: Any) -> NoReturn:
+    raise ZeroDivisionError("planted")
+
+
+def ask(wire: Wire | SimWire) -> int:
+    """The number of brokers that the broker knows."""
+    return len(wire.call(MetadataRequest(topics=[]), 12).brokers)
+
+
+def costs_its_connection(wire: Wire) -> None:
+    with pytest.raises(ConnectionError):
+        ask(wire)
+
+
+def taken(cluster: KafkaCluster) -> list[str]:
+    """Where problems were; they are forgotten."""
+    found = cluster.problems.take()
+    assert all(isinstance(one.error, ZeroDivisionError) for one in found)
+    return [one.where for one in found]
+
+
+def test_a_part_that_fails_costs_its_own_turn(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """All brokers share a loop; it once ended for all of them.  And a part that goes on failing rests."""
+    part = kafka_cluster.brokers[0]._chores
+    runs = []
+
+    def fail(now: float) -> float:
+        runs.append(now)
+        part.signal()  # it would spin
+        raise ZeroDivisionError("planted")
+
+    part.run = fail  # type: ignore[method-assign]
+    part.signal()
+    wait_for(lambda: len(kafka_cluster.problems) >= 3)
+    assert min(after - before for before, after in pairwise(runs)) >= 0.1
+    kafka_cluster.create_topic("u")
+    assert ask(connect(0)) == ask(connect(1)) == 2
+    del part.run
+    wait_for(lambda: part.wake_at > runs[-1] + 0.1)
+    assert set(taken(kafka_cluster)) == {"chores-0"}
+    assert not kafka_cluster.problems
+
+
+def test_what_fails_over_a_connection_costs_that_connection(
+    kafka_cluster: KafkaCluster, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = connect(0), connect(0)
+    assert ask(one) == ask(other) == 2
+    history: Any = kafka_cluster.history
+    history.received = planted  # as the request is taken in
+    costs_its_connection(one)
+    del history.received
+    assert ask(other) == 2
+    assert "ZeroDivisionError: planted" in caplog.text
+    history.ended = planted  # as it is answered
+    costs_its_connection(connect(0))
+    del history.ended
+    faults: Any = kafka_cluster.faults
+    kafka_cluster.controls.delay("Heartbeat", 1.0)
+    faults.meets = planted  # as a handler takes it up
+    costs_its_connection(connect(0))
+    del faults.meets
+    metrics: Any = kafka_cluster.brokers[0].metrics
+    metrics.record = planted  # as its answer leaves
+    wire = connect(0)
+    assert ask(wire) == 2
+    assert wire.is_closed_by_broker()
+    del metrics.record
+    assert ask(other) == 2
+    where = taken(kafka_cluster)
+    assert sum(one == "handler-0-0: MetadataRequest" for one in where) == 1
+    assert sum("at its answer to MetadataRequest" in one for one in where) == 1
+    assert sum("the connection of" in one for one in where) >= 2
+
+
+def test_an_answer_that_fails_late_closes_its_connection(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+) -> None:
+    """It comes from the purgatory, where nobody else waits for it; the client must not wait in vain."""
+    kafka_cluster.controls.pause_followers()
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    history: Any = kafka_cluster.history
+    history.ended = planted
+    kafka_cluster.controls.resume_followers()
+    assert wire.is_closed_by_broker()
+    del history.ended
+    assert any("at its answer to ProduceRequest" in where for where in taken(kafka_cluster))
+
+
+def test_a_connection_whose_end_fails_harms_nobody(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+) -> None:
+    one, other = leader("t", 0), leader("t", 0)
+    kafka_cluster.controls.pause_followers()
+    one.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    history: Any = kafka_cluster.history
+    history.ended = planted
+    one.close()
+    wait_for(lambda: len(kafka_cluster.problems) > 0)
+    del history.ended
+    assert ask(other) == 2
+    assert len(taken(kafka_cluster)) == 1
+
+
+def test_a_listener_that_fails_is_not_asked_again_at_once(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    quotas: Any = kafka_cluster.brokers[0].quotas
+    quotas.room_at = planted
+    wire = connect(0)
+    wait_for(lambda: len(kafka_cluster.problems) >= 2)
+    assert ask(connect(1)) == 2
+    assert len(kafka_cluster.problems) < 20
+    del quotas.room_at
+    assert ask(wire) == 2
+    assert len(taken(kafka_cluster)) < 20
+
+
+def test_what_fails_on_a_link_or_in_a_timer_costs_itself(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    broker = cluster.brokers[0]
+    ran: list[float] = []
+    now = cluster.runtime.clock.monotonic()
+    with cluster.lock:
+        broker.wheel.add(now + 0.1, planted)
+        broker.wheel.add(now + 0.1, ran.append)
+        cluster.links._ready.append(planted)
+        cluster.links._ready.append(ran.append)
+        cluster.links.signal()
+        broker.wake()
+    simulation.run_for(1.0)
+    assert len(ran) == 2
+    assert sorted(taken(cluster)) == ["a timer", "what a link between brokers delivered"]
+
+
+def test_a_follower_that_fails_over_a_partition_does_not_spin(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+) -> None:
+    follower = 1 - kafka_cluster.partition("t", 0).leader
+    log: Any = kafka_cluster.brokers[follower].replicas.log_of(("t", 0))
+    log.append_as_follower = planted
+    wire = leader("t", 0)
+    assert produce(wire, "t", 0, batch(), acks=1).error_code == 0
+    wait_for(lambda: len(kafka_cluster.problems) >= 2)
+    kafka_cluster.runtime.wait_until(lambda: False, 0.1)
+    assert len(kafka_cluster.problems) < 20
+    del log.append_as_follower
+    assert produce(wire, "t", 0, batch(), acks=-1).error_code == 0
+    assert set(taken(kafka_cluster)) == {f"fetchers-{follower}: t-0"}
+
+
+def test_a_simulation_with_a_problem_has_failed() -> None:
+    world = Simulation(1)
+    cluster = world.cluster(brokers=1)
+    chores = cluster.brokers[0]._chores
+    chores.run = planted  # type: ignore[method-assign]
+    world.run_for(10.0)
+    del chores.run
+    world.run_for(1.0)
+    assert ask(SimWire(world, cluster.brokers[0].address)) == 1  # it goes on
+    with pytest.raises(LoopFailed, match=r"chores-0 failed: .*planted") as caught:
+        world.__exit__(None, None, None)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_the_end_of_a_cluster_raises_what_went_wrong_inside() -> None:
+    cluster = KafkaCluster(brokers=1).start()
+    cluster.problems.note("handler-0-0", ZeroDivisionError("planted"))
+    with pytest.raises(IllegalState, match=r"handler-0-0 failed: ZeroDivisionError\('planted'\)"):
+        cluster.close()
+    cluster.close()  # nothing is left to be said, or to be closed
+    other = KafkaCluster(brokers=1).start()
+    other.problems.note("handler-0-0", ZeroDivisionError("planted"))
+    own = ValueError("what the block raised comes first")
+    other.__exit__(ValueError, own, None)
+    assert "handler-0-0 failed" in own.__notes__[0]
+
+
+@pytest.mark.slow
+def test_problems_in_another_process_are_told_here(kafka_cluster: KafkaCluster) -> None:
+    port = kafka_cluster.open_admin_port()
+    kafka_cluster.problems.note("handler-0-0", ZeroDivisionError("planted"))
+    client = AdminClient(port.address, port.token)
+    problems = RemoteProblems(client)
+    assert len(problems) == 1
+    with pytest.raises(IllegalState, match=r"handler-0-0 failed: .*ZeroDivisionError\('planted'\)"):
+        problems.raise_any()
+    assert [one.where for one in problems.take()] == ["handler-0-0"]
+    assert not kafka_cluster.problems
+    client.close()
+    process = KafkaCluster(brokers=1, process=True).start()
+    process.problems = Problems()
+    process.problems.note("handler-0-0", ZeroDivisionError("planted"))
+    with pytest.raises(IllegalState, match="mistake in pykafka2"):
+        process.close()
+    with pytest.raises(IllegalState, match="not running"):
+        process.call("topics")
+
+
+def test_the_first_hundred_are_kept_and_all_are_counted() -> None:
+    problems = Problems()
+    problems.raise_any()
+    for number in range(MAX_KEPT + 10):
+        problems.note(f"part {number}", ZeroDivisionError("planted"))
+    assert len(problems) == MAX_KEPT + 10
+    with pytest.raises(IllegalState, match=r"part 0 failed: .* \(110 problems, this is the first\)"):
+        problems.raise_any()
+    assert len(problems.take()) == MAX_KEPT
+    assert not problems

@@ -1,0 +1,118 @@
+"""Histograms of a broker's requests (000-13, 000-14, 000-19)."""
+
+from __future__ import annotations
+
+import json
+import timeit
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.broker.server.request_metrics import Histogram
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.wire import Wire, batch, fetch, produce, produce_request
+
+
+@given(st.lists(st.floats(1e-5, 5000.0), min_size=1, max_size=200), st.floats(0, 100))
+def test_a_percentile_is_at_most_an_eighth_too_high(durations: list[float], percent: float) -> None:
+    histogram = Histogram()
+    for duration in durations:
+        histogram.add(duration)
+    rank = max(1, -int(-len(durations) * percent // 100))
+    exact = sorted(durations)[min(rank, len(durations)) - 1]
+    assert exact * (1 - 1e-9) <= histogram.percentile(percent) <= exact * 1.1251
+
+
+@pytest.mark.parametrize("odd", [0.0, -1.0, 1e-12, 1e9])
+def test_odd_durations_are_counted_at_the_ends(odd: float) -> None:
+    histogram = Histogram()
+    histogram.add(odd)
+    assert histogram.count == 1
+    assert len(histogram.buckets()) == 1
+    assert histogram.p50 == histogram.p999
+
+
+def test_an_empty_histogram_says_0() -> None:
+    assert (Histogram().p99, Histogram().mean, Histogram().count) == (0.0, 0.0, 0)
+    with pytest.raises(ConfigurationError, match="from 0 to 100"):
+        Histogram().percentile(101)
+
+
+def test_adding_costs_the_same_however_many_there_are() -> None:
+    histogram = Histogram()
+    before = len(histogram._counts)
+    for number in range(50_000):
+        histogram.add(number * 1e-4)
+    assert len(histogram._counts) == before
+    # Far above the 0.4 us it takes, so that a busy machine does not matter.
+    assert min(timeit.repeat(lambda: histogram.add(0.001), number=1000, repeat=5)) < 0.02
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_requests_and_bytes_are_counted_by_api(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+) -> None:
+    broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
+    follower = kafka_cluster.brokers[1 - broker.id]
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch([bytes(5000)]))
+    produce(wire, "t", 0, batch([bytes(5000)]), acks=1)
+    wire.send(produce_request("t", 0, batch(), acks=0), 12)
+    fetch(wire, "t", 0, 0)
+    wire.call(MetadataRequest(topics=None), 12)
+    metrics = broker.metrics
+    wait_for(lambda: metrics.api("Metadata").count == 1)
+    produced = metrics.api("Produce")
+    assert produced.count == 3
+    assert 10_000 < produced.bytes_in < 11_000
+    assert 0 < produced.bytes_out < 500
+    assert metrics.api("Fetch").bytes_out > 10_000
+    assert metrics.bytes_in == sum(
+        metrics.api(name).bytes_in for name in ("Produce", "Fetch", "Metadata", "ApiVersions")
+    )
+    wait_for(lambda: metrics.replication_bytes_out > 10_000)
+    wait_for(lambda: follower.metrics.replication_bytes_in > 10_000)
+    assert "FetchFollower" in metrics.names
+    assert json.loads(json.dumps(metrics.as_dict()))["apis"]["Produce"]["total"]["count"] == 3
+    metrics.clear()
+    assert metrics.names == [] or metrics.api("Produce").count == 0
+
+
+def test_a_misspelt_api_raises_and_names_the_nearest(kafka_cluster: KafkaCluster) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'Produce'"):
+        kafka_cluster.brokers[0].metrics.api("Prodcue")
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_waiting_for_followers_is_remote_time(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+) -> None:
+    broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
+    kafka_cluster.controls.delay_link(0, 1, 0.02)
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch())
+    produce(wire, "t", 0, batch(), acks=1)
+    produced = broker.metrics.api("Produce")
+    wait_for(lambda: produced.count == 2)
+    assert produced.remote.max > 0.015
+    assert produced.local.max < produced.remote.max
+    assert produced.remote.p50 == 0.0 or produced.remote.p50 < 0.01
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_in_pipelined_mode_the_wait_for_ones_turn_is_response_queue_time(
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+) -> None:
+    broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
+    kafka_cluster.controls.delay_link(0, 1, 0.03)
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch()), 12)
+    wire.send(MetadataRequest(topics=None), 12)
+    wait_for(lambda: broker.metrics.api("Metadata").count == 1)
+    asked = broker.metrics.api("Metadata")
+    assert asked.response_queue.max > 0.02
+    assert asked.local.max + asked.remote.max < 0.02

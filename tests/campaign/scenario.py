@@ -1,0 +1,271 @@
+"""The whole-system story of step 1: three brokers, producers, consumers, faults; then peace, and the proof.
+
+Safety while faults happen (checkers watch), then everything heals and liveness is demanded: every send ends,
+every consumer reaches the end, every promise holds.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+
+from pykafka2.testing.simulation.actors import Actor
+from pykafka2.testing.simulation.checkers import Checker, all_checkers
+from pykafka2.testing.simulation.facade import Simulation
+from pykafka2.testing.simulation.fault_table import KINDS
+from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
+from pykafka2.testing.simulation.inner_checkers import AnswersAreTrue, InSyncHasAll, LogsKnowThemselves
+from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.tasks import SimTask
+from pykafka2.testing.simulation.world import World
+from tests.campaign.groups import CommitsAreKept, Member, OneOwnerPerGeneration
+from tests.campaign.workloads import Consuming, Producing
+
+# A seed counts as a test of the system only from here (design section 8).
+LEAST_SECONDS = 60.0
+LEAST_OPERATIONS = 300
+LEAST_FAULTS = 5
+
+# Real seconds: thousands of seeds are played in the background of busy machines.
+REAL_PATIENCE = 60.0
+
+Sabotage = Callable[[World], object]
+"""Plants a bug, for the checkers' self-test; called when the clients have been made."""
+
+
+@attrs.define
+class Shape:
+    """How large a scenario is; options are those of the clients."""
+
+    seconds: float = 60.0
+    brokers: int = 3
+    topics: dict[str, int] = attrs.field(factory=lambda: {"orders": 3})
+    producers: int = 1
+    consumers: int = 1
+    members: int = 0
+    """Of one group that counts up committed offsets, see groups.py."""
+    producer_options: dict[str, Any] = attrs.field(factory=dict)
+    consumer_options: dict[str, Any] = attrs.field(factory=dict)
+    config: dict[str, object] = attrs.field(factory=dict)
+    kinds: Sequence[Kind] = KINDS
+
+
+@attrs.define
+class Report:
+    """What a seed did."""
+
+    seed: int
+    seconds: float = 0.0
+    operations: int = 0
+    records: int = 0
+    reads: int = 0
+    outcomes: dict[str, int] = attrs.field(factory=dict)
+    """Sends by outcome: ok, failed, unknown, open."""
+    effective_faults: int = 0
+    tallies: Tallies = attrs.field(factory=dict)
+    trace_hash: str = ""
+    processor_seconds: float = 0.0
+    error: BaseException | None = None
+    failure: str = ""
+    """The error in words, with its traceback; empty if the seed kept every promise."""
+    timeline: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether this seed put the system to a real test."""
+        return (
+            self.seconds >= LEAST_SECONDS
+            and self.operations >= LEAST_OPERATIONS
+            and self.effective_faults >= LEAST_FAULTS
+        )
+
+
+def run_seed(
+    seed: int,
+    shape: Shape | None = None,
+    *,
+    sabotage: Sabotage | None = None,
+    checkers: Sequence[Checker] | None = None,
+    keep_timeline: bool = False,
+) -> Report:
+    """Play one seed; a violation or any other failure comes back as the report's `error`."""
+    report = Report(seed)
+    began = time.process_time()
+    # A seed lives for a second or two; looking for cycles in the midst of it costs a fifteenth of that.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    simulation = Simulation(seed, watchdog=REAL_PATIENCE, keep_timeline=keep_timeline)
+    try:
+        with simulation:
+            Scenario(
+                simulation,
+                shape or Shape(),
+                report,
+                checkers or every_checker(),
+            ).play(sabotage)
+    except Exception as error:
+        report.error = error
+        report.failure = "".join(traceback.format_exception(error))
+    finally:
+        if was_enabled:
+            gc.enable()
+    report.processor_seconds = time.process_time() - began
+    report.seconds = simulation.now
+    report.trace_hash = simulation.trace_hash
+    if keep_timeline or report.error is not None:
+        report.timeline = simulation.timeline()
+    return report
+
+
+def every_checker() -> list[Checker]:
+    """One of each, fresh: what clients see, what is true inside, groups."""
+    return [
+        *all_checkers(),
+        InSyncHasAll(),
+        LogsKnowThemselves(),
+        AnswersAreTrue(),
+        OneOwnerPerGeneration(),
+        CommitsAreKept(),
+    ]
+
+
+def _drawn_config(seed: int) -> dict[str, object]:
+    """How patient leaders are: no fault lasts for Kafka's 30 s, so with those nobody leaves an ISR.
+
+    There is one group, so most seeds have few partitions for groups; with 50 each move of a leader and each
+    new session of a follower costs many times as much and shows nothing more.
+    """
+    draw = Random(f"{seed}/cluster")
+    return {
+        "replica.lag.time.max.ms": draw.choice([1500, 5000, 30_000]),
+        "min.insync.replicas": draw.choice([1, 1, 2]),
+        "broker.session.timeout.ms": draw.choice([3000, 9000]),
+        "broker.heartbeat.interval.ms": 1000,
+        "offsets.topic.num.partitions": draw.choice([3, 3, 3, 50]),
+        "replica.fetch.wait.max.ms": draw.choice([500, 1000, 1000]),
+    }
+
+
+class Scenario:
+    """One play of the story; belongs to the simulation's main actor."""
+
+    def __init__(
+        self, simulation: Simulation, shape: Shape, report: Report, checkers: Sequence[Checker]
+    ) -> None:
+        self._simulation = simulation
+        self._shape = shape
+        self._report = report
+        self._checkers = checkers
+        self._watching = [one for one in checkers if type(one).turned is not Checker.turned]
+        self._stop = simulation.event()
+        config = {**_drawn_config(simulation.seed), **shape.config}
+        cluster = simulation.cluster(brokers=shape.brokers, topics=shape.topics, config=config)
+        self.world = World(simulation, cluster, dict(shape.topics))
+        self._brokers = {f"broker-{broker.id}": broker for broker in cluster.brokers}
+        simulation.scheduler.after_turn = self._watch
+        self._producing: list[Producing] = []
+        self._consuming: list[Consuming] = []
+        self._members: list[Member] = []
+
+    def play(self, sabotage: Sabotage | None) -> None:
+        """From the first send to the last check; raises what went wrong."""
+        self._make_clients()
+        if sabotage is not None:
+            sabotage(self.world)
+        plan = FaultPlan.draw(self._simulation.seed, self._shape.seconds, self._shape.kinds, self.world)
+        injector = Injector(self.world, plan, self._shape.kinds)
+        actors = [self._simulation.spawn(client.run, client.name) for client in self._clients()]
+        faults = self._simulation.spawn(injector.run, "faults")
+        try:
+            self._simulation.sleep(max(0.0, self._shape.seconds - self.world.now))
+            self._wait_for([faults])
+            self._simulation.note("peace")
+            self.world.heal()
+            self._wait_for_leaders()
+            self._stop.set()
+            self._wait_for(actors)
+        finally:
+            self._fill_report(injector)
+        for client in self._clients():
+            for problem in client.problems:
+                raise InvariantViolated(f"liveness: {problem}")
+        for checker in self._checkers:
+            checker.finish(self.world)
+
+    def _make_clients(self) -> None:
+        shape, seed = self._shape, self._simulation.seed
+        draw = Random(f"{seed}/shape")
+        self._simulation.network.slicing = draw.choice([0.0, 0.1, 0.3])
+        self._simulation.network.buffer_bytes = draw.choice([4096, 65536, 1 << 20])
+        self.world.is_idempotent = draw.random() < 0.85
+        for number in range(shape.producers):
+            options = {**self._drawn_producer_options(draw), **shape.producer_options}
+            name = f"{seed}/producer/{number}"
+            self._producing.append(Producing(self.world, self._stop, name, options))
+        for number in range(shape.consumers):
+            options = {
+                "fetch_max_wait_ms": draw.choice([100, 500, 2000]),
+                "auto_offset_reset": "earliest",
+                **shape.consumer_options,
+            }
+            name = f"{seed}/consumer/{number}"
+            self._consuming.append(Consuming(self.world, self._stop, name, options))
+
+        for number in range(shape.members):
+            topic = min(self.world.topics)
+            self._members.append(Member(self.world, self._stop, f"{seed}/member/{number}", topic))
+
+    def _drawn_producer_options(self, draw: Random) -> dict[str, Any]:
+        """Among them delivery timeouts that faults outlast, so that batches are given up half-way."""
+        request_timeout_ms = draw.choice([1000, 5000, 30000])
+        return {
+            "linger_ms": draw.choice([0, 5, 50]),
+            "batch_size": draw.choice([200, 2000, 16384]),
+            "request_timeout_ms": request_timeout_ms,
+            "delivery_timeout_ms": request_timeout_ms + draw.choice([1000, 10_000, 60_000]),
+            "compression_type": draw.choice(["none", "none", "gzip", "lz4"]),
+            "enable_idempotence": self.world.is_idempotent,
+            "max_in_flight_requests_per_connection": draw.choice([1, 2, 5]),
+        }
+
+    def _clients(self) -> list[Producing | Consuming | Member]:
+        return [*self._producing, *self._consuming, *self._members]
+
+    def _watch(self, task: SimTask) -> None:
+        """After every turn of a loop: those of running brokers are looked at."""
+        broker = self._brokers.get(task.place)
+        if broker is not None and broker.is_running:
+            for checker in self._watching:
+                checker.turned(self.world, broker)
+
+    def _wait_for(self, actors: Sequence[Actor]) -> None:
+        """Until these actors have ended; raises what ended them."""
+        for actor in actors:
+            actor.result()
+
+    def _wait_for_leaders(self) -> None:
+        """All replicas in sync again, or the cluster did not recover."""
+
+        def recovered() -> bool:
+            states = [self.world.partition(*one) for one in self.world.partitions()]
+            return all(state.leader >= 0 and len(state.isr) == len(state.replicas) for state in states)
+
+        if not self._simulation.wait_until(recovered, 60.0):
+            states = [self.world.partition(*one) for one in self.world.partitions()]
+            raise InvariantViolated(f"liveness: the cluster did not recover: {states}")
+
+    def _fill_report(self, injector: Injector) -> None:
+        history = self.world.history
+        self._report.operations = history.operations + self.world.groups.operations
+        self._report.records = len(history.sent)
+        self._report.reads = len(history.reads)
+        self._report.outcomes = dict(Counter(sent.outcome for sent in history.sent))
+        self._report.effective_faults = injector.effective
+        self._report.tallies = injector.tallies
