@@ -14,12 +14,12 @@ import attrs
 
 from pykafka2.broker.base.timing_wheel import Timer
 from pykafka2.broker.controller.metadata_log import NO_CONTROLLER
+from pykafka2.broker.node import Node
 from pykafka2.clock import FOREVER
 from pykafka2.errors import NotController
 from pykafka2.protocol.struct import Request
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.broker.controller.controllers import Controllers
     from pykafka2.broker.replication.links import Links
 
@@ -47,8 +47,11 @@ class Pending:
 class ControllerChannel:
     """Requests of one broker to the controller."""
 
-    def __init__(self, broker: Broker, links: Links, controllers: Controllers) -> None:
-        self._broker = broker
+    def __init__(
+        self, node: Node, links: Links, controllers: Controllers, on_timer: Callable[[], object]
+    ) -> None:
+        self._node = node
+        self._on_timer = on_timer  # a timer was set: somebody has to look at the wheel
         self._links = links
         self._controllers = controllers
         self._pending: dict[Pending, None] = {}
@@ -70,9 +73,9 @@ class ControllerChannel:
         pending = Pending(request, version, on_answer, on_timeout)
         self._pending[pending] = None
         if deadline < FOREVER:
-            pending.timeout = self._broker.wheel.add(deadline, lambda at: self._time_out(pending, at))
+            pending.timeout = self._node.wheel.add(deadline, lambda at: self._time_out(pending, at))
         self._try(pending, now)
-        self._broker.wake_for_timers()
+        self._on_timer()
 
     def controller_changed(self, now: float) -> None:
         """Whoever was asked before may never answer: ask the new controller."""
@@ -92,7 +95,7 @@ class ControllerChannel:
         if pending not in self._pending:
             return
         if pending.retry is not None:
-            self._broker.wheel.cancel(pending.retry)
+            self._node.wheel.cancel(pending.retry)
             pending.retry = None
         pending.attempt += 1
         attempt = pending.attempt
@@ -101,7 +104,7 @@ class ControllerChannel:
             self._try_later(pending, now)
             return
         self._links.call(
-            self._broker.id,
+            self._node.id,
             target,
             pending.request,
             pending.version,
@@ -111,9 +114,9 @@ class ControllerChannel:
         )
 
     def _try_later(self, pending: Pending, now: float) -> None:
-        pending.retry = self._broker.wheel.add(now + pending.backoff, lambda at: self._try(pending, at))
+        pending.retry = self._node.wheel.add(now + pending.backoff, lambda at: self._try(pending, at))
         pending.backoff = min(pending.backoff * 2, LONGEST_BACKOFF)
-        self._broker.wake_for_timers()
+        self._on_timer()
 
     def _on_answer(self, pending: Pending, attempt: int, target: int, response: Any, now: float) -> None:
         if pending not in self._pending or attempt != pending.attempt:
@@ -121,7 +124,7 @@ class ControllerChannel:
         if response.error_code == NotController.code:
             self._try_later(pending, now)
             return
-        self._controllers.election.touch(self._broker.id, target, now)
+        self._controllers.election.touch(self._node.id, target, now)
         self._forget(pending)
         pending.on_answer(response, now)
 
@@ -138,4 +141,4 @@ class ControllerChannel:
         del self._pending[pending]
         for timer in (pending.timeout, pending.retry):
             if timer is not None:
-                self._broker.wheel.cancel(timer)
+                self._node.wheel.cancel(timer)

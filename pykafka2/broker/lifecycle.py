@@ -3,15 +3,17 @@
 As Kafka's BrokerLifecycleManager: a broker registers with an incarnation of its own, stays fenced until it
 has the metadata, says every broker.heartbeat.interval.ms that it lives, and before it stops in good order
 asks to have its leaderships moved.  While the controller does not answer for a session's time it stands for
-election itself.  Turned by the broker's chores; under the cluster's lock.
+election itself.  Turned by the broker's timers; under the cluster's lock.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykafka2.broker.base.features import SUPPORTED
+from pykafka2.broker.controller_channel import ControllerChannel
+from pykafka2.broker.node import Node
 from pykafka2.clock import FOREVER
 from pykafka2.errors import IllegalTransition
 from pykafka2.protocol.messages.broker_lifecycle import (
@@ -24,7 +26,6 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.broker.controller.controllers import Controllers
 
 REGISTRATION_VERSION = 4
@@ -53,17 +54,50 @@ LEGAL_MOVES: dict[BrokerState, frozenset[BrokerState]] = {
 }
 
 
+class LifecycleListener(Protocol):
+    """What the rest of the broker hears of its life."""
+
+    def registered(self, epoch: int) -> None:
+        """The controller has given a broker epoch."""
+        ...
+
+    def begins_to_serve(self, now: float) -> None:
+        """The controller has unfenced the broker."""
+        ...
+
+    def may_stop(self) -> None:
+        """All leaderships have moved."""
+        ...
+
+    def wake(self) -> None:
+        """Something is due now: run the timers."""
+        ...
+
+    def wake_for_timers(self) -> None:
+        """A deadline may have moved: look whether the timers run too late."""
+        ...
+
+
 class BrokerLifecycle:
     """From one start of a broker to its stop."""
 
-    def __init__(self, broker: Broker, controllers: Controllers, incarnation_id: bytes) -> None:
+    def __init__(
+        self,
+        node: Node,
+        controllers: Controllers,
+        channel: ControllerChannel,
+        listener: LifecycleListener,
+        incarnation_id: bytes,
+    ) -> None:
         self.state = BrokerState.STARTING
         self.incarnation_id = incarnation_id
         self.due = FOREVER
-        self._broker = broker
+        self._node = node
+        self._channel = channel
+        self._listener = listener
         self._controllers = controllers
-        self._interval = broker.config.seconds("broker.heartbeat.interval.ms")
-        self._session = broker.config.seconds("broker.session.timeout.ms")
+        self._interval = node.config.seconds("broker.heartbeat.interval.ms")
+        self._session = node.config.seconds("broker.session.timeout.ms")
         self._heartbeat_at = FOREVER
         self._is_asking = False
         self._asked_to_stop = False
@@ -77,21 +111,21 @@ class BrokerLifecycle:
 
     def begin(self, now: float) -> None:
         """Register; heartbeats follow by themselves."""
-        broker = self._broker
+        node = self._node
         request = BrokerRegistrationRequest(
-            broker_id=broker.id,
+            broker_id=node.id,
             cluster_id=self._controllers.image.cluster_id,
             incarnation_id=self.incarnation_id,
-            listeners=[Listener(name="PLAINTEXT", host=broker.host, port=broker.port, security_protocol=0)],
+            listeners=[Listener(name="PLAINTEXT", host=node.host, port=node.port, security_protocol=0)],
             features=[
                 Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
                 for name, levels in SUPPORTED.items()
             ],
-            rack=broker.rack,
-            previous_broker_epoch=broker.epoch,
+            rack=node.rack,
+            previous_broker_epoch=node.epoch,
         )
         self.due = now + RETRY_INTERVAL  # an election may be needed first
-        broker.channel.send(request, REGISTRATION_VERSION, self._on_registered, now)
+        self._channel.send(request, REGISTRATION_VERSION, self._on_registered, now)
 
     def begin_shutdown(self, now: float) -> None:
         """Ask to have the leaderships moved; `state` becomes SHUTTING_DOWN when they have."""
@@ -104,21 +138,21 @@ class BrokerLifecycle:
         if self.state is not BrokerState.STARTING:
             self._heartbeat_at = now
         self.due = now
-        self._broker.wake()
+        self._listener.wake()
 
     def run(self, now: float) -> None:
         """Do what is due; `due` says when to be called again."""
         if now < self.due:
             return
-        if self._controllers.election.misses(self._broker.id, now):
-            self._controllers.consider(self._broker, now)
+        if self._controllers.election.misses(self._node.id, now):
+            self._controllers.consider(self._node.id, now)
         if now >= self._heartbeat_at and not self._is_asking:
             self._send_heartbeat(now)
         self._plan(now)
 
     def _plan(self, now: float) -> None:
-        misses_at = self._controllers.election.misses_at(self._broker.id)
-        if self._controllers.election.misses(self._broker.id, now):
+        misses_at = self._controllers.election.misses_at(self._node.id)
+        if self._controllers.election.misses(self._node.id, now):
             misses_at = now + RETRY_INTERVAL
         self.due = min(misses_at, FOREVER if self._is_asking else self._heartbeat_at)
 
@@ -126,10 +160,10 @@ class BrokerLifecycle:
 
     def _on_registered(self, response: BrokerRegistrationResponse, now: float) -> None:
         if response.error_code:
-            self._broker.wheel.add(now + RETRY_INTERVAL, self.begin)
+            self._node.wheel.add(now + RETRY_INTERVAL, self.begin)
             return
         self._move_to(BrokerState.RECOVERY)
-        self._broker.registered(response.broker_epoch)
+        self._listener.registered(response.broker_epoch)
         self._send_heartbeat(now)
         self._plan(now)
 
@@ -138,13 +172,13 @@ class BrokerLifecycle:
         self._heartbeat_at = now + self._interval
         self._asked_to_stop = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         request = BrokerHeartbeatRequest(
-            broker_id=self._broker.id,
-            broker_epoch=self._broker.epoch,
-            current_metadata_offset=self._broker.image.version,
+            broker_id=self._node.id,
+            broker_epoch=self._node.epoch,
+            current_metadata_offset=self._node.image.version,
             want_fence=False,
             want_shut_down=self._asked_to_stop,
         )
-        self._broker.channel.send(
+        self._channel.send(
             request,
             HEARTBEAT_VERSION,
             self._on_heartbeat,
@@ -157,7 +191,7 @@ class BrokerLifecycle:
         self._is_asking = False
         self._heartbeat_at = now
         self.due = now
-        self._broker.wake()
+        self._listener.wake()
 
     def _on_heartbeat(self, response: BrokerHeartbeatResponse, now: float) -> None:
         self._is_asking = False
@@ -167,15 +201,15 @@ class BrokerLifecycle:
             if response.should_shut_down:
                 self._move_to(BrokerState.SHUTTING_DOWN)
                 self._heartbeat_at = FOREVER
-                self._broker.notify()
+                self._listener.may_stop()
             else:
                 self._heartbeat_at = now + RETRY_INTERVAL if self._asked_to_stop else now
         elif self.state is BrokerState.RECOVERY and not response.is_fenced:
             self._move_to(BrokerState.RUNNING)
-            self._broker.begins_to_serve(now)
+            self._listener.begins_to_serve(now)
         elif response.is_fenced:
             if self.state is BrokerState.RUNNING:
                 self._move_to(BrokerState.RECOVERY)
             self._heartbeat_at = now + RETRY_INTERVAL
         self._plan(now)
-        self._broker.wake_for_timers()
+        self._listener.wake_for_timers()

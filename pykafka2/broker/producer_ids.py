@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykafka2.broker.controller_channel import ControllerChannel
+from pykafka2.broker.node import Node
 from pykafka2.errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.protocol.messages.broker_lifecycle import AllocateProducerIdsResponse
 
 # Kafka asks for the next block when 90 % of the one it has are used.
@@ -22,8 +23,9 @@ PREFETCH_BELOW = 100
 class ProducerIds:
     """The ids that one broker may give out."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: Node, channel: ControllerChannel) -> None:
+        self._node = node
+        self._channel = channel
         self._block = range(0)
         self._next_block = range(0)
         self._is_asking = False
@@ -47,8 +49,8 @@ class ProducerIds:
         if self._is_asking or self._next_block:
             return
         self._is_asking = True
-        request = AllocateProducerIdsRequest(broker_id=self._broker.id, broker_epoch=self._broker.epoch)
-        self._broker.channel.send(request, 0, self._on_answer, now)
+        request = AllocateProducerIdsRequest(broker_id=self._node.id, broker_epoch=self._node.epoch)
+        self._channel.send(request, 0, self._on_answer, now)
 
     def _on_answer(self, answer: AllocateProducerIdsResponse, now: float) -> None:
         self._is_asking = False

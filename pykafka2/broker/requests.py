@@ -1,171 +1,147 @@
-"""What a broker does with a request: taken in, handled under the cluster's lock, answered.  Part of `Broker`
-(broker.py).
+"""What a broker does with a request: taken in, handled under the cluster's lock, answered.
 
-Whatever goes wrong costs the request alone: it is answered with an error, or its connection is closed where
-there can be no answer.  A mistake of ours is noted in the cluster's problems as well.
+Between the server, which knows connections, and the handlers, which know APIs, stand here the history, the
+faults and throttles that a test has planted, and the way to the controller (forwarding.py).  Made anew with
+each start of the broker.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
 
-from pykafka2.broker.forwarding import to_controller
-from pykafka2.broker.handlers.registry import APIS, Api
+from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.timing_wheel import TimingWheel
+from pykafka2.broker.forwarding import Forwarder
+from pykafka2.broker.handlers.registry import APIS, respond
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
-from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
+from pykafka2.broker.server.request_metrics import RequestMetrics
+from pykafka2.broker.shared import Shared
+from pykafka2.clock import Clock
 from pykafka2.protocol.struct import Response
-
-if TYPE_CHECKING:
-    from pykafka2.broker.base.problems import Problems
-    from pykafka2.broker.broker import Broker
-    from pykafka2.broker.server.request_metrics import RequestMetrics
-    from pykafka2.clock import Clock
-    from pykafka2.testing.cluster import KafkaCluster
-
-logger = logging.getLogger(__name__)
 
 
 class BrokerRequests:
-    """`handle`, what connections tell of requests, and how they are answered and refused."""
+    """`handle`, what connections tell of requests, and how their answers leave.  The target of faults."""
 
-    id: int
-    lock: Any
-    clock: Clock
-    metrics: RequestMetrics
-    problems: Problems
-    is_running: bool
-    is_paused: bool
-    _cluster: KafkaCluster
-    _requests: RequestChannel
+    def __init__(
+        self,
+        shared: Shared,
+        services: Services,
+        metrics: RequestMetrics,
+        queue: RequestChannel,
+        forwarder: Forwarder,
+    ) -> None:
+        self._shared = shared
+        self._services = services
+        self._node = services.node
+        self._answers = services.answers
+        self._metrics = metrics
+        self._queue = queue
+        self._forwarder = forwarder
+
+    # ------------------------------------------------------------------ what faults look at
 
     @property
-    def _broker(self) -> Broker:
-        return cast("Broker", self)
+    def id(self) -> int:
+        return self._node.id
+
+    @property
+    def clock(self) -> Clock:
+        return self._node.clock
+
+    @property
+    def wheel(self) -> TimingWheel:
+        return self._node.wheel
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        return self._services.replicas
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._node.image
+
+    @image.setter
+    def image(self, image: ClusterImage) -> None:
+        self._node.image = image
 
     # ------------------------------------------------------------------ the connection tells
 
-    def _on_request(self, context: RequestContext) -> None:
+    def on_request(self, context: RequestContext) -> None:
         """A processor has decoded a client's request."""
         context.on_reply = self.on_reply
-        with self.lock:
-            self._cluster.history.received(self.id, context)
+        with self._node.lock:
+            self._shared.history.received(self._node.id, context)
 
-    def _on_gone(self, context: RequestContext, now: float) -> None:
+    def on_gone(self, context: RequestContext, now: float) -> None:
         """The connection of a request is gone before its answer left: nothing may wait for it."""
-        with self.lock:
-            self._cluster.history.ended(context, None, now)
+        with self._node.lock:
+            self._shared.history.ended(context, None, now)
             if not context.is_answered and context.abandon is not None:
                 context.abandon(now)
             context.is_answered = True
 
-    def _on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
+    def on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
         """Replies have left for their clients."""
-        with self.lock:
-            since = self._cluster.told_since
+        with self._node.lock:
+            since = self._shared.history_started_at
             for context in contexts:
                 # The reply to a request that a test has forgotten (`KafkaCluster.forget`) counts no more.
                 if context.received_at >= since:
-                    self.metrics.record(context, now)
-                self._cluster.history.left(context)
+                    self._metrics.record(context, now)
+                self._shared.history.left(context)
 
-    def _on_refused(self, client: str, reason: str, now: float) -> None:
+    def on_refused(self, client: str, reason: str, now: float) -> None:
         """A client sent what cannot be answered; its connection is being closed."""
-        with self.lock:
-            self._cluster.events.client_refused(now, self.id, client, reason)
+        with self._node.lock:
+            self._shared.events.client_refused(now, self._node.id, client, reason)
 
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
         """A request is answered: False if a fault takes care of the answer."""
-        context.answered_at = self.clock.monotonic()
-        faults = self._cluster.faults
+        context.answered_at = self._node.clock.monotonic()
+        faults = self._shared.faults
         is_plain = context.faults is None and not faults.is_active
         sent = response if is_plain else faults.reshaped(context, response)
-        if self._cluster.throttles.rules:
-            self._cluster.throttles.apply(context, sent)
-        self._cluster.history.ended(context, sent, context.answered_at)
-        return is_plain or faults.sends(self._broker, context, sent, response)
+        if self._shared.throttles.rules:
+            self._shared.throttles.apply(context, sent)
+        self._shared.history.ended(context, sent, context.answered_at)
+        return is_plain or faults.sends(self, context, sent, response)
 
     # ------------------------------------------------------------------ answering
 
     def handle(self, context: RequestContext, now: float) -> None:
         """Answer one request, unless a fault has something else to say about it."""
-        with self.lock:
-            if not self.is_running or context.is_answered:
+        with self._node.lock:
+            if not self._node.is_running or context.is_answered:
                 return
-            if self.is_paused:
-                self._requests.put_back(context)
+            if self._node.is_paused:
+                self._queue.put_back(context)
                 return
-            faults = self._cluster.faults
-            if faults.is_active and faults.meets(self._broker, context, now):
+            faults = self._shared.faults
+            if faults.is_active and faults.meets(self, context, now):
                 return
             self.answer(context, now)
 
     def answer(self, context: RequestContext, now: float) -> None:
         """Have a request answered, by the API's function or by the controller."""
-        context.metrics = self.metrics
-        context.taken_at = self.clock.monotonic()
+        context.metrics = self._metrics
+        context.taken_at = self._node.clock.monotonic()
         api = APIS[context.api_key]
         if api.by_controller:
-            to_controller(self._broker, api, context, now)
+            self._forwarder.to_controller(api, context, now)
         else:
-            self.respond(api, context, now)
-        context.handled_at = self.clock.monotonic()
-
-    def respond(self, api: Api, context: RequestContext, now: float) -> None:
-        """Have the API's function answer; whatever goes wrong costs this request alone."""
-        if not context.is_answered:  # else its connection is gone
-            self.go_on_with(context, lambda: api.handle(self._broker, context, context.request, now))
-
-    def go_on_with(self, context: RequestContext, work: Callable[[], Response | None]) -> None:
-        """Answer with what `work` gives (None: the answer comes later), also after a wait for another broker
-        or for replicas; what goes wrong costs this request, or its connection.
-        """
-        response: Response | None
-        try:
-            response = work()
-        except Exception as error:
-            response = self._failed(context, error)
-        if response is None or context.is_answered:
-            return
-        try:
-            context.reply(response)
-        except Exception as error:
-            self.problems.note(f"broker {self.id} at its answer to {context.request!r}", error)
-            context.close()
-
-    def _failed(self, context: RequestContext, error: Exception) -> Response | None:
-        """What a request hears whose handling raised this; all but a broker's errors are mistakes of ours."""
-        code = UnknownServerError.code
-        if isinstance(error, BrokerError):
-            code = error.code or code
-        elif isinstance(error, KafkaError) and not isinstance(error, IllegalState):
-            logger.warning("broker %d refused %s: %s", self.id, APIS[context.api_key].name, error)
-        else:
-            self.problems.note(f"broker {self.id} at {context.request!r}", error)
-        if context.is_answered:
-            return None  # its connection is gone
-        return self.refused(context, code)
+            respond(self._services, api, context, now)
+        context.handled_at = self._node.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
         """The answer with an error everywhere; where there can be none the connection is closed."""
-        api = APIS[context.api_key]
-        # Nobody waits for the answer to a produce with acks=0 (rule 7).
-        if not api.can_refuse or context.is_answered or getattr(context.request, "acks", None) == 0:
-            context.close()
-            return None
-        return api.refusal(context.request, context.version, code if code is not None else -1)
-
-    def refuse(self, context: RequestContext, code: int) -> None:
-        """Answer with one error everywhere, if nobody has answered yet."""
-        if not context.is_answered:
-            response = self.refused(context, code)
-            if response is not None:
-                context.reply(response)
+        return self._answers.refused(context, code)
 
     def go_on(self, context: RequestContext) -> None:
         """A request that a fault held goes on to its handler."""
-        if self.is_running:
+        if self._node.is_running:
             if context.slot is None and not context.is_from_broker:
-                self._on_request(context)  # late, from a connection that is dead
-            self._requests.put(context)
+                self.on_request(context)  # late, from a connection that is dead
+            self._queue.put(context)

@@ -5,59 +5,76 @@ Parts of a broker (server/threads.py); both take the cluster's lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.lifecycle import BrokerLifecycle
+from pykafka2.broker.node import Node
+from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 
-if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
 
-
-class Chores(Part):
+class BrokerTimers(Part):
     """A broker's timers: requests that time out, followers that lag, groups and transactions."""
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(f"chores-{broker.id}")
-        self._broker = broker
-        self._isr_check_every = broker.config.seconds("replica.lag.time.max.ms") / 2
+    def __init__(
+        self, node: Node, lifecycle: BrokerLifecycle, replicas: ReplicaManager, coordinators: Coordinators
+    ) -> None:
+        super().__init__(f"timers-{node.id}")
+        self._node = node
+        self._lifecycle = lifecycle
+        self._replicas = replicas
+        self._coordinators = coordinators
+        config = node.config
+        self._isr_check_every = config.seconds("replica.lag.time.max.ms") / 2
         self._isr_check_at = 0.0
-        self._expiry_every = broker.config.seconds("producer.id.expiration.check.interval.ms")
+        self._expiry_every = config.seconds("producer.id.expiration.check.interval.ms")
         self._expiry_at = 0.0
-        self._retention_check_every = broker.config.seconds("log.retention.check.interval.ms")
-        self._retention_check_at = broker.clock.monotonic() + self._retention_check_every
+        self._retention_check_every = config.seconds("log.retention.check.interval.ms")
+        self._retention_check_at = node.clock.monotonic() + self._retention_check_every
         self.due = 0.0  # when it runs next; unlike `wake_at` it changes under the lock only
 
+    def look(self) -> None:
+        """A timer was set or a deadline moved: run earlier, if need be."""
+        if min(self._node.wheel.next_deadline(), self._lifecycle.due, self._coordinators.due) < self.due:
+            self.signal()
+
     def run(self, now: float) -> float:
-        broker = self._broker
-        with broker.lock:
-            if not broker.is_running:
+        node, replicas = self._node, self._replicas
+        with node.lock:
+            if not node.is_running:
                 self.due = FOREVER
                 return FOREVER
-            broker.wheel.advance(now)
-            broker.lifecycle.run(now)
+            node.wheel.advance(now)
+            self._lifecycle.run(now)
             if now >= self._isr_check_at:
                 self._isr_check_at = now + self._isr_check_every
-                broker.replicas.isrs.shrink(list(broker.replicas.replicas.values()), now)
-                broker.replicas.isrs.expand(broker.replicas.replicas.values(), now)
+                replicas.isrs.shrink(list(replicas.replicas.values()), now)
+                replicas.isrs.expand(replicas.replicas.values(), now)
             if now >= self._expiry_at:
                 self._expiry_at = now + self._expiry_every
-                broker.expire_producers()
+                self._expire_producers()
             if now >= self._retention_check_at:
                 self._retention_check_at = now + self._retention_check_every
-                broker.apply_retention()
-            broker.coordinators.run(now)
-            broker.replicas.complete_delayed(now)
-            broker.coordinators.send_markers(now)
+                replicas.keeper.apply_retention(node.clock.wall_ms(), None)
+            self._coordinators.run(now)
+            replicas.complete_delayed(now)
+            self._coordinators.send_markers(now)
             self.due = min(
-                broker.wheel.next_deadline(),
+                node.wheel.next_deadline(),
                 self._isr_check_at,
                 self._expiry_at,
                 self._retention_check_at,
-                broker.coordinators.due,
-                broker.lifecycle.due,
+                self._coordinators.due,
+                self._lifecycle.due,
             )
             return self.due
+
+    def _expire_producers(self) -> None:
+        """Forget producers that were not heard of for producer.id.expiration.ms."""
+        kept_ms = self._node.config.int("producer.id.expiration.ms")
+        self._replicas.expire_producers(self._node.clock.wall_ms() - kept_ms)
 
 
 class Completions(Part):
@@ -69,9 +86,9 @@ class Completions(Part):
 
     runs_last = True
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(f"completions-{broker.id}")
-        self._complete = broker.complete
+    def __init__(self, broker_id: int, complete: Callable[[float], object]) -> None:
+        super().__init__(f"completions-{broker_id}")
+        self._complete = complete
 
     def run(self, now: float) -> float:
         self._complete(now)

@@ -28,12 +28,14 @@ from pykafka2.broker.controller.placement import first_host
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.rule import FaultRule
+from pykafka2.broker.faults.target import Target
 from pykafka2.broker.faults.throttle import Throttles
 from pykafka2.broker.handlers.registry import load as load_handlers
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import MAX_ENTRIES, History
 from pykafka2.broker.replication.links import Links
 from pykafka2.broker.server.threads import Loops
+from pykafka2.broker.shared import Shared
 from pykafka2.clock import SeededEntropy
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
@@ -142,8 +144,6 @@ class KafkaCluster(ClusterViews):
         """
         self.started_at = 0.0
         """When it started, by its monotonic clock."""
-        self.told_since = 0.0
-        """When its story begins: at the start, or when it was last told to forget."""
         self.faults = Faults()
         self.faults.on_fired = self._on_fault
         self.throttles = Throttles()
@@ -168,7 +168,7 @@ class KafkaCluster(ClusterViews):
         from pykafka2.broker.broker import Broker
 
         self._runtime = self._given_runtime or _thread_runtime()
-        self.started_at = self.told_since = self._runtime.clock.monotonic()
+        self.started_at = self._runtime.clock.monotonic()
         try:
             entropy = SeededEntropy(f"cluster-{self.seed}")
             cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
@@ -192,7 +192,34 @@ class KafkaCluster(ClusterViews):
                 self.lock,
                 lambda: self._brokers,
             )
-            self._brokers = [Broker(self, number, port) for number, port in enumerate(self._ports)]
+            shared = Shared(
+                self.config,
+                self.seed,
+                self._runtime,
+                self.lock,
+                self.loops,
+                self.links,
+                self.controller,
+                self.faults,
+                self.throttles,
+                self.history,
+                self.events,
+                self.problems,
+                self.tls,
+                history_started_at=self.started_at,
+            )
+            self._shared = shared
+            self._brokers = [
+                Broker(
+                    shared,
+                    number,
+                    self.host_of(number),
+                    port,
+                    self.rack_of(number),
+                    lambda broker_id: self._brokers[broker_id].services,
+                )
+                for number, port in enumerate(self._ports)
+            ]
             self._start_brokers()
             for name, topic in self._topics.items():
                 self.create_topic(
@@ -208,16 +235,16 @@ class KafkaCluster(ClusterViews):
         election = self.controller.election
         election.is_held = True
         for broker in self._brokers:
-            broker.begin_start()
+            broker.process.begin_start()
         with self.lock:
             election.is_held = False
             self.controller.elect(self._brokers[self._first_controller], self.runtime.clock.monotonic())
         for broker in self._brokers:
-            broker.finish_start()
+            broker.process.finish_start()
         # How brokers register is the same in every run; a timeline begins with what the test does.
         elections = [one for one in self.events.events("controller") if "event" not in one.facts]
         self.forget()
-        now = self.told_since
+        now = self.history_started_at
         took_ms = (now - self.started_at) * 1000
         count = f"{len(self._brokers)} brokers" if len(self._brokers) > 1 else "1 broker"
         text = f"{count} started in {took_ms:.0f} ms"
@@ -375,6 +402,13 @@ class KafkaCluster(ClusterViews):
 
     # ------------------------------------------------------------------ what happened
 
+    @property
+    def history_started_at(self) -> float:
+        """When history, metrics and timeline begin, by the monotonic clock: at the start, or when it was
+        last told to forget.
+        """
+        return self._shared.history_started_at
+
     def forget(self) -> None:
         """Forget what was seen so far: history, events and metrics are empty, the timeline begins now.
 
@@ -383,17 +417,17 @@ class KafkaCluster(ClusterViews):
         """
         self.check()
         with self.lock:
-            self.told_since = self.runtime.clock.monotonic()
+            self._shared.history_started_at = self.runtime.clock.monotonic()
             self.history.clear()
             self.events.clear()
             self.faults.forget_numbers()
             for broker in self._brokers:
                 broker.metrics.clear()
 
-    def _on_fault(self, rule: FaultRule, broker: Broker, context: RequestContext) -> None:
+    def _on_fault(self, rule: FaultRule, target: Target, context: RequestContext) -> None:
         text = f"rule {rule.id} fired on {name_of(context.api_key)} of {context.client_id}: {rule.then}"
         now = self.runtime.clock.monotonic()
-        self.events.note(now, "fault", text, rule=rule.id, broker=broker.id, then=rule.then)
+        self.events.note(now, "fault", text, rule=rule.id, broker=target.id, then=rule.then)
 
 
 def _with_mode(config: Mapping[str, object] | None, pipelined: bool | None) -> Mapping[str, object] | None:

@@ -47,7 +47,7 @@ def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(
 ) -> None:
     """520 connections with a request each, while the only handler takes nothing."""
     broker = kafka_cluster.brokers[0]
-    queue = broker._requests
+    queue = broker.parts.queue
     taken = queue.take
     queue.take = lambda: None  # type: ignore[method-assign]
     wires = [Wire(broker.address) for _ in range(520)]
@@ -80,7 +80,7 @@ def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(
         known = [one for processor in broker.processors for one in list(processor.connections)]
         assert max(len(one.frames._buffer) for one in known) < 1 << 20
         queue.take = taken  # type: ignore[method-assign]
-        broker._handlers[0].signal()
+        broker.parts.handlers[0].signal()
         for wire in wires:
             if wire is not blocked:
                 assert wire.receive(MetadataRequest, 12)[0] == 1

@@ -179,7 +179,7 @@ def test_a_loop_that_has_ended_is_not_silent() -> None:
     """What is no `Exception` is guarded against nowhere: mistakes have tests in server/test_problems.py."""
     cluster = KafkaCluster(brokers=1).start()
     try:
-        part = cluster.brokers[0]._chores
+        part = cluster.brokers[0].parts.timers
 
         def fail(now: float) -> float:
             raise SystemExit("planted")

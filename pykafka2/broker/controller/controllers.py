@@ -115,6 +115,10 @@ class Controllers:
             raise NotController(f"the controller on broker {node.broker_id} is busy")
         attempt.outcome()
 
+    def catch_up(self, broker_id: int, now: float) -> None:
+        """As the controller: see that a broker that was heard gets what it lacks of the metadata."""
+        self.publisher.catch_up(self._brokers()[broker_id], now)
+
     # ------------------------------------------------------------------ elections
 
     def elect(self, broker: Broker, now: float) -> None:
@@ -129,8 +133,9 @@ class Controllers:
                 other.channel.controller_changed(now)
         self._runtime.notify()
 
-    def consider(self, broker: Broker, now: float) -> bool:
+    def consider(self, broker_id: int, now: float) -> bool:
         """A broker misses the controller and stands for election; whether it was elected."""
+        broker = self._brokers()[broker_id]
         if not self.election.may_win(broker, now):
             return False
         self.elect(broker, now)
@@ -143,7 +148,7 @@ class Controllers:
         for step in range(len(brokers)):
             if self.election.holder != NO_CONTROLLER:
                 return
-            self.consider(brokers[(first + step) % len(brokers)], now)
+            self.consider((first + step) % len(brokers), now)
 
     def has_resigned(self, broker_id: int, now: float) -> None:
         """A controller gives up by itself."""

@@ -60,13 +60,14 @@ class ControllerElection:
         )
         return votes * 2 > len(running) and self.misses(candidate.id, now)
 
-    def has_majority(self, holder: Broker, heard: Callable[[int], bool]) -> bool:
+    def has_majority(self, holder_id: int, heard: Callable[[int], bool]) -> bool:
         """Whether the controller still reaches half of the brokers that run, itself included; `heard` says
         of whom there was a heartbeat within a session's time.
         """
         running = [broker for broker in self._brokers() if can_act(broker)]
         reached = sum(
-            broker is holder or heard(broker.id) or self.reaches(holder.id, broker.id) for broker in running
+            broker.id == holder_id or heard(broker.id) or self.reaches(holder_id, broker.id)
+            for broker in running
         )
         return reached * 2 >= len(running)
 

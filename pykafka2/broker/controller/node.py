@@ -18,12 +18,12 @@ from pykafka2.broker.controller.event_queue import EventQueue, Work
 from pykafka2.broker.controller.records import PartitionSet, Record
 from pykafka2.broker.controller.sessions import BrokerSessions
 from pykafka2.broker.controller.state import Changes
+from pykafka2.broker.node import Node
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 from pykafka2.errors import NotController
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.broker.controller.controllers import Controllers
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ UNCLEAN_ELECTION_INTERVAL = 300.0
 class ControllerNode(Part):
     """The seat on one broker."""
 
-    def __init__(self, broker: Broker, controllers: Controllers) -> None:
+    def __init__(self, broker: Node, controllers: Controllers) -> None:
         super().__init__(f"controller-{broker.id}")
         self.active: Controller | None = None
         """Set while this broker believes that it is the controller; the log knows better."""
@@ -153,7 +153,7 @@ class ControllerNode(Part):
             if not self._broker.is_running or controller is None:
                 return FOREVER
             if not self._controllers.election.has_majority(
-                self._broker, lambda broker_id: self.sessions.is_valid(broker_id, now)
+                self._broker.id, lambda broker_id: self.sessions.is_valid(broker_id, now)
             ):
                 self._controllers.has_resigned(self._broker.id, now)
                 return FOREVER

@@ -16,16 +16,19 @@ from pykafka2.broker.base.image import GROUP_RESOURCE, ClusterImage, TopicImage
 from pykafka2.broker.coordinators.internal_topics import partitions_of
 from pykafka2.broker.coordinators.replica_log import ImageTopics, ReplicaLog
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pykafka2.broker.node import Node
+from pykafka2.broker.replication.peers import Peers
+from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.clock import FOREVER
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.broker.coordinators.groups.service import GroupCoordinator
     from pykafka2.broker.coordinators.replay import Caller
     from pykafka2.broker.coordinators.service import CoordinatorService
     from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
+    from pykafka2.broker.coordinators.transactions.verifier import Verifier
     from pykafka2.broker.replication.replica import Key
     from pykafka2.broker.server.request_channel import RequestContext
 
@@ -37,12 +40,24 @@ INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 class Coordinators:
     """The two coordinators of one broker, from its start to its stop."""
 
-    def __init__(self, broker: Broker, new_id: Callable[[], str]) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node: Node,
+        replicas: ReplicaManager,
+        peers: Peers,
+        *,
+        new_id: Callable[[], str],
+        next_producer_id: Callable[[], int],
+    ) -> None:
+        self._node = node
+        self._replicas = replicas
+        self._peers = peers
         self._new_id = new_id
+        self._next_producer_id = next_producer_id
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._markers: MarkerSender | None = None
+        self._verifier: Verifier | None = None
         self._logs: dict[Key, ReplicaLog] = {}
         self._epochs: dict[Key, int] = {}  # of the partitions that we coordinate: the leader epoch
         self._to_load: dict[Key, None] = {}
@@ -59,14 +74,14 @@ class Coordinators:
             from pykafka2.broker.coordinators.groups.settings import group_settings
 
             self._groups = GroupCoordinator(
-                group_settings(self._broker.config),
+                group_settings(self._node.config),
                 self._partition_count(OFFSETS_TOPIC),
                 self._wall_ms,
                 self._new_id,
                 self._group_configs,
             )
-            self._groups.on_problem = self._broker.problems.note
-            self._groups.on_topics(ImageTopics(self._broker.image), self._now())
+            self._groups.on_problem = self._node.problems.note
+            self._groups.on_topics(ImageTopics(self._node.image), self._now())
         return self._groups
 
     @property
@@ -76,17 +91,17 @@ class Coordinators:
             from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
             from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
 
-            version = self._broker.image.transaction_version
+            version = self._node.image.transaction_version
             self._transactions = TransactionCoordinator(
-                transaction_settings(self._broker.config, version),
+                transaction_settings(self._node.config, version),
                 self._partition_count(TRANSACTIONS_TOPIC),
                 self._wall_ms,
-                self._broker.next_producer_id,
+                self._next_producer_id,
                 self._partition_count(OFFSETS_TOPIC),
             )
-            self._transactions.on_problem = self._broker.problems.note
-            self._transactions.on_topics(ImageTopics(self._broker.image))
-            self._markers = MarkerSender(self._broker, self._transactions)
+            self._transactions.on_problem = self._node.problems.note
+            self._transactions.on_topics(ImageTopics(self._node.image))
+            self._markers = MarkerSender(self._node, self._peers, self._transactions)
         return self._transactions
 
     @property
@@ -94,25 +109,34 @@ class Coordinators:
         """None where nobody ever asked for one here."""
         return self._transactions
 
+    @property
+    def verifier(self) -> Verifier:
+        """Asks transaction coordinators about batches that open a transaction."""
+        if self._verifier is None:
+            from pykafka2.broker.coordinators.transactions.verifier import Verifier
+
+            self._verifier = Verifier(self._node, self._replicas, self._peers)
+        return self._verifier
+
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
         """What is set on a group; of the broker's options one is dynamic (KIP-1263)."""
-        broker = self._broker
-        interval = str(broker.config.int("group.consumer.assignment.interval.ms"))
-        own = broker.image.configs_of(GROUP_RESOURCE, group_id)
+        node = self._node
+        interval = str(node.config.int("group.consumer.assignment.interval.ms"))
+        own = node.image.configs_of(GROUP_RESOURCE, group_id)
         return {"consumer.assignment.interval.ms": interval, **own}
 
     def _service(self, topic: str) -> CoordinatorService[Any]:
         return self.groups if topic == OFFSETS_TOPIC else self.transactions
 
     def _partition_count(self, topic: str) -> int:
-        image = self._broker.image.topics.get(topic)
-        return partitions_of(self._broker.config, topic) if image is None else len(image.partitions)
+        image = self._node.image.topics.get(topic)
+        return partitions_of(self._node.config, topic) if image is None else len(image.partitions)
 
     def _now(self) -> float:
-        return self._broker.clock.monotonic()
+        return self._node.clock.monotonic()
 
     def _wall_ms(self, at: float) -> int:
-        clock = self._broker.clock
+        clock = self._node.clock
         return clock.wall_ms() + round((at - clock.monotonic()) * 1000)
 
     # ------------------------------------------------------------------ told by the broker
@@ -129,20 +153,20 @@ class Coordinators:
     def _take_up(self, topic: str, image: TopicImage | None) -> None:
         partitions = () if image is None else image.partitions
         for key in [key for key in self._epochs if key[0] == topic]:
-            led = key[1] < len(partitions) and partitions[key[1]].leader == self._broker.id
+            led = key[1] < len(partitions) and partitions[key[1]].leader == self._node.id
             if not led:
                 self._resign(key)
         for number, partition in enumerate(partitions):
             key = (topic, number)
-            if partition.leader == self._broker.id and self._epochs.get(key) != partition.leader_epoch:
+            if partition.leader == self._node.id and self._epochs.get(key) != partition.leader_epoch:
                 self._elect(key, partition.leader_epoch)
 
     def _elect(self, key: Key, leader_epoch: int) -> None:
         topic, number = key
-        broker = self._broker
+        node = self._node
         # Kafka has no such option for the log of transactions.
-        codec = broker.config.int("offsets.topic.compression.codec") if topic == OFFSETS_TOPIC else 0
-        log = self._logs[key] = ReplicaLog(broker.replicas, key, self._wall_ms, broker.events, codec)
+        codec = node.config.int("offsets.topic.compression.codec") if topic == OFFSETS_TOPIC else 0
+        log = self._logs[key] = ReplicaLog(self._replicas, key, self._wall_ms, node.events, codec)
         if topic == OFFSETS_TOPIC:
             self.groups.partitions = self._partition_count(topic)
             self.groups.elect(number, log)
@@ -178,7 +202,7 @@ class Coordinators:
     def on_moved(self, key: Key) -> None:
         """A replica moved: replies may have waited for its high watermark."""
         if key in self._epochs:
-            log = self._broker.replicas.log_of(key)
+            log = self._replicas.log_of(key)
             self._service(key[0]).on_high_watermark(key[1], log.high_watermark)
 
     # ------------------------------------------------------------------ turns
@@ -210,14 +234,14 @@ class Coordinators:
     def _load(self, key: Key, now: float) -> None:
         from pykafka2.broker.coordinators.batches import entries_in
 
-        log = self._broker.replicas.log_of(key)
+        log = self._replicas.log_of(key)
         entries = entries_in(log.batches(log.log_start_offset))
         try:
             self._service(key[0]).load(key[1], entries, log.log_end_offset, now)
         except Exception:
             # Who says that it is the admin client may write anything there (rule 26): whatever the log holds,
             # it costs this one partition, which is coordinated by nobody until it is led anew.
-            logger.exception("broker %d cannot load %s-%d", self._broker.id, *key)
+            logger.exception("broker %d cannot load %s-%d", self._node.id, *key)
 
     # ------------------------------------------------------------------ requests
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pykafka2.broker.node import Node
 from pykafka2.errors import BrokerError
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from collections.abc import Callable
+
     from pykafka2.broker.config.configs import BrokerConfig
     from pykafka2.broker.controller import NewTopic
 
@@ -49,10 +51,10 @@ def internal_topic(config: BrokerConfig, topic: str, live_brokers: int) -> NewTo
     return NewTopic(topic, partitions_of(config, topic), factor, configs)
 
 
-def create_internal_topic(broker: Broker, topic: str) -> None:
+def create_internal_topic(node: Node, create: Callable[[NewTopic], object], topic: str) -> None:
     """Have the controller create an internal topic; where it refuses, there is none, and no coordinator."""
-    new = internal_topic(broker.config, topic, len(broker.image.live_brokers()))
+    new = internal_topic(node.config, topic, len(node.image.live_brokers()))
     try:
-        broker.create_topic(new)
+        create(new)
     except BrokerError:
         return

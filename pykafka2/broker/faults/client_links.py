@@ -15,7 +15,7 @@ from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.faults.target import Target
     from pykafka2.broker.server.request_channel import Origin, RequestContext
 
 LinkKey = tuple[str, "int | None"]
@@ -79,7 +79,7 @@ class ClientLinks:
         """A broker is gone: what was under way to it never arrives."""
         self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
 
-    def meets(self, broker: Broker, context: RequestContext, now: float) -> bool:
+    def meets(self, broker: Target, context: RequestContext, now: float) -> bool:
         """Carry a request over its links; True if it is not there yet, or never will be."""
         if context.is_carried or context.is_from_broker:
             return False
@@ -105,12 +105,12 @@ class ClientLinks:
         broker.wheel.add(due, lambda at: self._arrive(broker, way, due, context, at))
         return True
 
-    def _arrive(self, broker: Broker, way: Way, due: float, context: RequestContext, now: float) -> None:
+    def _arrive(self, broker: Target, way: Way, due: float, context: RequestContext, now: float) -> None:
         if self._under_way.get(way) == due:
             del self._under_way[way]
         broker.handle(context, now)
 
-    def carries(self, broker: Broker, context: RequestContext, response: Response | None) -> bool:
+    def carries(self, broker: Target, context: RequestContext, response: Response | None) -> bool:
         """Whether an answer may leave at once; otherwise it leaves later, or is lost."""
         if not self.links or context.is_from_broker or response is None:
             return True

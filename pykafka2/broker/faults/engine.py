@@ -21,14 +21,14 @@ from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import ClusterImage
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.faults.target import Target
     from pykafka2.broker.server.request_channel import RequestContext
 
 logger = logging.getLogger(__name__)
 
 MAX_PLANTED = 1000
 
-Held = tuple["Broker", "RequestContext"]
+Held = tuple["Target", "RequestContext"]
 
 
 class Faults:
@@ -40,7 +40,7 @@ class Faults:
         self.planted: list[FaultRule] = []
         """Those planted since the last `clear`, spent ones included; the oldest go first."""
         self.client_links = ClientLinks()
-        self.on_fired: Callable[[FaultRule, Broker, RequestContext], None] | None = None
+        self.on_fired: Callable[[FaultRule, Target, RequestContext], None] | None = None
         """Told of each rule that fires; the timeline listens."""
         self._held: list[Held] = []
         self._count = 0
@@ -107,10 +107,10 @@ class Faults:
         ]
         self._release(self._select(api))
 
-    def forget(self, broker: Broker) -> None:
+    def forget(self, broker_id: int) -> None:
         """A broker is gone, and what it held with it."""
-        self._held = [one for one in self._held if one[0] is not broker]
-        self.client_links.forget(broker.id)
+        self._held = [one for one in self._held if one[0].id != broker_id]
+        self.client_links.forget(broker_id)
 
     def _release(self, released: list[Held]) -> None:
         self._held = [one for one in self._held if one not in released]
@@ -128,7 +128,7 @@ class Faults:
 
     # ------------------------------------------------------------------ a request comes
 
-    def meets(self, broker: Broker, context: RequestContext, now: float) -> bool:
+    def meets(self, broker: Target, context: RequestContext, now: float) -> bool:
         """Do what links and rules ask of a request; True if it is not to be handled now."""
         if context.faults is not None:
             return False  # it met its rule before
@@ -144,7 +144,7 @@ class Faults:
             self.on_fired(rule, broker, context)
         return self._act(rule, broker, context, now)
 
-    def _take(self, broker: Broker, context: RequestContext) -> FaultRule | None:
+    def _take(self, broker: Target, context: RequestContext) -> FaultRule | None:
         """The first rule that fires on a request.  All that match have seen it."""
         found: FaultRule | None = None
         for rule in list(self.rules):
@@ -157,7 +157,7 @@ class Faults:
                         self.rules.remove(rule)
         return found
 
-    def _act(self, rule: FaultRule, broker: Broker, context: RequestContext, now: float) -> bool:
+    def _act(self, rule: FaultRule, broker: Target, context: RequestContext, now: float) -> bool:
         action = rule.action
         if action is Action.ERROR and rule.error is not None:
             return _refuse(rule, rule.error.code or 0, broker, context)
@@ -175,7 +175,7 @@ class Faults:
             return False  # the others act when the answer leaves
         return True
 
-    def _replay(self, rule: FaultRule, broker: Broker, context: RequestContext, now: float) -> None:
+    def _replay(self, rule: FaultRule, broker: Target, context: RequestContext, now: float) -> None:
         late = context.copy_from(DeadOrigin(f"{context.peer} (dead)"))
         late.faults = rule
         context.close(reset=rule.resets)
@@ -199,7 +199,7 @@ class Faults:
         return response
 
     def sends(
-        self, broker: Broker, context: RequestContext, response: Response | None, was: Response | None
+        self, broker: Target, context: RequestContext, response: Response | None, was: Response | None
     ) -> bool:
         """Send an answer as links and rules have it; False if the caller has nothing left to do.  `was` is
         the answer before `reshaped`.
@@ -221,7 +221,7 @@ class Faults:
         return False
 
 
-def _refuse(rule: FaultRule, code: int, broker: Broker, context: RequestContext) -> bool:
+def _refuse(rule: FaultRule, code: int, broker: Target, context: RequestContext) -> bool:
     """Answer with an error; False if only some partitions get it and the rest is to be handled."""
     context.merge = refuse_some(rule.is_place, code, broker, context) if rule.has_place else None
     if context.merge is not None:
@@ -247,7 +247,7 @@ def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> R
         return None
 
 
-def _answer_from(image: ClusterImage, broker: Broker, context: RequestContext, now: float) -> None:
+def _answer_from(image: ClusterImage, broker: Target, context: RequestContext, now: float) -> None:
     """Handle a request with another image than the broker has."""
     current, broker.image = broker.image, image
     try:

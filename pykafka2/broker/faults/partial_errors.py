@@ -24,14 +24,14 @@ from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse, 
 from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.faults.target import Target
     from pykafka2.broker.server.request_channel import RequestContext
 
 Named = tuple[str, "int | None"]
 Merge = Callable[[Response], Response]
 
 
-def named_partitions(broker: Broker, context: RequestContext) -> Iterator[Named]:
+def named_partitions(broker: Target, context: RequestContext) -> Iterator[Named]:
     """What a request is about: the partitions it names, and of a fetch in a session those that it need not
     name again.
     """
@@ -44,7 +44,7 @@ def named_partitions(broker: Broker, context: RequestContext) -> Iterator[Named]
 
 
 def refuse_some(
-    is_meant: Callable[[Named], bool], code: int, broker: Broker, context: RequestContext
+    is_meant: Callable[[Named], bool], code: int, broker: Target, context: RequestContext
 ) -> Merge | None:
     """Have the rest of a request handled; what adds the refusals to its answer.  None: refuse the whole."""
     request = context.request
@@ -63,7 +63,7 @@ def _without_some(
     request: ProduceRequest,
     is_meant: Callable[[Named], bool],
     code: int,
-    broker: Broker,
+    broker: Target,
     context: RequestContext,
 ) -> Merge | None:
     kept: list[TopicProduceData] = []
@@ -97,7 +97,7 @@ def _without_some(
     return merge
 
 
-def _with_fetch_errors(response: Response, asked: list[Named], code: int, broker: Broker) -> Response:
+def _with_fetch_errors(response: Response, asked: list[Named], code: int, broker: Target) -> Response:
     if not isinstance(response, FetchResponse) or response.error_code:
         return response
     told: dict[Named, PartitionData] = {}

@@ -16,7 +16,7 @@ from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
@@ -36,9 +36,9 @@ class Later:
         return getattr(import_module(f"pykafka2.broker.handlers.{self.module}"), name + self.ending)
 
     def handle(
-        self, broker: Broker, context: RequestContext, request: Request[Any], now: float
+        self, services: Services, context: RequestContext, request: Request[Any], now: float
     ) -> Response | None:
-        answer: Response | None = self.function("handle")(broker, context, request, now)
+        answer: Response | None = self.function("handle")(services, context, request, now)
         return answer
 
     def refuse(self, request: Request[Any], version: int, code: int) -> Response:

@@ -12,16 +12,16 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 @handles(AllocateProducerIdsRequest, 0, 0, by_controller=True, between_brokers=True)
 def handle(
-    broker: Broker, context: RequestContext, request: AllocateProducerIdsRequest, now: float
+    services: Services, context: RequestContext, request: AllocateProducerIdsRequest, now: float
 ) -> AllocateProducerIdsResponse:
-    check_epoch(broker.controller, request.broker_id, request.broker_epoch)
-    block = broker.controller.allocate_producer_ids()
+    check_epoch(services.controller, request.broker_id, request.broker_epoch)
+    block = services.controller.allocate_producer_ids()
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.broker.base.image import BROKER_RESOURCE, LOGGER_RESOURCE
 from pykafka2.broker.controller.configs import ConfigChange, Operation, configured, replaced
 from pykafka2.broker.controller.records import Record
-from pykafka2.broker.handlers.registry import asked_broker
+from pykafka2.broker.handlers.registry import services_asked
 from pykafka2.errors import BrokerError, InvalidConfig, InvalidRequest, UnknownServerError, error_of
 from pykafka2.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -25,7 +25,7 @@ from pykafka2.protocol.messages.configs import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 LOG_LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
@@ -35,9 +35,9 @@ Outcome = tuple[Any, "BrokerError | None"]
 
 
 def handle_incremental(
-    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
+    services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
 ) -> IncrementalAlterConfigsResponse:
-    asked = asked_broker(broker, context)
+    asked = services_asked(services, context)
 
     def change(resource: Any) -> Record | None:
         changes = [
@@ -46,9 +46,9 @@ def handle_incremental(
         if resource.resource_type == LOGGER_RESOURCE:
             _change_loggers(asked, resource.resource_name, changes, validate_only=request.validate_only)
             return None
-        return configured(broker.controller, resource.resource_type, resource.resource_name, changes)
+        return configured(services.controller, resource.resource_type, resource.resource_name, changes)
 
-    outcomes = _altered(broker, asked, request, change)
+    outcomes = _altered(services, asked, request, change)
     return IncrementalAlterConfigsResponse(
         responses=[
             IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
@@ -58,13 +58,13 @@ def handle_incremental(
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: AlterConfigsRequest, now: float
+    services: Services, context: RequestContext, request: AlterConfigsRequest, now: float
 ) -> AlterConfigsResponse:
     def change(resource: Any) -> Record:
         configs = {config.name: config.value for config in resource.configs}
-        return replaced(broker.controller, resource.resource_type, resource.resource_name, configs)
+        return replaced(services.controller, resource.resource_type, resource.resource_name, configs)
 
-    outcomes = _altered(broker, asked_broker(broker, context), request, change)
+    outcomes = _altered(services, services_asked(services, context), request, change)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
@@ -74,7 +74,7 @@ def handle(
 
 
 def _altered(
-    broker: Broker, asked: Broker, request: Any, change: Callable[[Any], Record | None]
+    services: Services, asked: Services, request: Any, change: Callable[[Any], Record | None]
 ) -> list[Outcome]:
     """Make the changes that can be made, in one write; the others with their reasons."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
@@ -93,11 +93,11 @@ def _altered(
         if record is not None:
             records.append(record)
     if not request.validate_only:
-        broker.controller.write(records)
+        services.controller.write(records)
     return outcomes
 
 
-def _check(asked: Broker, resource: Any) -> None:
+def _check(asked: Services, resource: Any) -> None:
     """What the broker that was asked checks before the controller sees anything."""
     nulls = [
         config.name
@@ -121,7 +121,7 @@ def _check(asked: Broker, resource: Any) -> None:
             raise InvalidRequest(f"Unexpected node id. Expected {asked.id}, but received {name}")
 
 
-def _change_loggers(asked: Broker, name: str, changes: list[ConfigChange], *, validate_only: bool) -> None:
+def _change_loggers(asked: Services, name: str, changes: list[ConfigChange], *, validate_only: bool) -> None:
     """A broker's log levels are its own: the controller knows nothing of them."""
     levels = dict(asked.log_levels)
     for change in changes:

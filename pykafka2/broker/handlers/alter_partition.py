@@ -18,15 +18,15 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 @handles(AlterPartitionRequest, 3, 3, by_controller=True, between_brokers=True)
 def handle(
-    broker: Broker, context: RequestContext, request: AlterPartitionRequest, now: float
+    services: Services, context: RequestContext, request: AlterPartitionRequest, now: float
 ) -> AlterPartitionResponse:
-    controller = broker.controller
+    controller = services.controller
     check_epoch(controller, request.broker_id, request.broker_epoch)
     asked = [(topic.topic_id, partition) for topic in request.topics for partition in topic.partitions]
     changes = [_change(topic_id, partition) for topic_id, partition in asked]

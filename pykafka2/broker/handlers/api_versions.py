@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.api_versions import (
 from pykafka2.protocol.registry import ApiKey
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
@@ -38,7 +38,7 @@ ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
 
 @handles(ApiVersionsRequest, 0, 4)
 def handle(
-    broker: Broker, context: RequestContext, request: ApiVersionsRequest, now: float
+    services: Services, context: RequestContext, request: ApiVersionsRequest, now: float
 ) -> ApiVersionsResponse:
     if context.is_unsupported:
         own = [_range(APIS[ApiKey.API_VERSIONS])]
@@ -47,7 +47,7 @@ def handle(
         SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
     ):
         return refuse(request, InvalidRequest.code or 0)
-    image = broker.image
+    image = services.image
     return ApiVersionsResponse(
         api_keys=[_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers],
         supported_features=[

@@ -19,15 +19,15 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 @handles(BrokerRegistrationRequest, 4, 4, by_controller=True, between_brokers=True)
 def handle_registration(
-    broker: Broker, context: RequestContext, request: BrokerRegistrationRequest, now: float
+    services: Services, context: RequestContext, request: BrokerRegistrationRequest, now: float
 ) -> BrokerRegistrationResponse:
-    controller = broker.controller
+    controller = services.controller
     if request.cluster_id != controller.image.cluster_id:
         raise InconsistentClusterId(f"this is cluster {controller.image.cluster_id}")
     listener = request.listeners[0]
@@ -35,7 +35,7 @@ def handle_registration(
         controller,
         Registration(request.broker_id, listener.host, listener.port, request.rack, request.incarnation_id),
     )
-    broker.controller_node.sessions.forget(request.broker_id)
+    services.controller_node.sessions.forget(request.broker_id)
     return BrokerRegistrationResponse(broker_epoch=epoch)
 
 
@@ -46,14 +46,14 @@ def refuse_registration(request: BrokerRegistrationRequest, code: int) -> Broker
 
 @handles(BrokerHeartbeatRequest, 0, 1, between_brokers=True)
 def handle_heartbeat(
-    broker: Broker, context: RequestContext, request: BrokerHeartbeatRequest, now: float
+    services: Services, context: RequestContext, request: BrokerHeartbeatRequest, now: float
 ) -> BrokerHeartbeatResponse | None:
-    node = broker.controller_node
+    node = services.controller_node
     controller = node.require()
     registered = check_epoch(controller, request.broker_id, request.broker_epoch)
     if not registered.is_fenced:
         node.sessions.touch(request.broker_id, now)
-    broker.catch_up(request.broker_id, now)
+    services.catch_up(request.broker_id, now)
     changes = registered.is_fenced or registered.is_shutting_down
     if not changes and not request.want_fence and not request.want_shut_down:
         return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=False)

@@ -25,10 +25,11 @@ from pykafka2.broker.config.configs import (
     Synonym,
     TopicConfig,
 )
+from pykafka2.broker.handlers.services import Services
 from pykafka2.protocol.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    pass
 
 Entries = list[DescribeConfigsResourceResult]
 
@@ -71,7 +72,7 @@ def of_metrics(configs: Mapping[str, str]) -> Entries:
     return entries
 
 
-def of_loggers(broker: Broker) -> Entries:
+def of_loggers(services: Services) -> Entries:
     """The levels of a broker's loggers."""
     return [
         DescribeConfigsResourceResult(
@@ -83,7 +84,7 @@ def of_loggers(broker: Broker) -> Entries:
             config_type=UNKNOWN_TYPE,
             documentation=None,
         )
-        for name, level in sorted(broker.log_levels.items())
+        for name, level in sorted(services.log_levels.items())
     ]
 
 

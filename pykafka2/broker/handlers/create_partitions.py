@@ -15,36 +15,38 @@ from pykafka2.protocol.messages.topics import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: CreatePartitionsRequest, now: float
+    services: Services, context: RequestContext, request: CreatePartitionsRequest, now: float
 ) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     twice = [name for name, count in times.items() if count > 1]
     results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in twice]
     results += [
-        _add(broker, topic, validate_only=request.validate_only)
+        _add(services, topic, validate_only=request.validate_only)
         for topic in request.topics
         if times[topic.name] == 1
     ]
     return CreatePartitionsResponse(results=results)
 
 
-def _add(broker: Broker, topic: CreatePartitionsTopic, *, validate_only: bool) -> CreatePartitionsTopicResult:
+def _add(
+    services: Services, topic: CreatePartitionsTopic, *, validate_only: bool
+) -> CreatePartitionsTopicResult:
     assignments = topic.assignments
     try:
         check_size(topic.count)
         records = added_partitions(
-            broker.controller,
+            services.controller,
             topic.name,
             topic.count,
             None if assignments is None else [assigned.broker_ids for assigned in assignments],
         )
         if not validate_only:
-            broker.controller.write(records)
+            services.controller.write(records)
     except BrokerError as error:
         return _failed(topic.name, error)
     return CreatePartitionsTopicResult(name=topic.name)

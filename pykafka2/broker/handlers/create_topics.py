@@ -26,12 +26,12 @@ from pykafka2.protocol.messages.topics import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import TopicImage
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: CreateTopicsRequest, now: float
+    services: Services, context: RequestContext, request: CreateTopicsRequest, now: float
 ) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     twice = [name for name, count in times.items() if count > 1]
@@ -44,7 +44,7 @@ def handle(
         try:
             if room < 0:
                 raise PolicyViolation("Excessively large number of partitions per request.")
-            created = broker.controller.create_topic(_new(topic), validate_only=request.validate_only)
+            created = services.controller.create_topic(_new(topic), validate_only=request.validate_only)
         except BrokerError as error:
             results.append(_failed(topic.name, error))
         else:

@@ -17,7 +17,7 @@ from pykafka2.protocol.messages.topics import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.replica import Key
     from pykafka2.broker.server.request_channel import RequestContext
 
@@ -25,7 +25,7 @@ NO_LOW_WATERMARK = -1
 
 
 @handles(DeleteRecordsRequest, 0, 2)
-def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest, now: float) -> None:
+def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest, now: float) -> None:
     offsets = {
         (topic.name, partition.partition_index): partition.offset
         for topic in request.topics
@@ -34,12 +34,12 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
 
     def on_done(done: dict[Key, DeleteResult]) -> None:
         if not context.is_answered:
-            broker.go_on_with(context, lambda: _answer(done))
+            services.go_on_with(context, lambda: _answer(done))
 
     deadline = now + request.timeout_ms / 1000.0
-    operation = broker.replicas.keeper.delete_records(offsets, deadline, on_done, now)
+    operation = services.replicas.keeper.delete_records(offsets, deadline, on_done, now)
     if operation is not None:
-        context.abandon = lambda at: broker.replicas.deletes.discard(operation)
+        context.abandon = lambda at: services.replicas.deletes.discard(operation)
 
 
 def _answer(done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:

@@ -16,14 +16,14 @@ from pykafka2.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import ClusterImage
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DeleteTopicsRequest, now: float
+    services: Services, context: RequestContext, request: DeleteTopicsRequest, now: float
 ) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=_deleted(broker, _asked(request)))
+    return DeleteTopicsResponse(responses=_deleted(services, _asked(request)))
 
 
 def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
@@ -31,9 +31,9 @@ def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return [*request.topics, *named]
 
 
-def _deleted(broker: Broker, asked: list[DeleteTopicState]) -> list[DeletableTopicResult]:
+def _deleted(services: Services, asked: list[DeleteTopicState]) -> list[DeletableTopicResult]:
     """Refuse what is asked twice, under whatever name, and delete the rest (KIP-516)."""
-    image = broker.controller.image
+    image = services.controller.image
     results: list[DeletableTopicResult] = []
     names = Counter(state.name for state in asked if state.name is not None and state.topic_id == ZERO_UUID)
     ids = Counter(state.topic_id for state in asked if state.name is None)
@@ -55,14 +55,14 @@ def _deleted(broker: Broker, asked: list[DeleteTopicState]) -> list[DeletableTop
                 raise InvalidRequest("Duplicate topic id.")
             if state.name is None and state.topic_id in named_ids:
                 continue  # told with its name
-            results.append(_delete(broker, image, state, by_both=ids))
+            results.append(_delete(services, image, state, by_both=ids))
         except BrokerError as error:
             results.append(_failed(state, error))
     return results
 
 
 def _delete(
-    broker: Broker, image: ClusterImage, state: DeleteTopicState, *, by_both: Counter[bytes]
+    services: Services, image: ClusterImage, state: DeleteTopicState, *, by_both: Counter[bytes]
 ) -> DeletableTopicResult:
     topic = image.topic_by_id(state.topic_id) if state.name is None else image.topics.get(state.name)
     if topic is None:
@@ -76,7 +76,7 @@ def _delete(
             error_code=InvalidRequest.code or 0,
             error_message="The provided topic name maps to an ID that was already supplied.",
         )
-    broker.controller.delete_topic(topic.name)
+    services.controller.delete_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 
 

@@ -13,14 +13,14 @@ from pykafka2.protocol.messages.cluster import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeClusterRequest, now: float
+    services: Services, context: RequestContext, request: DescribeClusterRequest, now: float
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         return _refusal(
@@ -31,11 +31,11 @@ def handle(
         )
     if request.endpoint_type != BROKERS:
         return _refusal(UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}"))
-    image = broker.image
+    image = services.image
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=broker.any_live_broker(),
+        controller_id=services.any_live_broker(),
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.is_fenced

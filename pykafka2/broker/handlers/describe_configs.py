@@ -24,17 +24,17 @@ from pykafka2.protocol.messages.configs import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeConfigsRequest, now: float
+    services: Services, context: RequestContext, request: DescribeConfigsRequest, now: float
 ) -> DescribeConfigsResponse:
     results = []
     for resource in request.resources:
         try:
-            configs = _configs(broker, resource.resource_type, resource.resource_name)
+            configs = _configs(services, resource.resource_type, resource.resource_name)
         except BrokerError as error:
             results.append(_failed(resource, error.code or 0, error.args[0] if error.args else str(error)))
             continue
@@ -55,28 +55,28 @@ def handle(
     return DescribeConfigsResponse(results=results)
 
 
-def _configs(broker: Broker, resource_type: int, name: str) -> Entries:
-    image = broker.image
+def _configs(services: Services, resource_type: int, name: str) -> Entries:
+    image = services.image
     if resource_type == TOPIC_RESOURCE:
         check_topic_name(name)
         topic = image.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition("")
-        return config_entries.of_topic(topic.config.over(broker.config))
+        return config_entries.of_topic(topic.config.over(services.config))
     if resource_type == BROKER_RESOURCE:
         if not name:
             return config_entries.of_all_brokers(image.configs_of(*ALL_BROKERS))
-        _check_id(broker, name, "{} or empty string,")
-        return config_entries.of_broker(broker.config)
+        _check_id(services, name, "{} or empty string,")
+        return config_entries.of_broker(services.config)
     if resource_type == LOGGER_RESOURCE:
         if not name:
             raise InvalidRequest("Broker id must not be empty")
-        _check_id(broker, name, "{}")
-        return config_entries.of_loggers(broker)
+        _check_id(services, name, "{}")
+        return config_entries.of_loggers(services)
     if resource_type == GROUP_RESOURCE:
         if not name:
             raise InvalidRequest("Group name must not be empty")
-        return config_entries.of_group(image.configs_of(resource_type, name), broker.config)
+        return config_entries.of_group(image.configs_of(resource_type, name), services.config)
     if resource_type == METRICS_RESOURCE:
         if not name:
             raise InvalidRequest("Client metrics subscription name must not be empty")
@@ -84,15 +84,15 @@ def _configs(broker: Broker, resource_type: int, name: str) -> Entries:
     raise InvalidRequest(f"Unsupported resource type: {resource_type}")
 
 
-def _check_id(broker: Broker, name: str, expected: str) -> None:
+def _check_id(services: Services, name: str, expected: str) -> None:
     """A broker describes itself only."""
     try:
         asked = int(name)
     except ValueError:
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}") from None
-    if asked != broker.id:
+    if asked != services.id:
         raise InvalidRequest(
-            f"Unexpected broker id, expected {expected.format(broker.id)} but received {name}"
+            f"Unexpected broker id, expected {expected.format(services.id)} but received {name}"
         )
 
 

@@ -15,25 +15,25 @@ from pykafka2.protocol.messages.transaction_admin import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
 
 
-def describe_producers(broker: Broker, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def describe_producers(services: Services, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_described(broker, topic.name, index) for index in topic.partition_indexes],
+                partitions=[_described(services, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _described(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _described(services: Services, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        producers = broker.replicas.replica_of((topic, index)).log.producers
+        producers = services.replicas.replica_of((topic, index)).log.producers
     except BrokerError as error:
         return _failed(index, error.code or 0, None)
     return PartitionResponse(

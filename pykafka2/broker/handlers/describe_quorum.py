@@ -21,7 +21,7 @@ from pykafka2.protocol.messages.quorum import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 FIRST_VERSION_WITH_NODES = 2
@@ -29,13 +29,13 @@ LISTENER = "CONTROLLER"
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeQuorumRequest, now: float
+    services: Services, context: RequestContext, request: DescribeQuorumRequest, now: float
 ) -> DescribeQuorumResponse:
     topics = [
         DescribeQuorumResponseTopicData(
             topic_name=topic.topic_name,
             partitions=[
-                _quorum(broker)
+                _quorum(services)
                 if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
                 else _unknown(partition.partition_index)
                 for partition in topic.partitions
@@ -48,15 +48,15 @@ def handle(
     if context.version >= FIRST_VERSION_WITH_NODES and is_told:
         nodes = [
             Node(node_id=node.id, listeners=[Listener(name=LISTENER, host=node.host, port=node.port)])
-            for node in broker.controller.state.brokers.values()
+            for node in services.controller.state.brokers.values()
         ]
     return DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
-def _quorum(broker: Broker) -> DescribeQuorumResponsePartitionData:
-    controller = broker.controller
+def _quorum(services: Services) -> DescribeQuorumResponsePartitionData:
+    controller = services.controller
     end = controller.log.end_offset
-    now_ms = broker.clock.wall_ms()
+    now_ms = services.clock.wall_ms()
     voters = [
         ReplicaState(
             replica_id=node.id,

@@ -28,14 +28,14 @@ from pykafka2.protocol.messages.metadata import (
 from pykafka2.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest, now: float
+    services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest, now: float
 ) -> DescribeTopicPartitionsResponse:
-    image = broker.image
+    image = services.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     first = 0
     cursor = request.cursor
@@ -46,7 +46,7 @@ def handle(
             return refuse(request, InvalidRequest.code or 0)
         first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
     left = max(
-        1, min(request.response_partition_limit, broker.config.int("max.request.partition.size.limit"))
+        1, min(request.response_partition_limit, services.config.int("max.request.partition.size.limit"))
     )
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:

@@ -15,7 +15,7 @@ from pykafka2.protocol.messages.reassignments import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
@@ -23,12 +23,12 @@ FIRST_VERSION_WITH_AN_ERROR = 1
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: ElectLeadersRequest, now: float
+    services: Services, context: RequestContext, request: ElectLeadersRequest, now: float
 ) -> ElectLeadersResponse:
     kind = request.election_type
     if kind not in (PREFERRED, UNCLEAN):
         return _refusal(request, context.version, InvalidRequest(f"Unknown election type {kind}"))
-    controller = broker.controller
+    controller = services.controller
     topics = controller.state.topics
     asked: list[tuple[str, list[int]]]
     if request.topic_partitions is None:

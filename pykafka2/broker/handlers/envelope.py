@@ -1,24 +1,35 @@
-"""Envelope: a client's request that another broker forwards to the active controller (KIP-590, rule 69)."""
+"""Envelope: a client's request that another broker forwards to the active controller (KIP-590)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
 
-from pykafka2.broker.forwarding import ask_controller, opened
+from pykafka2.broker.handlers.by_controller import ask_controller
 from pykafka2.broker.handlers.registry import APIS, handles, refuses
-from pykafka2.errors import CorruptData, InvalidRequest, NotController, UnsupportedVersion
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.errors import (
+    CorruptData,
+    InvalidRequest,
+    KafkaError,
+    NotController,
+    UnknownServerError,
+    UnsupportedVersion,
+)
+from pykafka2.protocol.framing import decode_request, encode_response
 from pykafka2.protocol.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from pykafka2.protocol.struct import Response
 
-if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
-    from pykafka2.broker.server.request_channel import RequestContext
+logger = logging.getLogger(__name__)
+
+LENGTH_BYTES = 4
 
 
 @handles(EnvelopeRequest, 0, 0, between_brokers=True)
 def handle(
-    broker: Broker, context: RequestContext, request: EnvelopeRequest, now: float
+    services: Services, context: RequestContext, request: EnvelopeRequest, now: float
 ) -> EnvelopeResponse | None:
-    if not broker.controller_node.is_active:
+    if not services.controller_node.is_active:
         return refuse(request, NotController.code or 0)
     try:
         inner = opened(context, request.request_data, now)
@@ -28,7 +39,7 @@ def handle(
     if api is None or not api.by_controller or api.between_brokers:
         return refuse(request, InvalidRequest.code or 0)
     ask_controller(
-        broker, api, inner, now, refused=lambda at: context.reply(refuse(request, NotController.code or 0))
+        services, api, inner, now, refused=lambda at: context.reply(refuse(request, NotController.code or 0))
     )
     return None
 
@@ -36,3 +47,47 @@ def handle(
 @refuses(EnvelopeRequest)
 def refuse(request: EnvelopeRequest, code: int) -> EnvelopeResponse:
     return EnvelopeResponse(error_code=code)
+
+
+class EnvelopeOrigin:
+    """`Origin` of a request that came in an envelope: its answer goes back in one."""
+
+    is_broker = True
+
+    def __init__(self, envelope: RequestContext) -> None:
+        self._envelope = envelope
+        self.peer = envelope.peer
+        self.parts = envelope.origin.parts
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        if response is None:
+            self.disconnect(context)
+            return
+        try:
+            frame = b"".join(encode_response(response, context.version, context.correlation_id))
+        except KafkaError:
+            # Such as an error's message that quotes a name of 32 KiB; the controller goes on.
+            logger.exception("%r cannot be sent in version %d", response, context.version)
+            self.disconnect(context)
+            return
+        self._envelope.reply(EnvelopeResponse(response_data=frame[LENGTH_BYTES:]))
+
+    def local_processed(self, context: RequestContext) -> None:
+        """Nothing waits behind it."""
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        self._envelope.reply(EnvelopeResponse(error_code=UnknownServerError.code or 0))
+
+
+def opened(envelope: RequestContext, data: bytes, now: float) -> RequestContext:
+    """The client's request in an envelope; raises what `decode_request` raises."""
+    header, request = decode_request(memoryview(data))
+    return RequestContext(
+        EnvelopeOrigin(envelope),
+        request,
+        header.request_api_version,
+        header.correlation_id,
+        header.client_id,
+        envelope.size_bytes,
+        now,
+    )

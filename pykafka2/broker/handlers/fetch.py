@@ -41,7 +41,7 @@ from pykafka2.protocol.messages.fetch import (
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 FIRST_VERSION_WITH_SESSIONS = 7
@@ -59,7 +59,7 @@ SESSION_ERRORS = frozenset(
 
 @handles(FetchRequest, 4, 18)
 def handle(
-    broker: Broker, context: RequestContext, request: FetchRequest, now: float
+    services: Services, context: RequestContext, request: FetchRequest, now: float
 ) -> FetchResponse | None:
     if request.isolation_level not in ISOLATION_LEVELS:
         # Kafka fails over the number, and says so everywhere.
@@ -67,35 +67,35 @@ def handle(
         refused.error_code = UnknownServerError.code
         return refused
     try:
-        plan = _plan(broker, context, request, now)
+        plan = _plan(services, context, request, now)
     except BrokerError as error:
         return refuse(request, error.code or 0)
 
     def on_done(results: list[FetchResult]) -> None:
         if not context.is_answered:
-            done_at = broker.clock.monotonic()
-            broker.go_on_with(
-                context, lambda: _in_session(broker, context.version, request, plan, results, done_at)
+            done_at = services.clock.monotonic()
+            services.go_on_with(
+                context, lambda: _in_session(services, context.version, request, plan, results, done_at)
             )
 
-    operation = broker.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
+    operation = services.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
     if operation is not None:
-        context.abandon = lambda at: broker.replicas.fetches.discard(operation)
+        context.abandon = lambda at: services.replicas.fetches.discard(operation)
     return None
 
 
-def _plan(broker: Broker, context: RequestContext, request: FetchRequest, now: float) -> FetchPlan:
+def _plan(services: Services, context: RequestContext, request: FetchRequest, now: float) -> FetchPlan:
     replica_id, replica_epoch = request.replica_id, -1
     if context.version >= FIRST_VERSION_WITH_REPLICA_STATE:
         replica_id = request.replica_state.replica_id
         replica_epoch = request.replica_state.replica_epoch
     is_consumer = replica_id < 0
-    max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))  # followers' fetches, too
+    max_bytes = min(request.max_bytes, services.config.int("fetch.max.bytes"))  # followers' fetches, too
     may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
     is_future = replica_id == FUTURE_REPLICA
     plan = FetchPlan(
         replica_id,
-        [item for topic in request.topics for item in _items(broker, context, topic)],
+        [item for topic in request.topics for item in _items(services, context, topic)],
         min(request.min_bytes, max_bytes),
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED and not is_future,
@@ -104,13 +104,15 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest, now: f
         rack_id=request.rack_id if may_follow else None,
     )
     if context.version >= FIRST_VERSION_WITH_SESSIONS:
-        _use_session(broker, context.version, request, plan, now)
+        _use_session(services, context.version, request, plan, now)
     return plan
 
 
-def _use_session(broker: Broker, version: int, request: FetchRequest, plan: FetchPlan, now: float) -> None:
+def _use_session(
+    services: Services, version: int, request: FetchRequest, plan: FetchPlan, now: float
+) -> None:
     """Have an incremental fetch look at its session; a full one ends the session that it names."""
-    sessions = broker.replicas.sessions
+    sessions = services.replicas.sessions
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.close(request.session_id)
@@ -126,7 +128,7 @@ def _use_session(broker: Broker, version: int, request: FetchRequest, plan: Fetc
             for topic in request.forgotten_topics_data
             for partition in topic.partitions
         ],
-        name_of=broker.image.topic_names.get,
+        name_of=services.image.topic_names.get,
         now=now,
     )
     plan.items = []
@@ -135,7 +137,7 @@ def _use_session(broker: Broker, version: int, request: FetchRequest, plan: Fetc
 
 
 def _in_session(
-    broker: Broker,
+    services: Services,
     version: int,
     request: FetchRequest,
     plan: FetchPlan,
@@ -143,10 +145,10 @@ def _in_session(
     now: float,
 ) -> FetchResponse:
     """The answer: all that was read, or in a session what is news."""
-    sessions = broker.replicas.sessions
+    sessions = services.replicas.sessions
     session = plan.session
     if session is None:
-        response = _answer(broker, version, results, plan)
+        response = _answer(services, version, results, plan)
         if version >= FIRST_VERSION_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
             opened = sessions.create(
                 results,
@@ -156,28 +158,28 @@ def _in_session(
             )
             if opened is not None:
                 response.session_id = opened.id
-                broker.replicas.reader.join_session(plan, opened)
+                services.replicas.reader.join_session(plan, opened)
         return response
     if sessions.get(session.id) is not session:
         return refuse(request, FetchSessionIdNotFound.code or 0)
     if session.epoch != next_epoch(request.session_epoch):
         return refuse(request, InvalidFetchSessionEpoch.code or 0)
-    response = _answer(broker, version, session.settle(results), plan)
+    response = _answer(services, version, session.settle(results), plan)
     response.session_id = session.id
     return response
 
 
-def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[FetchItem]:
+def _items(services: Services, context: RequestContext, topic: FetchTopic) -> list[FetchItem]:
     name, error = topic.topic, None
     if context.version >= FIRST_VERSION_WITH_IDS:
-        known = broker.image.topic_by_id(topic.topic_id)
+        known = services.image.topic_by_id(topic.topic_id)
         if known is None:
             name, error = topic.topic_id.hex(), UnknownTopicId()
         else:
             name = known.name
     known_partitions = range(0)
     if error is None:
-        image = broker.image.topics.get(name)
+        image = services.image.topics.get(name)
         known_partitions = range(0 if image is None else len(image.partitions))
     return [
         FetchItem(
@@ -195,7 +197,7 @@ def _items(broker: Broker, context: RequestContext, topic: FetchTopic) -> list[F
     ]
 
 
-def _answer(broker: Broker, version: int, results: list[FetchResult], plan: FetchPlan) -> FetchResponse:
+def _answer(services: Services, version: int, results: list[FetchResult], plan: FetchPlan) -> FetchResponse:
     leaders: list[int] = []
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     for result in results:
@@ -205,18 +207,18 @@ def _answer(broker: Broker, version: int, results: list[FetchResult], plan: Fetc
             topic = topics[item.topic, item.topic_id] = FetchableTopicResponse(
                 topic=item.topic, topic_id=item.topic_id, partitions=[]
             )
-        topic.partitions.append(_partition(broker, version, result, plan, leaders))
+        topic.partitions.append(_partition(services, version, result, plan, leaders))
     if version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
         return FetchResponse(responses=list(topics.values()))
     nodes = [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in endpoints(broker, leaders)
+        for node in endpoints(services, leaders)
     ]
     return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
 
 
 def _partition(
-    broker: Broker, version: int, result: FetchResult, plan: FetchPlan, leaders: list[int]
+    services: Services, version: int, result: FetchResult, plan: FetchPlan, leaders: list[int]
 ) -> PartitionData:
     item = result.item
     data = PartitionData(
@@ -233,7 +235,7 @@ def _partition(
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     if result.error is not None:
         data.error_code = result.error.code or 0
-        leader = hint(broker, item.key, result.error)
+        leader = hint(services, item.key, result.error)
         if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
             leaders.append(leader.leader)

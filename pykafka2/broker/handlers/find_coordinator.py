@@ -21,7 +21,7 @@ from pykafka2.protocol.messages.coordinator import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import BrokerImage
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -30,13 +30,13 @@ FIRST_VERSION_WITH_KEYS = 4
 
 @handles(FindCoordinatorRequest, 0, 6)
 def handle(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, now: float
+    services: Services, context: RequestContext, request: FindCoordinatorRequest, now: float
 ) -> FindCoordinatorResponse:
     if context.version >= FIRST_VERSION_WITH_KEYS:
         coordinators = []
         for key in request.coordinator_keys:
             try:
-                node = _coordinator(broker, request.key_type, key)
+                node = _coordinator(services, request.key_type, key)
             except BrokerError as error:
                 failed = _failed(key, error.code or 0)
                 if request.key_type in (GROUP, TRANSACTION, SHARE):
@@ -46,25 +46,25 @@ def handle(
             coordinators.append(Coordinator(key=key, node_id=node.id, host=node.host, port=node.port))
         return FindCoordinatorResponse(coordinators=coordinators)
     try:
-        node = _coordinator(broker, request.key_type, request.key)
+        node = _coordinator(services, request.key_type, request.key)
     except BrokerError as error:
         return _failed_old(error.code or 0)
     return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port, error_message="NONE")
 
 
-def _coordinator(broker: Broker, kind: int, key: str) -> BrokerImage:
+def _coordinator(services: Services, kind: int, key: str) -> BrokerImage:
     if kind not in (GROUP, TRANSACTION):
         raise InvalidRequest(f"unknown kind of coordinator {kind}")
     name = OFFSETS_TOPIC if kind == GROUP else TRANSACTIONS_TOPIC
-    if name not in broker.image.topics:
-        create_internal_topic(broker, name)
-    topic = broker.image.topics.get(name)
+    if name not in services.image.topics:
+        create_internal_topic(services.node, services.create_topic, name)
+    topic = services.image.topics.get(name)
     if topic is None:
         raise CoordinatorNotAvailable
     leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
-    if not broker.image.is_alive(leader):
+    if not services.image.is_alive(leader):
         raise CoordinatorNotAvailable
-    return broker.image.brokers[leader]
+    return services.image.brokers[leader]
 
 
 def _failed(key: str, code: int) -> Coordinator:

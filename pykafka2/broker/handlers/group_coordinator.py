@@ -15,7 +15,7 @@ from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 VERSIONS: Final = {
@@ -37,18 +37,18 @@ VERSIONS: Final = {
 OF_CONSUMER_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
 
 
-def _has_consumer_protocol(broker: Broker) -> bool:
+def _has_consumer_protocol(services: Services) -> bool:
     """Whether KIP-848 is on: in group.coordinator.rebalance.protocols, and group.version is finalised."""
-    configured = broker.config.get("group.coordinator.rebalance.protocols")
-    return "consumer" in configured and broker.image.features.get("group.version", 0) > 0
+    configured = services.config.get("group.coordinator.rebalance.protocols")
+    return "consumer" in configured and services.image.features.get("group.version", 0) > 0
 
 
-def handle(broker: Broker, context: RequestContext, request: Request[Any], now: float) -> None:
+def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
     """The answer comes from the coordinator, perhaps before this returns."""
-    if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(broker):
+    if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(services):
         context.reply(refuse(request, context.version, UnsupportedVersion.code))
         return
-    broker.coordinators.ask(broker.coordinators.groups, context, request, now)
+    services.coordinators.ask(services.coordinators.groups, context, request, now)
 
 
 def refuse(request: Request[Any], version: int, code: int) -> Response:

@@ -9,17 +9,19 @@ from pykafka2.errors import BrokerError, FencedLeaderEpoch, NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import BrokerImage, PartitionImage
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.replica import Key
 
 
-def hint(broker: Broker, key: Key, error: BrokerError | None) -> PartitionImage | None:
+def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionImage | None:
     """The partition as we know it, if the error is one of leadership."""
     if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
-        return broker.image.partition(*key)
+        return services.image.partition(*key)
     return None
 
 
-def endpoints(broker: Broker, leaders: Iterable[int]) -> list[BrokerImage]:
+def endpoints(services: Services, leaders: Iterable[int]) -> list[BrokerImage]:
     """Where these leaders are, each once; those that do not run are left out."""
-    return [broker.image.brokers[leader] for leader in sorted(set(leaders)) if broker.image.is_alive(leader)]
+    return [
+        services.image.brokers[leader] for leader in sorted(set(leaders)) if services.image.is_alive(leader)
+    ]

@@ -20,14 +20,14 @@ from pykafka2.protocol.messages.configs import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 LISTED = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest, now: float
+    services: Services, context: RequestContext, request: ListConfigResourcesRequest, now: float
 ) -> ListConfigResourcesResponse:
     wanted = request.resource_types or list(LISTED)
     if context.version == 0:
@@ -39,7 +39,7 @@ def handle(
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in LISTED
             if kind in wanted
-            for name in _names(broker.image, kind)
+            for name in _names(services.image, kind)
         ]
     )
 

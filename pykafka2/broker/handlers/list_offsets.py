@@ -28,7 +28,7 @@ from pykafka2.protocol.messages.offsets import (
 from pykafka2.types import READ_COMMITTED
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.replica import Replica
     from pykafka2.broker.server.request_channel import RequestContext
 
@@ -53,7 +53,7 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 @handles(ListOffsetsRequest, 1, 11)
 def handle(
-    broker: Broker, context: RequestContext, request: ListOffsetsRequest, now: float
+    services: Services, context: RequestContext, request: ListOffsetsRequest, now: float
 ) -> ListOffsetsResponse:
     knows_epochs = context.version >= FIRST_VERSION_WITH_LEADER_EPOCH
     topics = []
@@ -64,7 +64,7 @@ def handle(
             try:
                 if count[asked.partition_index] > 1:
                     raise InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
-                found = _find(broker, context, request, topic.name, asked)
+                found = _find(services, context, request, topic.name, asked)
             except BrokerError as error:
                 partitions.append(_failed(asked, error.code or 0))
                 continue
@@ -85,7 +85,7 @@ def handle(
 
 
 def _find(
-    broker: Broker,
+    services: Services,
     context: RequestContext,
     request: ListOffsetsRequest,
     topic: str,
@@ -93,7 +93,7 @@ def _find(
 ) -> OffsetAtTime:
     if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
         raise UnsupportedVersion(f"timestamp {asked.timestamp} means nothing in version {context.version}")
-    replica = _replica(broker, request, topic, asked)
+    replica = _replica(services, request, topic, asked)
     log = replica.log
     upper = _upper(replica, request)
     if asked.timestamp == LATEST:
@@ -110,12 +110,14 @@ def _find(
     return found
 
 
-def _replica(broker: Broker, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> Replica:
+def _replica(
+    services: Services, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+) -> Replica:
     """The leader's; the debugging consumer may ask any replica."""
     key = (topic, asked.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
-        return broker.replicas.leader_of(key, asked.current_leader_epoch)
-    replica = broker.replicas.replica_of(key)
+        return services.replicas.leader_of(key, asked.current_leader_epoch)
+    replica = services.replicas.replica_of(key)
     replica.check_epoch(asked.current_leader_epoch)
     return replica
 

@@ -23,20 +23,20 @@ from pykafka2.protocol.messages.log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.replica import Key
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 @handles(DescribeLogDirsRequest, 1, 5)
 def describe(
-    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest, now: float
+    services: Services, context: RequestContext, request: DescribeLogDirsRequest, now: float
 ) -> DescribeLogDirsResponse:
     asked: dict[Key, None] | None = None
     if request.topics is not None:
         asked = dict.fromkeys((one.topic, number) for one in request.topics for number in one.partitions)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for key, replica in broker.replicas.replicas.items():
+    for key, replica in services.replicas.replicas.items():
         if asked is not None and key not in asked:
             continue
         topic = topics.setdefault(key[0], DescribeLogDirsTopic(name=key[0], partitions=[]))
@@ -50,7 +50,7 @@ def describe(
             )
         )
     # Capacities are not known of a directory that is in memory: -1, as of a broker that cannot tell.
-    directory = DescribeLogDirsResult(log_dir=broker.logs.path, topics=list(topics.values()))
+    directory = DescribeLogDirsResult(log_dir=services.logs.path, topics=list(topics.values()))
     return DescribeLogDirsResponse(results=[directory])
 
 
@@ -61,22 +61,22 @@ def refuse_describe(request: DescribeLogDirsRequest, code: int) -> DescribeLogDi
 
 @handles(AlterReplicaLogDirsRequest, 1, 2)
 def alter(
-    broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest, now: float
+    services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest, now: float
 ) -> AlterReplicaLogDirsResponse:
     codes: dict[Key, int] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for number in topic.partitions:
-                codes[topic.name, number] = _move(broker, (topic.name, number), directory.path)
+                codes[topic.name, number] = _move(services, (topic.name, number), directory.path)
     return _moved(codes)
 
 
-def _move(broker: Broker, key: Key, path: str) -> int:
+def _move(services: Services, key: Key, path: str) -> int:
     """The error code of moving one replica to that directory."""
-    if path != broker.logs.path:
+    if path != services.logs.path:
         return LogDirNotFound.code or 0
     try:
-        broker.replicas.replica_of(key)
+        services.replicas.replica_of(key)
     except BrokerError as error:
         return error.code or 0
     return 0

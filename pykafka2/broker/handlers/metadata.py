@@ -34,7 +34,7 @@ from pykafka2.protocol.messages.metadata import (
 from pykafka2.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 # Without an authorizer everybody may do everything: a bit for each operation that applies (KIP-430).
@@ -45,22 +45,24 @@ FIRST_VERSION_WITH_USABLE_IDS = 12  # versions 10 and 11 have the field, but Kaf
 
 
 @handles(MetadataRequest, 0, 13)
-def handle(broker: Broker, context: RequestContext, request: MetadataRequest, now: float) -> MetadataResponse:
-    image = broker.image
+def handle(
+    services: Services, context: RequestContext, request: MetadataRequest, now: float
+) -> MetadataResponse:
+    image = services.image
     asked = request.topics
     # Version 0 has no null: there an empty list asks for all topics.
     wants_all = asked is None or (context.version == 0 and not asked)
     if wants_all or asked is None:
         topics = [_known(image, topic) for topic in image.topics.values()]
     else:
-        may_create = request.allow_auto_topic_creation and broker.config.get("auto.create.topics.enable")
+        may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
         if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(topic.name is None for topic in asked):
             refused = refuse(request, InvalidRequest.code or 0)
             for topic in refused.topics:
                 topic.name = topic.name or ""
             return refused
         distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
-        topics = [_asked(broker, image, topic, may_create=may_create) for topic in distinct]
+        topics = [_asked(services, image, topic, may_create=may_create) for topic in distinct]
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
@@ -71,14 +73,14 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest, no
             for node in image.live_brokers()
         ],
         cluster_id=image.cluster_id,
-        controller_id=broker.any_live_broker(),
+        controller_id=services.any_live_broker(),
         topics=topics,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
     )
 
 
 def _asked(
-    broker: Broker, image: ClusterImage, asked: MetadataRequestTopic, *, may_create: bool
+    services: Services, image: ClusterImage, asked: MetadataRequestTopic, *, may_create: bool
 ) -> MetadataResponseTopic:
     """One topic that was asked for by name, or by id (version 10 on)."""
     if asked.topic_id != ZERO_UUID:
@@ -98,9 +100,9 @@ def _asked(
         # Whether it can be made is not told here: whoever asks finds it the next time, or not.
         with suppress(KafkaError):
             if name in INTERNAL:
-                create_internal_topic(broker, name)
+                create_internal_topic(services.node, services.create_topic, name)
             else:
-                broker.create_topic(NewTopic(name))
+                services.create_topic(NewTopic(name))
     return _failed(name, UnknownTopicOrPartition)
 
 

@@ -14,20 +14,20 @@ from pykafka2.protocol.messages.offsets import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 @handles(OffsetForLeaderEpochRequest, 2, 4)
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest, now: float
+    services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest, now: float
 ) -> OffsetForLeaderEpochResponse:
     topics = []
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
             try:
-                replica = broker.replicas.leader_of(
+                replica = services.replicas.leader_of(
                     (topic.topic, asked.partition), asked.current_leader_epoch
                 )
             except BrokerError as error:

@@ -28,9 +28,9 @@ from pykafka2.protocol.messages.produce import (
 from pykafka2.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.broker.handlers.produce_repeats import Repeats
     from pykafka2.broker.handlers.produce_transactional import Verdicts
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.replica import Key
     from pykafka2.broker.server.request_channel import RequestContext
 
@@ -42,7 +42,7 @@ FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
 
 @handles(ProduceRequest, 3, 13)
 def handle(
-    broker: Broker, context: RequestContext, request: ProduceRequest, now: float
+    services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
     repeats = None
     if _names_twice(request):
@@ -51,16 +51,16 @@ def handle(
         repeats = Repeats(request, context.version)
         request = repeats.request
     if not _is_transactional(request):
-        return _append_and_answer(broker, context, request, {}, repeats, now)
+        return _append_and_answer(services, context, request, {}, repeats, now)
 
     from pykafka2.broker.handlers.produce_transactional import verify
 
     def go_on(verdicts: Verdicts, at: float) -> None:
-        broker.go_on_with(
-            context, lambda: _append_and_answer(broker, context, request, verdicts, repeats, at)
+        services.go_on_with(
+            context, lambda: _append_and_answer(services, context, request, verdicts, repeats, at)
         )
 
-    verify(broker, context, request, go_on, now)
+    verify(services, context, request, go_on, now)
     return None
 
 
@@ -87,14 +87,14 @@ def _is_transactional(request: ProduceRequest) -> bool:
 
 
 def _append_and_answer(
-    broker: Broker,
+    services: Services,
     context: RequestContext,
     request: ProduceRequest,
     verdicts: Verdicts,
     repeats: Repeats | None,
     now: float,
 ) -> ProduceResponse | None:
-    results = _append(broker, context, request, verdicts, now)
+    results = _append(services, context, request, verdicts, now)
     settled = results if repeats is None else _settled(context, repeats, results)
     if context.is_answered:
         return None  # its connection is gone; what it sent is appended all the same
@@ -105,29 +105,29 @@ def _append_and_answer(
             context.no_reply()
         return None
     if request.acks != ALL_REPLICAS or all(result.error is not None for result in results.values()):
-        return _answer(broker, context, request, settled)
+        return _answer(services, context, request, settled)
 
     def on_done(done: dict[Key, ProduceResult]) -> None:
         if repeats is not None:
             done = _settled(context, repeats, done)
         if not context.is_answered:
-            broker.go_on_with(context, lambda: _answer(broker, context, request, done))
+            services.go_on_with(context, lambda: _answer(services, context, request, done))
 
-    operation = broker.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
+    operation = services.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
     if operation is not None:
-        context.abandon = lambda at: broker.replicas.produces.discard(operation)
+        context.abandon = lambda at: services.replicas.produces.discard(operation)
         context.local_processed()
     return None
 
 
 def _append(
-    broker: Broker, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
+    services: Services, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
 ) -> dict[Key, ProduceResult]:
     """`verdicts` has a guard, or why not, for partitions that were verified (rule 43)."""
     results: dict[Key, ProduceResult] = {}
-    now_ms = broker.clock.wall_ms()
+    now_ms = services.clock.wall_ms()
     for topic in request.topic_data:
-        error = _identify(broker, context, topic)
+        error = _identify(services, context, topic)
         for data in topic.partition_data:
             key = _key(context, topic, data)
             verdict = verdicts.get(key) if verdicts else None
@@ -137,7 +137,7 @@ def _append(
             if isinstance(verdict, BrokerError):
                 results[key] = ProduceResult(verdict)
                 continue
-            results[key] = broker.replicas.append(
+            results[key] = services.replicas.append(
                 key,
                 data.records,
                 acks=request.acks,
@@ -161,10 +161,10 @@ def _settled(
     }
 
 
-def _identify(broker: Broker, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
+def _identify(services: Services, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
     """Give a topic that is asked for by id (from version 13 on) its name; why there is none."""
     if context.version >= FIRST_VERSION_WITH_IDS:
-        known = broker.image.topic_by_id(topic.topic_id)
+        known = services.image.topic_by_id(topic.topic_id)
         if known is None:
             return UnknownTopicId()
         topic.name = known.name
@@ -179,7 +179,7 @@ def _key(context: RequestContext, topic: TopicProduceData, data: PartitionProduc
 
 
 def _answer(
-    broker: Broker, context: RequestContext, request: ProduceRequest, results: dict[Key, ProduceResult]
+    services: Services, context: RequestContext, request: ProduceRequest, results: dict[Key, ProduceResult]
 ) -> ProduceResponse:
     leaders: list[int] = []
     topics = [
@@ -187,7 +187,7 @@ def _answer(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                _partition(broker, context.version, key, results[key], leaders)
+                _partition(services, context.version, key, results[key], leaders)
                 for key in (_key(context, topic, data) for data in topic.partition_data)
             ],
         )
@@ -197,13 +197,13 @@ def _answer(
         return ProduceResponse(responses=topics)
     nodes = [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in endpoints(broker, leaders)
+        for node in endpoints(services, leaders)
     ]
     return ProduceResponse(responses=topics, node_endpoints=nodes)
 
 
 def _partition(
-    broker: Broker, version: int, key: Key, result: ProduceResult, leaders: list[int]
+    services: Services, version: int, key: Key, result: ProduceResult, leaders: list[int]
 ) -> PartitionProduceResponse:
     if result.error is None:
         return PartitionProduceResponse(
@@ -226,7 +226,7 @@ def _partition(
             BatchIndexAndErrorMessage(batch_index=one.index, batch_index_error_message=one.message)
             for one in result.error.record_errors
         ]
-    leader = hint(broker, key, result.error)
+    leader = hint(services, key, result.error)
     if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
         leaders.append(leader.leader)

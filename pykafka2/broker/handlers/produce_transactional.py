@@ -24,7 +24,7 @@ from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from pykafka2.records.batch import HEADER_BYTES, RecordBatch
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.log.verifications import VerificationGuard
     from pykafka2.broker.replication.replica import Key
     from pykafka2.broker.server.request_channel import RequestContext
@@ -33,7 +33,7 @@ Verdicts = dict["Key", "VerificationGuard | BrokerError"]
 
 
 def verify(
-    broker: Broker,
+    services: Services,
     context: RequestContext,
     request: ProduceRequest,
     go_on: Callable[[Verdicts, float], None],
@@ -46,7 +46,7 @@ def verify(
     if request.transactional_id is None:
         # Transactional batches are allowed only to who may use the transactional id, and there is none.
         raise TransactionalIdAuthorizationFailed("transactional batches need a transactional id")
-    batches = _transactional_batches(broker, context, request)
+    batches = _transactional_batches(services, context, request)
     if len({(batch.producer_id, batch.producer_epoch) for batch in batches.values()}) > 1:
         raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
     if not batches:
@@ -60,7 +60,7 @@ def verify(
         {key: batch.base_sequence for key, batch in batches.items()},
         Support.of_produce(context.version),
     )
-    guards, errors = broker.verifier.begin(asked)
+    guards, errors = services.verifier.begin(asked)
     verdicts: Verdicts = {**errors}
     if not guards:
         go_on(verdicts, now)
@@ -73,7 +73,7 @@ def verify(
         go_on(verdicts, at)
 
     adds = asked.support is Support.ADDS_PARTITIONS
-    broker.verifier.ask(asked, guards, on_codes, now, waits_for_end=adds)
+    services.verifier.ask(asked, guards, on_codes, now, waits_for_end=adds)
 
 
 def _refusal(code: int) -> BrokerError:
@@ -85,14 +85,14 @@ def _refusal(code: int) -> BrokerError:
 
 
 def _transactional_batches(
-    broker: Broker, context: RequestContext, request: ProduceRequest
+    services: Services, context: RequestContext, request: ProduceRequest
 ) -> dict[Key, RecordBatch]:
     """Headers of the batches of existing topics that are part of a transaction; validation comes later."""
     found: dict[Key, RecordBatch] = {}
     for topic in request.topic_data:
-        known = broker.image.topic_by_id(topic.topic_id)
+        known = services.image.topic_by_id(topic.topic_id)
         name = topic.name if known is None else known.name
-        if name not in broker.image.topics:
+        if name not in services.image.topics:
             continue
         for data in topic.partition_data:
             batch = _header(data)

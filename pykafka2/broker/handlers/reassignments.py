@@ -19,12 +19,12 @@ from pykafka2.protocol.messages.reassignments import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest, now: float
+    services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest, now: float
 ) -> AlterPartitionReassignmentsResponse:
     may_change = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
@@ -34,7 +34,7 @@ def handle(
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _reassign(broker, topic.name, partition, may_change=may_change)
+                    _reassign(services, topic.name, partition, may_change=may_change)
                     for partition in topic.partitions
                 ],
             )
@@ -44,13 +44,15 @@ def handle(
 
 
 def _reassign(
-    broker: Broker, topic: str, asked: ReassignablePartition, *, may_change: bool
+    services: Services, topic: str, asked: ReassignablePartition, *, may_change: bool
 ) -> ReassignablePartitionResponse:
     number = asked.partition_index
     try:
-        record = reassigned(broker.controller, topic, number, asked.replicas, allow_factor_change=may_change)
+        record = reassigned(
+            services.controller, topic, number, asked.replicas, allow_factor_change=may_change
+        )
         if record is not None:
-            broker.controller.write([record])
+            services.controller.write([record])
     except BrokerError as error:
         words = None if isinstance(error, NoReassignmentInProgress) else str(error)
         return ReassignablePartitionResponse(
@@ -66,9 +68,9 @@ def refuse(request: AlterPartitionReassignmentsRequest, code: int) -> AlterParti
 
 
 def handle_list(
-    broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest, now: float
+    services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest, now: float
 ) -> ListPartitionReassignmentsResponse:
-    controller = broker.controller
+    controller = services.controller
     asked = (
         [(name, None) for name in controller.state.topics]
         if request.topics is None

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.server.request_channel import RequestContext
 from pykafka2.protocol.registry import API_KEYS, name_of
 from pykafka2.protocol.struct import Request, Response
 
-if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
-    from pykafka2.broker.server.request_channel import RequestContext
-
-
-Handle = Callable[["Broker", "RequestContext", Any, float], "Response | None"]
-"""(broker, context, request, now) -> the answer, or None if it comes later or not at all."""
+Handle = Callable[[Services, RequestContext, Any, float], "Response | None"]
+"""(services, context, request, now) -> the answer, or None if it comes later or not at all."""
 
 Refuse = Callable[[Any, int], Response]
 """(request, error code) -> the answer that says so."""
@@ -93,7 +90,7 @@ def handles(
     """Register the function that answers this API at these versions.
 
     With `by_controller` it runs on the broker that hosts the active controller, as an event of its queue
-    (`broker.controller` is that controller); all other brokers forward to it.
+    (`services.controller` is that controller); all other brokers forward to it.
     With `between_brokers` only brokers may ask, over their links, and clients hear nothing of it.
     """
 
@@ -121,14 +118,20 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
     return register
 
 
-def asked_broker(broker: Broker, context: RequestContext) -> Broker:
-    """The broker that a client has asked, where a handler runs `by_controller`.
+def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
+    """Have the API's function answer; whatever goes wrong costs this request alone."""
+    if not context.is_answered:  # else its connection is gone
+        services.go_on_with(context, lambda: api.handle(services, context, context.request, now))
+
+
+def services_asked(services: Services, context: RequestContext) -> Services:
+    """Those of the broker that a client has asked, where a handler runs `by_controller`.
 
     Kafka's brokers check what concerns a single broker before they forward; here that is done after.
     """
     if not context.is_from_broker:
-        return broker
-    return broker.other(int(context.peer.rpartition("-")[2]))
+        return services
+    return services.of(int(context.peer.rpartition("-")[2]))
 
 
 def load() -> None:

@@ -17,13 +17,13 @@ from pykafka2.protocol.messages.sasl import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 @handles(SaslHandshakeRequest, 0, 1)
 def handshake(
-    broker: Broker, context: RequestContext, request: SaslHandshakeRequest, now: float
+    services: Services, context: RequestContext, request: SaslHandshakeRequest, now: float
 ) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=IllegalSaslState.code or 0, mechanisms=[])
 
@@ -35,7 +35,7 @@ def refuse_handshake(request: SaslHandshakeRequest, code: int) -> SaslHandshakeR
 
 @handles(SaslAuthenticateRequest, 0, 2)
 def authenticate(
-    broker: Broker, context: RequestContext, request: SaslAuthenticateRequest, now: float
+    services: Services, context: RequestContext, request: SaslAuthenticateRequest, now: float
 ) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=IllegalSaslState.code or 0,

@@ -17,7 +17,7 @@ from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 VERSIONS: Final = {
@@ -29,44 +29,46 @@ VERSIONS: Final = {
 }
 
 
-def handle(broker: Broker, context: RequestContext, request: Request[Any], now: float) -> None:
+def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
     """The answer comes from the coordinator, perhaps before this returns."""
-    broker.coordinators.ask(broker.coordinators.transactions, context, request, now)
+    services.coordinators.ask(services.coordinators.transactions, context, request, now)
 
 
 def handle_init_producer_id(
-    broker: Broker, context: RequestContext, request: Any, now: float
+    services: Services, context: RequestContext, request: Any, now: float
 ) -> Response | None:
     from pykafka2.protocol.messages.transaction import InitProducerIdResponse
 
     if request.transactional_id == "":
         raise InvalidRequest("a transactional id is not empty")
     if request.transactional_id is not None:
-        handle(broker, context, request, now)
+        handle(services, context, request, now)
         return None
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         raise InvalidRequest("a producer names its id and its epoch, or neither")
-    return InitProducerIdResponse(producer_id=broker.next_producer_id(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=services.next_producer_id(), producer_epoch=0)
 
 
-def handle_txn_offset_commit(broker: Broker, context: RequestContext, request: Any, now: float) -> None:
+def handle_txn_offset_commit(services: Services, context: RequestContext, request: Any, now: float) -> None:
     from pykafka2.broker.handlers.txn_offset_commit import commit
 
-    commit(broker, context, request, now)
+    commit(services, context, request, now)
 
 
 def handle_write_txn_markers(
-    broker: Broker, context: RequestContext, request: Any, now: float
+    services: Services, context: RequestContext, request: Any, now: float
 ) -> Response | None:
     from pykafka2.broker.handlers.write_txn_markers import write_markers
 
-    return write_markers(broker, context, request, now)
+    return write_markers(services, context, request, now)
 
 
-def handle_describe_producers(broker: Broker, context: RequestContext, request: Any, now: float) -> Response:
+def handle_describe_producers(
+    services: Services, context: RequestContext, request: Any, now: float
+) -> Response:
     from pykafka2.broker.handlers.describe_producers import describe_producers
 
-    return describe_producers(broker, request)
+    return describe_producers(services, request)
 
 
 def refuse(request: Request[Any], version: int, code: int) -> Response:

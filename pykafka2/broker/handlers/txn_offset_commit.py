@@ -17,7 +17,7 @@ from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
 from pykafka2.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.log.verifications import VerificationGuard
     from pykafka2.broker.server.request_channel import RequestContext
 
@@ -32,9 +32,9 @@ def support_of(version: int) -> Support:
     return Support.ABORTABLE if version >= FIRST_WITH_ABORTABLE else Support.OLD_ERRORS
 
 
-def commit(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest, now: float) -> None:
+def commit(services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float) -> None:
     """Verify, then have the group's coordinator commit; the answer comes from there."""
-    coordinators = broker.coordinators
+    coordinators = services.coordinators
     key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
 
     def refuse(code: int) -> None:
@@ -58,7 +58,7 @@ def commit(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequ
         {key: NO_SEQUENCE},
         support_of(context.version),
     )
-    guards, errors = broker.verifier.begin(asked)
+    guards, errors = services.verifier.begin(asked)
     if errors:
         refuse(for_offsets(errors[key].code or 0))
         return
@@ -68,9 +68,9 @@ def commit(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequ
         if code:
             refuse(for_offsets(code))
         else:
-            broker.go_on_with(context, lambda: go_on(found[key], at))
+            services.go_on_with(context, lambda: go_on(found[key], at))
 
     if guards:
-        broker.verifier.ask(asked, guards, on_codes, now)
+        services.verifier.ask(asked, guards, on_codes, now)
     else:
         go_on(None, now)

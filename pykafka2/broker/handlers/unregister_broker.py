@@ -8,15 +8,15 @@ from pykafka2.errors import BrokerError, error_of
 from pykafka2.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: UnregisterBrokerRequest, now: float
+    services: Services, context: RequestContext, request: UnregisterBrokerRequest, now: float
 ) -> UnregisterBrokerResponse:
     try:
-        broker.controller.unregister_broker(request.broker_id)
+        services.controller.unregister_broker(request.broker_id)
     except BrokerError as error:
         return UnregisterBrokerResponse(error_code=error.code or 0, error_message=str(error))
     return UnregisterBrokerResponse()

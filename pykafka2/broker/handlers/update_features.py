@@ -13,7 +13,7 @@ from pykafka2.protocol.messages.cluster import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_channel import RequestContext
 
 LAST_VERSION_WITH_RESULTS = 1
@@ -21,18 +21,20 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest, now: float
+    services: Services, context: RequestContext, request: UpdateFeaturesRequest, now: float
 ) -> UpdateFeaturesResponse:
     records = []
     try:
         for update in request.feature_updates:
             kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
-            records.append(feature_update(broker.controller, update.feature, update.max_version_level, kind))
+            records.append(
+                feature_update(services.controller, update.feature, update.max_version_level, kind)
+            )
     except BrokerError as error:
         words = f"The update failed for all features since the following feature had an error: {error}"
         return _refusal(type(error)(words))
     if not request.validate_only:
-        broker.controller.write([record for record in records if record is not None])
+        services.controller.write([record for record in records if record is not None])
     results = []
     if context.version <= LAST_VERSION_WITH_RESULTS:
         results = [

@@ -27,7 +27,7 @@ from pykafka2.protocol.messages.transaction import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.replica import Key
     from pykafka2.broker.server.request_channel import RequestContext
 
@@ -48,19 +48,19 @@ class _Writing:
 
 
 def write_markers(
-    broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest, now: float
+    services: Services, context: RequestContext, request: WriteTxnMarkersRequest, now: float
 ) -> WriteTxnMarkersResponse | None:
     if not request.markers:
         return WriteTxnMarkersResponse(markers=[])
-    results = [_append(broker, marker, now) for marker in request.markers]
-    deadline = now + broker.config.seconds("request.timeout.ms")
+    results = [_append(services, marker, now) for marker in request.markers]
+    deadline = now + services.config.seconds("request.timeout.ms")
     writing = _Writing(context, request, results, len(results))
     for one in results:
-        broker.replicas.await_replicas(one, deadline, lambda done: writing.note_done(), now)
+        services.replicas.await_replicas(one, deadline, lambda done: writing.note_done(), now)
     return None
 
 
-def _append(broker: Broker, marker: WritableTxnMarker, now: float) -> dict[Key, ProduceResult]:
+def _append(services: Services, marker: WritableTxnMarker, now: float) -> dict[Key, ProduceResult]:
     """Append one producer's marker to all its partitions."""
     end = EndMarker(
         marker.producer_id,
@@ -70,21 +70,21 @@ def _append(broker: Broker, marker: WritableTxnMarker, now: float) -> dict[Key, 
         marker.transaction_version,
     )
     results: dict[Key, ProduceResult] = {}
-    now_ms = broker.clock.wall_ms()
+    now_ms = services.clock.wall_ms()
     for topic in marker.topics:
         for index in topic.partition_indexes:
             key = (topic.name, index)
-            if key not in broker.replicas.replicas:
+            if key not in services.replicas.replicas:
                 results[key] = ProduceResult(UnknownTopicOrPartition(f"no replica of {key[0]}-{key[1]} here"))
                 continue
-            if key[0] == OFFSETS_TOPIC and not broker.coordinators.is_active(key):
+            if key[0] == OFFSETS_TOPIC and not services.coordinators.is_active(key):
                 # The transaction's coordinator does not expect a group coordinator's errors.
                 results[key] = ProduceResult(NotLeaderOrFollower(f"{key[0]}-{key[1]} is not loaded here"))
                 continue
-            result = results[key] = broker.replicas.append_marker(key, end, now, now_ms)
+            result = results[key] = services.replicas.append_marker(key, end, now, now_ms)
             if key[0] == OFFSETS_TOPIC and result.error is None:
                 producer = Producer(end.producer_id, end.producer_epoch)
-                groups = broker.coordinators.groups
+                groups = services.coordinators.groups
                 groups.on_marker(key[1], producer, end.committed, result.required_offset, now)
     return results
 

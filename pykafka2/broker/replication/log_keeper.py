@@ -1,6 +1,6 @@
 """What shortens the logs of one broker: retention, DeleteRecords; and rolling their segments.
 
-Retention runs from the broker's chores and on demand, on leaders and followers alike; DeleteRecords on the
+Retention runs from the broker's timers and on demand, on leaders and followers alike; DeleteRecords on the
 leader, and waits until the replicas that are alive have followed (rules 64 and 88).  Under the cluster's
 lock.
 """

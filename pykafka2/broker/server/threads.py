@@ -1,6 +1,6 @@
 """Which parts of the cluster share a thread: a loop turns some parts, a runtime turns the loop.
 
-Every duty of a broker (acceptor, processor, handler, chores) is a `Part` with `run(now)`.  By default all
+Every duty of a broker (acceptor, processor, handler, timers) is a `Part` with `run(now)`.  By default all
 parts of a cluster share one loop: under the interpreter's lock several threads would only hand work back
 and forth (a hop costs 11 to 29 us, and up to 5 ms while a test computes).  With threads=separate each part
 has a loop of its own, as in Apache, and in the simulation the scheduler then picks between them.

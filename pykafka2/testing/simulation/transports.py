@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 RESET = "the connection was reset by the other side"
 
-# A broker's parts are named after what they do and the broker's id: "processor-2-0", "chores-1".
-_BROKER = re.compile(r"(?:broker|acceptor|processor|handler|fetchers|chores)-(\d+)")
+# A broker's parts are named after what they do and the broker's id: "processor-2-0", "timers-1".
+_BROKER = re.compile(r"(?:broker|acceptor|processor|handler|fetchers|timers)-(\d+)")
 
 
 def place_of(name: str) -> str:

@@ -139,7 +139,7 @@ def timeline_of(cluster: KafkaCluster, last: int | None) -> Timeline:
         cluster.history.entries(),
         cluster.events.events(),
         cluster.controller.image,
-        cluster.told_since,
+        cluster.history_started_at,
         cluster.metrics(),
         last,
     )

@@ -66,7 +66,7 @@ def test_rule_36_producer_ids_never_repeat_whoever_gives_them_and_whoever_is_the
     def take(count: int) -> None:
         for broker in (one for one in cluster.brokers if one.is_running):
             for _ in range(3):
-                given.extend(broker.next_producer_id() for _ in range(count // 3))
+                given.extend(broker.services.next_producer_id() for _ in range(count // 3))
                 simulation.run_for(0.1)  # the next block comes meanwhile
 
     take(1500)
@@ -85,12 +85,12 @@ def test_rule_36_without_a_controller_producers_wait_for_the_next_block(simulati
     cluster.controls.crash_broker(0)
     broker = cluster.brokers[1]
     for _ in range(1000):
-        broker.next_producer_id()
+        broker.services.next_producer_id()
     with pytest.raises(CoordinatorLoadInProgress):
-        broker.next_producer_id()
+        broker.services.next_producer_id()
     cluster.controls.release_elections()
     simulation.run_for(2)
-    assert broker.next_producer_id() >= 3000
+    assert broker.services.next_producer_id() >= 3000
 
 
 # ---------------------------------------------------------------------- AlterPartition

@@ -263,7 +263,7 @@ def test_rule_9_above_max_connections_a_new_one_waits_until_another_ends(
     third.socket.settimeout(0.05)
     with pytest.raises(TimeoutError):
         third.socket.recv(1)
-    assert len(kafka_cluster.brokers[0].quotas) == 2
+    assert len(kafka_cluster.brokers[0].parts.quotas) == 2
     first.close()
     third.socket.settimeout(10)
     assert third.receive(MetadataRequest, 12)[0] == 1
@@ -278,7 +278,7 @@ def test_rule_9_above_max_connections_per_ip_a_new_one_is_closed(
     assert connect().is_closed_by_broker()
     first.call(METADATA, 12)
     first.close()
-    wait_for(lambda: len(kafka_cluster.brokers[0].quotas) == 0)
+    wait_for(lambda: len(kafka_cluster.brokers[0].parts.quotas) == 0)
     connect().call(METADATA, 12)
 
 
@@ -303,7 +303,7 @@ def test_rule_9_the_rate_of_new_connections_is_limited() -> None:
         options = SocketOptions(-1, -1)
         address = simulation.runtime.network.resolve(cluster.brokers[0].host, cluster.brokers[0].port)[0]
         transports = [simulation.runtime.network.connect(address, options=options) for _ in range(10)]
-        quotas = cluster.brokers[0].quotas
+        quotas = cluster.brokers[0].parts.quotas
         counts = []
         for _ in range(4):
             simulation.run_for(0.5)

@@ -53,7 +53,7 @@ def test_a_part_that_fails_costs_its_own_turn(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     """All brokers share a loop; it once ended for all of them.  And a part that goes on failing rests."""
-    part = kafka_cluster.brokers[0]._chores
+    part = kafka_cluster.brokers[0].parts.timers
     runs = []
 
     def fail(now: float) -> float:
@@ -69,7 +69,7 @@ def test_a_part_that_fails_costs_its_own_turn(
     assert ask(connect(0)) == ask(connect(1)) == 2
     del part.run
     wait_for(lambda: part.wake_at > runs[-1] + 0.1)
-    assert set(taken(kafka_cluster)) == {"chores-0"}
+    assert set(taken(kafka_cluster)) == {"timers-0"}
     assert not kafka_cluster.problems
 
 
@@ -140,7 +140,7 @@ def test_a_connection_whose_end_fails_harms_nobody(
 def test_a_listener_that_fails_is_not_asked_again_at_once(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
-    quotas: Any = kafka_cluster.brokers[0].quotas
+    quotas: Any = kafka_cluster.brokers[0].parts.quotas
     quotas.room_at = planted
     wire = connect(0)
     wait_for(lambda: len(kafka_cluster.problems) >= 2)
@@ -187,13 +187,13 @@ def test_a_follower_that_fails_over_a_partition_does_not_spin(
 def test_a_simulation_with_a_problem_has_failed() -> None:
     world = Simulation(1)
     cluster = world.cluster(brokers=1)
-    chores = cluster.brokers[0]._chores
-    chores.run = planted  # type: ignore[method-assign]
+    timers = cluster.brokers[0].parts.timers
+    timers.run = planted  # type: ignore[method-assign]
     world.run_for(10.0)
-    del chores.run
+    del timers.run
     world.run_for(1.0)
     assert ask(SimWire(world, cluster.brokers[0].address)) == 1  # it goes on
-    with pytest.raises(LoopFailed, match=r"chores-0 failed: .*planted") as caught:
+    with pytest.raises(LoopFailed, match=r"timers-0 failed: .*planted") as caught:
         world.__exit__(None, None, None)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykafka2.broker.coordinators.replay import WriteMarkers
+from pykafka2.broker.node import Node
+from pykafka2.broker.replication.peers import Peers
 from pykafka2.errors import KafkaError, LeaderNotAvailable, NetworkException
 from pykafka2.protocol.messages.transaction import (
     WritableTxnMarker,
@@ -19,7 +21,6 @@ from pykafka2.protocol.messages.transaction import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
     from pykafka2.broker.replication.replica import Key
 
@@ -34,10 +35,11 @@ Order = tuple[WriteMarkers, "list[Key]"]
 class MarkerSender:
     """Takes markers from the coordinator whenever it has some."""
 
-    def __init__(self, broker: Broker, coordinator: TransactionCoordinator) -> None:
-        self._broker = broker
+    def __init__(self, node: Node, peers: Peers, coordinator: TransactionCoordinator) -> None:
+        self._node = node
+        self._peers = peers
         self._coordinator = coordinator
-        self._timeout = broker.config.seconds("request.timeout.ms") + GRACE
+        self._timeout = node.config.seconds("request.timeout.ms") + GRACE
 
     def send(self, now: float) -> None:
         """Send what is ordered, one request for each leader."""
@@ -45,8 +47,8 @@ class MarkerSender:
         for markers in self._coordinator.take_markers():
             places: dict[int, list[Key]] = {}
             for key in sorted(markers.partitions):
-                image = self._broker.image.partition(*key)
-                if image is None or not self._broker.image.is_alive(image.leader):
+                image = self._node.image.partition(*key)
+                if image is None or not self._node.image.is_alive(image.leader):
                     self._coordinator.marker_written(markers, key, LeaderNotAvailable.code or 0, now)
                 else:
                     places.setdefault(image.leader, []).append(key)
@@ -68,7 +70,7 @@ class MarkerSender:
                 for key in keys:
                     self._coordinator.marker_written(markers, key, NetworkException.code or 0, at)
 
-        self._broker.ask(
+        self._peers.ask(
             leader,
             WriteTxnMarkersRequest(markers=[_marker(markers, keys) for markers, keys in orders]),
             WRITE_TXN_MARKERS_VERSION,

@@ -16,6 +16,9 @@ import attrs
 from pykafka2.broker.base.image import NO_LEADER
 from pykafka2.broker.coordinators.routing import TRANSACTIONS_TOPIC, partition_for
 from pykafka2.broker.coordinators.transactions.verification import Support, answered, question
+from pykafka2.broker.node import Node
+from pykafka2.broker.replication.peers import Peers
+from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.errors import (
     BrokerError,
     ConcurrentTransactions,
@@ -26,7 +29,6 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
     from pykafka2.broker.log.verifications import VerificationGuard
     from pykafka2.broker.replication.replica import Key
 
@@ -52,9 +54,11 @@ class Asked:
 class Verifier:
     """The verifications of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        config = broker.config
+    def __init__(self, node: Node, replicas: ReplicaManager, peers: Peers) -> None:
+        self._node = node
+        self._replicas = replicas
+        self._peers = peers
+        config = node.config
         self._timeout = config.seconds("request.timeout.ms")
         self._retry_backoff = config.seconds("add.partitions.to.txn.retry.backoff.ms")
         self._retry_time = config.seconds("add.partitions.to.txn.retry.backoff.max.ms")
@@ -66,13 +70,13 @@ class Verifier:
         """
         guards: Guards = {}
         errors: dict[Key, BrokerError] = {}
-        now_ms = self._broker.clock.wall_ms()
+        now_ms = self._node.clock.wall_ms()
         # A dynamic option of the broker.
-        is_required: bool = self._broker.config.get("transaction.partition.verification.enable")
+        is_required: bool = self._node.config.get("transaction.partition.verification.enable")
         has_bump = asked.support is Support.ADDS_PARTITIONS
         for key, sequence in asked.sequences.items():
             try:
-                log = self._broker.replicas.leader_of(key).log
+                log = self._replicas.leader_of(key).log
             except BrokerError as error:
                 errors[key] = error
                 continue
@@ -94,12 +98,12 @@ class Verifier:
         self._send(_Question(asked, guards, request, then, last_retry), now)
 
     def _send(self, one: _Question, now: float) -> None:
-        node = self._coordinator_of(one.asked.transactional_id)
-        if node is None:
+        coordinator = self._coordinator_of(one.asked.transactional_id)
+        if coordinator is None:
             self._finish(one, {}, CoordinatorNotAvailable.code, now)
             return
-        self._broker.ask(
-            node,
+        self._peers.ask(
+            coordinator,
             one.request,
             QUESTION_VERSION,
             lambda response, at: self._on_answer(one, response, at),
@@ -113,7 +117,7 @@ class Verifier:
         retry_at = now + self._retry_backoff
         if ConcurrentTransactions.code in codes.values() and retry_at <= one.last_retry:
             # The markers of the transaction before are on their way; the producer need not see that.
-            self._broker.wheel.add(retry_at, lambda at: self._send(one, at))
+            self._node.wheel.add(retry_at, lambda at: self._send(one, at))
             return
         self._finish(one, codes, CoordinatorNotAvailable.code, now)
 
@@ -125,7 +129,7 @@ class Verifier:
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         """The broker that leads the transactional id's partition, as we know it; None if nobody does."""
-        topic = self._broker.image.topics.get(TRANSACTIONS_TOPIC)
+        topic = self._node.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return None
         leader = topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader

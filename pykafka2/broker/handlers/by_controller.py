@@ -1,0 +1,47 @@
+"""Requests that the active controller answers, as events of its queue, on the broker that hosts it (KIP-590).
+
+The request's own timeout, where Kafka heeds it, bounds the wait for its turn; after it the asker is told
+REQUEST_TIMED_OUT.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pykafka2.broker.handlers.registry import Api, respond
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.clock import FOREVER
+from pykafka2.errors import RequestTimedOut
+
+# The requests whose timeout_ms Kafka's controller heeds: CreateTopics, DeleteTopics, CreatePartitions,
+# ElectLeaders, AlterPartitionReassignments.  ListPartitionReassignments and UpdateFeatures carry one in vain.
+BOUNDED_BY_THEMSELVES = frozenset((19, 20, 37, 43, 45))
+
+# For all others: Kafka's request.timeout.ms.
+DEFAULT_TIMEOUT = 30.0
+
+
+def timeout_of(request: Any) -> float:
+    """How long the asker waits, in seconds."""
+    if request.API_KEY not in BOUNDED_BY_THEMSELVES:
+        return DEFAULT_TIMEOUT
+    timeout_ms: int = request.timeout_ms
+    return max(timeout_ms, 0) / 1000.0
+
+
+def ask_controller(
+    services: Services, api: Api, context: RequestContext, now: float, refused: Callable[[float], None]
+) -> None:
+    """Answer a request as an event of the controller's queue; `refused` is told if this broker is not the
+    controller any more.
+    """
+    services.controller_node.change(
+        api.name,
+        lambda: respond(services, api, context, services.clock.monotonic()),
+        now,
+        deadline=FOREVER if api.between_brokers else context.received_at + timeout_of(context.request),
+        refused=lambda error, at: refused(at),
+        expire=lambda at: services.answers.refuse(context, RequestTimedOut.code or 0),
+    )

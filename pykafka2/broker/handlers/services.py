@@ -1,0 +1,112 @@
+"""What a handler may call: the parts of its broker that requests are about.
+
+A handler gets the services of the broker that runs it.  They name no connection and no thread; whatever a
+handler has to wait for it hands on (`go_on_with`).  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller.controllers import Controllers
+from pykafka2.broker.controller.node import ControllerNode
+from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.log.log_dir import LogDir
+from pykafka2.broker.node import Node
+from pykafka2.broker.replication.replica_manager import ReplicaManager
+from pykafka2.broker.server.answers import Answers
+from pykafka2.clock import Clock, Entropy
+
+if TYPE_CHECKING:
+    from pykafka2.broker.coordinators.transactions.verifier import Verifier
+
+
+class Services:
+    """One broker, as its handlers see it.  Made anew with each start."""
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        logs: LogDir,
+        replicas: ReplicaManager,
+        coordinators: Coordinators,
+        controllers: Controllers,
+        controller_node: ControllerNode,
+        answers: Answers,
+        entropy: Entropy,
+        next_producer_id: Callable[[], int],
+        services_of: Callable[[int], Services],
+    ) -> None:
+        self.node = node
+        self.logs = logs
+        self.replicas = replicas
+        self.coordinators = coordinators
+        self.controller_node = controller_node
+        self.answers = answers
+        self.go_on_with = answers.go_on_with
+        self.next_producer_id = next_producer_id
+        """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""
+        self._controllers = controllers
+        self._entropy = entropy
+        self._services_of = services_of
+
+    # ------------------------------------------------------------------ facts
+
+    @property
+    def id(self) -> int:
+        return self.node.id
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.node.config
+
+    @property
+    def clock(self) -> Clock:
+        return self.node.clock
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest metadata that this broker was given."""
+        return self.node.image
+
+    @property
+    def log_levels(self) -> dict[str, str]:
+        return self.node.log_levels
+
+    def any_live_broker(self) -> int:
+        """Whom answers name as the controller: any live broker, since each forwards what is the
+        controller's; -1 if none is known.
+        """
+        alive = self.image.live_brokers()
+        return self._entropy.random.choice(alive).id if alive else -1
+
+    # ------------------------------------------------------------------ parts
+
+    @property
+    def verifier(self) -> Verifier:
+        """Asks transaction coordinators about batches that open a transaction."""
+        return self.coordinators.verifier
+
+    @property
+    def controller(self) -> Controller:
+        """The active controller, for handlers that run `by_controller`; `NotController` where it is not."""
+        return self.controller_node.require()
+
+    def create_topic(self, new: NewTopic) -> None:
+        """Have the controller create a topic that a client needs; raises why it cannot be, or not now."""
+        self._controllers.change_now(
+            self.id, f"create topic {new.name}", lambda active: active.create_topic(new)
+        )
+
+    def catch_up(self, broker_id: int, now: float) -> None:
+        """As the controller: see that a broker that was heard gets what it lacks of the metadata."""
+        self._controllers.catch_up(broker_id, now)
+
+    def of(self, broker_id: int) -> Services:
+        """Those of another broker: for what it would have done before it forwarded a request to us."""
+        return self._services_of(broker_id)

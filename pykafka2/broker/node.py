@@ -1,0 +1,88 @@
+"""The passive facts of one broker: who it is, where it listens, how it is configured, what it knows.
+
+Every part of a broker is handed the same `Node` and reads it at the moment of use, so that no part has to
+know the broker that holds it.  The broker alone writes to it, under the cluster's lock.  The node outlives
+restarts; its timing wheel and its image begin anew with each of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.problems import Problems
+from pykafka2.broker.base.timing_wheel import TimingWheel
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.observed.event_log import EventLog
+from pykafka2.clock import Clock
+
+NO_EPOCH = -1
+
+
+class Node:
+    """One broker of a cluster, as its parts see it."""
+
+    __slots__ = (
+        "clock",
+        "config",
+        "epoch",
+        "events",
+        "host",
+        "id",
+        "image",
+        "is_paused",
+        "is_running",
+        "lock",
+        "log_levels",
+        "port",
+        "problems",
+        "wheel",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        host: str,
+        port: int,
+        config: BrokerConfig,
+        *,
+        lock: AbstractContextManager[Any],
+        clock: Clock,
+        events: EventLog,
+        problems: Problems,
+        image: ClusterImage,
+    ) -> None:
+        self.id = broker_id
+        self.host = host
+        self.port = port
+        self.config = config
+        self.lock = lock
+        self.clock = clock
+        self.events = events
+        self.problems = problems
+        self.image = image
+        self.wheel = TimingWheel(clock.monotonic(), on_problem=problems.note)
+        self.epoch = NO_EPOCH
+        """What the controller gave with the last registration."""
+        self.is_running = False
+        self.is_paused = False
+        self.log_levels = {"root": "INFO"}
+
+    def __repr__(self) -> str:
+        return f"<node {self.id} at {self.address}>"
+
+    @property
+    def address(self) -> str:
+        """Host and port, as clients are told."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def rack(self) -> str | None:
+        """broker.rack; None where none is set."""
+        return self.config.get("broker.rack") or None
+
+    def begin_anew(self, image: ClusterImage) -> None:
+        """Forget what does not outlive a restart."""
+        self.image = image
+        self.wheel = TimingWheel(self.clock.monotonic(), on_problem=self.problems.note)

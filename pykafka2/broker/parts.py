@@ -1,0 +1,234 @@
+"""What one start of a broker is made of: everything that does not outlive a restart.
+
+The path of a request: acceptor -> processor (decodes) -> request channel -> handler (requests.py, under the
+cluster's lock) -> the API's function -> reply -> the same processor.  `Parts` puts these together with
+replicas, coordinators and the way to the controller, takes over new images of the metadata, and completes
+what waiting requests have been waiting for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
+from pykafka2.broker.controller.node import ControllerNode
+from pykafka2.broker.controller_channel import ControllerChannel
+from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.forwarding import Forwarder
+from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.lifecycle import BrokerLifecycle
+from pykafka2.broker.log.log_dir import LogDir
+from pykafka2.broker.node import Node
+from pykafka2.broker.producer_ids import ProducerIds
+from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
+from pykafka2.broker.replication.peers import Peers
+from pykafka2.broker.replication.replica import Key
+from pykafka2.broker.replication.replica_manager import ReplicaManager
+from pykafka2.broker.requests import BrokerRequests
+from pykafka2.broker.server.answers import Answers
+from pykafka2.broker.server.connection_quotas import ConnectionQuotas
+from pykafka2.broker.server.handler_pool import Handler
+from pykafka2.broker.server.processor import Processor
+from pykafka2.broker.server.request_channel import RequestChannel
+from pykafka2.broker.server.request_metrics import RequestMetrics
+from pykafka2.broker.server.threads import Part
+from pykafka2.broker.shared import Shared
+from pykafka2.broker.timers import BrokerTimers, Completions
+from pykafka2.clock import Entropy
+
+
+class Parts:
+    """All parts of a running broker.  Made anew with each start."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        node: Node,
+        logs: LogDir,
+        metrics: RequestMetrics,
+        entropy: Entropy,
+        services_of: Callable[[int], Services],
+    ) -> None:
+        controllers = shared.controllers
+        node.begin_anew(controllers.image.nothing_known())
+        self._shared = shared
+        self._node = node
+        self._logs = logs
+        self._entropy = entropy
+        self._make_roles(metrics)
+        self._make_requests(metrics, services_of)
+        self._make_connections()
+        # On a thread of its own it would only come later, so there the handlers do its work.
+        on_threads = node.config.get("threads") == "separate"
+        self._completions = None if on_threads else Completions(node.id, self.complete)
+
+    def _make_roles(self, metrics: RequestMetrics) -> None:
+        """What the broker is for others: a follower, a leader, a coordinator, perhaps the controller."""
+        shared, node = self._shared, self._node
+        controllers = shared.controllers
+        self.channel = ControllerChannel(node, shared.links, controllers, self.wake_for_timers)
+        self.lifecycle = BrokerLifecycle(node, controllers, self.channel, self, self._entropy.token_bytes(16))
+        self.controller_node = ControllerNode(node, controllers)
+        self.producer_ids = ProducerIds(node, self.channel)
+        self.replicas = ReplicaManager(
+            node.id, node.config, self._logs, node.wheel, node.image, self._entropy
+        )
+        self.replicas.isrs.send = self.channel.send
+        self.coordinators = Coordinators(
+            node,
+            self.replicas,
+            Peers(node, shared.links, self.complete),
+            new_id=self._new_id,
+            next_producer_id=self._next_producer_id,
+        )
+        self.replicas.on_moved = self.coordinators.on_moved
+        self.fetchers = FollowerFetchers(
+            node.id, node.config, shared.links, node.lock, self._on_follower_moved
+        )
+        self.fetchers.metrics = metrics
+        self.replicas.on_follow = self.fetchers.follow
+        self.replicas.on_stop_following = self.fetchers.unfollow
+        self.replicas.on_log_start_moved = self.fetchers.log_start_moved
+        self.timers = BrokerTimers(node, self.lifecycle, self.replicas, self.coordinators)
+
+    def _make_requests(self, metrics: RequestMetrics, services_of: Callable[[int], Services]) -> None:
+        """What requests meet on their way through the broker."""
+        node, config = self._node, self._node.config
+        self.queue = RequestChannel(config.int("queued.max.requests"), config.int("queued.max.request.bytes"))
+        self.services = Services(
+            node,
+            logs=self._logs,
+            replicas=self.replicas,
+            coordinators=self.coordinators,
+            controllers=self._shared.controllers,
+            controller_node=self.controller_node,
+            answers=Answers(node.id, APIS, node.problems),
+            entropy=self._entropy,
+            next_producer_id=self._next_producer_id,
+            services_of=services_of,
+        )
+        self.requests = BrokerRequests(
+            self._shared, self.services, metrics, self.queue, Forwarder(self.services, self.channel)
+        )
+        self.handlers = [
+            Handler(f"handler-{node.id}-{number}", self.queue, self.requests.handle, self._end_of_turn)
+            for number in range(config.int("num.io.threads"))
+        ]
+        self.queue.connect(tuple(self.handlers))
+
+    def _make_connections(self) -> None:
+        """What clients are connected to."""
+        node, requests = self._node, self.requests
+        self.quotas = ConnectionQuotas(node.config)
+        self.processors = [
+            Processor(
+                f"processor-{node.id}-{number}",
+                self.queue,
+                node.config,
+                requests.on_request,
+                requests.on_gone,
+                requests.on_left,
+                self.quotas,
+                requests.on_refused,
+            )
+            for number in range(node.config.int("num.network.threads"))
+        ]
+
+    def own(self) -> list[Part]:
+        """What stands still while the broker is paused."""
+        completions = [] if self._completions is None else [self._completions]
+        return [*self.handlers, self.fetchers, self.timers, *completions, self.controller_node]
+
+    # ------------------------------------------------------------------ a new image
+
+    def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
+        """A new image, with the topics that changed.  Under the lock, from whichever thread made the
+        change.
+        """
+        node = self._node
+        if node.image.version < 0:
+            self._logs.remove_unknown(set(image.topic_names))  # deleted while we were down
+        node.image = image
+        self.controller_node.has_heard()
+        now = node.clock.monotonic()
+        if self._configure():
+            changed = {**image.topics, **changed}
+        self.replicas.apply(image, changed, now)
+        self.coordinators.apply(image, changed, now)
+        if self.replicas.has_moved or self.coordinators.due < self.timers.due:
+            self.timers.signal()
+
+    def _configure(self) -> bool:
+        """Take over the dynamic configuration; True if it changed, and topics' defaults with it."""
+        image, config = self._node.image, self._node.config
+        version = config.version
+        own = image.configs_of(BROKER_RESOURCE, str(self._node.id))
+        config.set_dynamic(own, image.configs_of(*ALL_BROKERS))
+        if config.version == version:
+            return False
+        self.quotas.configure()
+        self.replicas.configure()
+        return True
+
+    # ------------------------------------------------------------------ the broker's life (LifecycleListener)
+
+    def registered(self, epoch: int) -> None:
+        """The controller has given us a broker epoch."""
+        self._node.epoch = self.fetchers.broker_epoch = epoch
+
+    def begins_to_serve(self, now: float) -> None:
+        """The controller has unfenced us."""
+        self.producer_ids.prefetch(now)
+        self._shared.runtime.notify()
+
+    def may_stop(self) -> None:
+        """All leaderships have moved: whoever waits for that may go on."""
+        self._shared.runtime.notify()
+
+    def wake(self) -> None:
+        """Have the broker look at its timers and coordinators now."""
+        self.timers.signal()
+
+    def wake_for_timers(self) -> None:
+        """A timer was set or a deadline moved."""
+        self.timers.look()
+
+    # ------------------------------------------------------------------ turns
+
+    def _end_of_turn(self, now: float) -> None:
+        """A handler has handled all requests at hand."""
+        if self._completions is None:
+            self.complete(now)
+        else:
+            self._completions.signal()
+
+    def complete(self, now: float) -> None:
+        """Complete what the requests handled so far have made possible."""
+        with self._node.lock:
+            if not self._node.is_running:
+                return
+            self.replicas.complete_delayed(now)
+            self.coordinators.send_markers(now)
+            if min(self._node.wheel.next_deadline(), self.coordinators.due) < self.timers.due:
+                self.timers.signal()
+
+    def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
+        """Delete what retention lets go, of some replicas or all; how many segments went."""
+        deleted = self.replicas.keeper.apply_retention(self._node.clock.wall_ms(), keys)
+        if self.replicas.has_moved:
+            self.timers.signal()
+        return deleted
+
+    def _on_follower_moved(self, key: Key) -> None:
+        """A high watermark moved on a partition that we follow: consumers may read it here."""
+        self.replicas.moved(key)
+        self.timers.signal()
+
+    def _next_producer_id(self) -> int:
+        return self.producer_ids.next(self._node.clock.monotonic())
+
+    def _new_id(self) -> str:
+        """The random part of a member's id, as Java writes a UUID."""
+        digits = self._entropy.token_bytes(16).hex()
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,55 @@
+"""Questions of one broker to another, or to itself, over the links between brokers.
+
+Each has a time limit by the asker's own timing wheel.  Under the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pykafka2.broker.node import Node
+from pykafka2.broker.replication.links import Links
+from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.protocol.struct import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+
+class Peers:
+    """The other brokers, as one of them reaches them.  `after` is called once an outcome was handed over."""
+
+    def __init__(self, node: Node, links: Links, after: Callable[[float], object]) -> None:
+        self._node = node
+        self._links = links
+        self._after = after
+
+    def ask(
+        self,
+        target: int,
+        request: Request[R],
+        version: int,
+        on_response: Callable[[R, float], None],
+        on_failure: Callable[[KafkaError, float], None],
+        timeout: float,
+        now: float,
+    ) -> None:
+        """Ask a broker, given its id.  One of the two is called once, unless we stop."""
+        wheel = self._node.wheel
+        is_done = False
+
+        def once(then: Callable[[Any, float], None]) -> Callable[[Any, float], None]:
+            def end(outcome: Any, at: float) -> None:
+                nonlocal is_done
+                if not is_done:
+                    is_done = True
+                    wheel.cancel(timer)
+                    then(outcome, at)
+                    self._after(at)
+
+            return end
+
+        fail = once(on_failure)
+        late = KafkaTimeoutError(f"broker {target} did not answer within {timeout:g} seconds")
+        timer = wheel.add(now + timeout, lambda at: fail(late, at))
+        self._links.call(self._node.id, target, request, version, once(on_response), fail, now)
