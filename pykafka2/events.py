@@ -1,4 +1,4 @@
-"""The one event tap: managers say what happened, whoever is interested listens.
+"""The event sink: managers say what happened, whoever is interested listens.
 
 Log lines, metrics, `health()`, the broker's history and the simulation's trace all read it.  Events are typed
 data; nothing is emitted per record.  `emit` is called on the thread that did the thing.
@@ -100,7 +100,7 @@ class LeaderChanged(Event):
 Listener = Callable[[Event], None]
 
 
-class Tap:
+class EventSink:
     """Hands every event to every listener, in order of subscription.
 
     A listener that raises is logged and stays subscribed: watching must never break the watched.
@@ -131,4 +131,4 @@ class Tap:
             try:
                 listener(event)
             except Exception:
-                logger.exception("a listener of the event tap failed on %r", event)
+                logger.exception("a listener of the event sink failed on %r", event)

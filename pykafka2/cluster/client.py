@@ -81,14 +81,14 @@ class ClusterClient:
             runtime = self._own_runtime = ThreadRuntime()
         self.runtime = runtime
         self.driver = driver = Driver(runtime, name)
-        self.tap = driver.tap
+        self.event_sink = driver.event_sink
         random = driver.entropy.random
-        self.metadata = Metadata(options, random, self.tap, wake=driver.wake)
+        self.metadata = Metadata(options, random, self.event_sink, wake=driver.wake)
         self.nodes = Nodes(options, self.metadata, random, self._make_link)
         self.coordinators = Coordinators(
             options,
             random,
-            self.tap,
+            self.event_sink,
             wake=driver.wake,
             on_found=self.nodes.hint,
             on_refused=lambda to, error, now: self.router.fail_waiting_for(to, error, now),

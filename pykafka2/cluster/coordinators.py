@@ -17,7 +17,7 @@ from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.driver.pollable import GROUP, AnyNode, PollResult, Send, ToCoordinator
 from pykafka2.errors import KafkaError, UnsupportedVersion, error_of
-from pykafka2.events import LookupEnded, LookupStarted, Tap
+from pykafka2.events import EventSink, LookupEnded, LookupStarted
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pykafka2.types import Node
@@ -54,7 +54,7 @@ class Coordinators:
         self,
         options: ClientOptions,
         random: random.Random,
-        tap: Tap,
+        event_sink: EventSink,
         *,
         wake: Callable[[], None],
         on_found: Callable[[Node], None],
@@ -62,7 +62,7 @@ class Coordinators:
     ) -> None:
         self._options = options
         self._random = random
-        self._tap = tap
+        self._event_sink = event_sink
         self._wake = wake
         self._on_found = on_found
         self._on_refused = on_refused
@@ -106,7 +106,7 @@ class Coordinators:
                 continue
             lookup.is_wanted = False
             lookup.in_flight = True
-            self._tap.emit(LookupStarted(now, self._kind(to), to.key))
+            self._event_sink.emit(LookupStarted(now, self._kind(to), to.key))
             result.sends.append(self._send(to))
         return result
 
@@ -145,7 +145,7 @@ class Coordinators:
         # Cleared on every path, or the next who asks would wait for an answer that came long ago.
         lookup.in_flight = lookup.is_wanted = False
         lookup.node = node
-        self._tap.emit(
+        self._event_sink.emit(
             LookupEnded(now, self._kind(to), to.key, node.id if node else None, str(error) if error else None)
         )
         if node is not None:

@@ -264,7 +264,7 @@ class NodeLink:
             ),
             on_ready=self._on_ready,
             on_closed=self._on_closed,
-            tap=self._driver.tap,
+            event_sink=self._driver.event_sink,
         )
         try:
             connection.pipe = self._driver.open(

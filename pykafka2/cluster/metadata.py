@@ -23,7 +23,7 @@ from pykafka2.cluster.snapshot import (
 )
 from pykafka2.driver.pollable import AnyNode, PollResult
 from pykafka2.errors import BrokerError, KafkaError, NoBrokersAvailable, RebootstrapRequired, error_of
-from pykafka2.events import LeaderChanged, MetadataUpdated, Tap
+from pykafka2.events import EventSink, LeaderChanged, MetadataUpdated
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pykafka2.protocol.primitives import ZERO_UUID
@@ -41,7 +41,12 @@ class Metadata:
     """
 
     def __init__(
-        self, options: ClientOptions, random: random.Random, tap: Tap, *, wake: Callable[[], None]
+        self,
+        options: ClientOptions,
+        random: random.Random,
+        event_sink: EventSink,
+        *,
+        wake: Callable[[], None],
     ) -> None:
         self.snapshot = ClusterSnapshot()
         self.last_refresh: float = NEVER
@@ -53,7 +58,7 @@ class Metadata:
         """Called to start again from the bootstrap servers (KIP-1102): the brokers asked for it, or gave no
         metadata for metadata_recovery_rebootstrap_trigger_ms."""
         self._options = options
-        self._tap = tap
+        self._event_sink = event_sink
         self._wake = wake
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
         self._gap = 0.0
@@ -285,14 +290,14 @@ class Metadata:
         self._next_forget_at = oldest + self._options.metadata_max_idle
 
     def _emit_changes(self, before: ClusterSnapshot, now: float) -> None:
-        if not self._tap.is_watched:
+        if not self._event_sink.is_watched:
             return
         after = self.snapshot
-        self._tap.emit(MetadataUpdated(now, after.version, len(after.nodes), len(after.topics)))
+        self._event_sink.emit(MetadataUpdated(now, after.version, len(after.nodes), len(after.topics)))
         for topic in after.topics.values():
             for info in topic.partitions.values():
                 known = before.partition(info.topic, info.partition)
                 if known is not None and known.leader_epoch != info.leader_epoch:
-                    self._tap.emit(
+                    self._event_sink.emit(
                         LeaderChanged(now, info.topic, info.partition, info.leader, info.leader_epoch)
                     )

@@ -18,7 +18,7 @@ from pykafka2.driver.channel import Channel, ChannelHandler
 from pykafka2.driver.pollable import Carrier, Pollable, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
-from pykafka2.events import Tap
+from pykafka2.events import EventSink
 from pykafka2.network.transport import Endpoint, Ready, SocketOptions
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Driver:
         self.name = name
         self.clock: Clock = runtime.clock
         self.entropy: Entropy = runtime.entropy
-        self.tap = Tap()
+        self.event_sink = EventSink()
         self.carrier = carrier
         self.failure: BaseException | None = None
         self.is_closed = False

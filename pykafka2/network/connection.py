@@ -25,7 +25,7 @@ from pykafka2.errors import (
     TlsError,
     UnsupportedVersion,
 )
-from pykafka2.events import RequestAnswered, RequestSent, StateMoved, Tap
+from pykafka2.events import EventSink, RequestAnswered, RequestSent, StateMoved
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
 from pykafka2.network.handshake import handshake
@@ -101,7 +101,7 @@ class Connection:
         on_ready: Callable[[float], None],
         on_closed: Callable[[KafkaError, float], None],
         shake_hands: Script[ApiVersions] | None = None,
-        tap: Tap | None = None,
+        event_sink: EventSink | None = None,
     ) -> None:
         self.broker = broker
         self.state = ConnectionState.CONNECTING
@@ -112,7 +112,7 @@ class Connection:
         self._options = options
         self._on_ready = on_ready
         self._on_closed = on_closed
-        self._tap = tap or Tap()
+        self._event_sink = event_sink or EventSink()
         self._reader = FrameReader(broker, options.max_frame_bytes)
         self._script = handshake(broker) if shake_hands is None else shake_hands
         self._setup_deadline = now + options.setup_timeout
@@ -275,9 +275,9 @@ class Connection:
     def _move_to(self, state: ConnectionState, now: float, because: str = "") -> None:
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(self.state, state)
-        if self._tap.is_watched:
+        if self._event_sink.is_watched:
             who = f"connection to {self.broker}"
-            self._tap.emit(StateMoved(now, who, self.state.value, state.value, because))
+            self._event_sink.emit(StateMoved(now, who, self.state.value, state.value, because))
         self.state = state
 
     def _write(self, request: Request[Any], version: int, now: float) -> int:
@@ -290,10 +290,10 @@ class Connection:
             raise IllegalState(f"{self.broker}: the connection has no pipe")
         self.pipe.write(buffers)
         self.last_used = now
-        if self._tap.is_watched:
+        if self._event_sink.is_watched:
             name = request.NAME.removesuffix("Request")
             size = sum(len(buffer) for buffer in buffers)
-            self._tap.emit(RequestSent(now, self.broker, name, version, correlation_id, size))
+            self._event_sink.emit(RequestSent(now, self.broker, name, version, correlation_id, size))
         return correlation_id
 
     def _on_frame(self, frame: Frame, now: float) -> None:
@@ -308,7 +308,7 @@ class Connection:
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
             self.throttled_until = max(self.throttled_until, now + throttle_time_ms / 1000.0)
-        if self._tap.is_watched:
+        if self._event_sink.is_watched:
             self._emit_answered(waiting, now, None)
         try:
             waiting.on_response(response, now)
@@ -320,14 +320,14 @@ class Connection:
             waiting.on_failure(failure, now)
 
     def _answer_failure(self, waiting: InFlight, error: KafkaError, now: float) -> None:
-        if self._tap.is_watched:
+        if self._event_sink.is_watched:
             self._emit_answered(waiting, now, type(error).__name__)
         waiting.on_failure(error, now)
 
     def _emit_answered(self, waiting: InFlight, now: float, error: str | None) -> None:
         latency = now - waiting.sent_at
         answered = RequestAnswered(now, self.broker, waiting.api, waiting.correlation_id, latency, error)
-        self._tap.emit(answered)
+        self._event_sink.emit(answered)
 
     def _end(self, error: KafkaError, now: float) -> None:
         """Close the pipe and fail all that waits, in order."""

@@ -23,7 +23,7 @@ from pykafka2.errors import (
     UnknownProducerId,
     error_of,
 )
-from pykafka2.events import BatchCompleted, BatchRetried, Tap
+from pykafka2.events import BatchCompleted, BatchRetried, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import NO_OFFSET, ProducerBatch
@@ -46,14 +46,14 @@ class Outcomes:
         sequences: Sequences | None,
         *,
         random: random.Random,
-        tap: Tap,
+        event_sink: EventSink,
         metrics: Metrics,
     ) -> None:
         self._options = options
         self._accumulator = accumulator
         self._metadata = metadata
         self._sequences = sequences
-        self._tap = tap
+        self._event_sink = event_sink
         self._metrics = metrics
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
 
@@ -112,10 +112,10 @@ class Outcomes:
         batch.retry_at = now if is_moved else now + self._backoff.delay(batch.attempts - 1)
         self._accumulator.put_back(batch)
         self._metrics.add("record-retry-total", batch.count)
-        if self._tap.is_watched:
+        if self._event_sink.is_watched:
             text = f"{type(error).__name__}: {error}"
             event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
-            self._tap.emit(event)
+            self._event_sink.emit(event)
 
     def written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         """It is in the log (with acks=0: it left)."""
@@ -126,9 +126,11 @@ class Outcomes:
         self._accumulator.release(batch)
         self._metrics.add("record-send-total", batch.count)
         self._accumulator.complete(batch, base_offset, log_append_time)
-        if self._tap.is_watched:
+        if self._event_sink.is_watched:
             topic, partition = batch.topic, batch.partition
-            self._tap.emit(BatchCompleted(now, topic, partition, batch.count, base_offset, batch.attempts))
+            self._event_sink.emit(
+                BatchCompleted(now, topic, partition, batch.count, base_offset, batch.attempts)
+            )
 
     def give_up(
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
@@ -138,13 +140,13 @@ class Outcomes:
             self._sequences.on_failed(batch)
         self._accumulator.fail(batch, error, record_errors)
         self._metrics.add("record-error-total", batch.count)
-        if self._tap.is_watched:
+        if self._event_sink.is_watched:
             text = f"{type(error).__name__}: {error}"
             topic, partition = batch.topic, batch.partition
             event = BatchCompleted(
                 batch.sent_at, topic, partition, batch.count, NO_OFFSET, batch.attempts, text
             )
-            self._tap.emit(event)
+            self._event_sink.emit(event)
 
     def expired(self, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
         """The error of a batch whose time is over."""

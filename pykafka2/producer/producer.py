@@ -104,7 +104,7 @@ class KafkaProducer(TransactionalCalls):
             client.metadata,
             client.router,
             random=driver.entropy.random,
-            tap=client.tap,
+            event_sink=client.event_sink,
             metrics=self._metrics,
         )
         self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics)

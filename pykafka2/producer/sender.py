@@ -19,7 +19,7 @@ from pykafka2.errors import (
     KafkaError,
     UnknownServerError,
 )
-from pykafka2.events import Tap
+from pykafka2.events import EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import NO_OFFSET, BatchState, ProducerBatch
@@ -71,7 +71,7 @@ class Sender:
         router: Readiness,
         *,
         random: random.Random,
-        tap: Tap,
+        event_sink: EventSink,
         metrics: Metrics,
     ) -> None:
         self._options = options
@@ -88,7 +88,13 @@ class Sender:
         self.identity = ProducerIdentity(options, random) if options.enable_idempotence else None
         self._sequences = self.identity.sequences if self.identity else None
         self._outcomes = Outcomes(
-            options, accumulator, metadata, self._sequences, random=random, tap=tap, metrics=metrics
+            options,
+            accumulator,
+            metadata,
+            self._sequences,
+            random=random,
+            event_sink=event_sink,
+            metrics=metrics,
         )
         self.waiting_for: dict[str, str] = {}
         """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""

@@ -192,9 +192,9 @@ def test_an_answer_without_brokers_is_a_failure(cluster: ScriptedCluster, client
     assert client.metadata.last_error is None
 
 
-def test_changes_are_told_to_the_tap(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_changes_are_reported_to_the_event_sink(cluster: ScriptedCluster, client: ClusterClient) -> None:
     events: list[object] = []
-    client.tap.subscribe(events.append)
+    client.event_sink.subscribe(events.append)
     client.wait_for_topic("bills", 10)
     cluster.move_leader("bills", 0, 0)
     client.wait_for_metadata(client.metadata.version, 10)

@@ -377,7 +377,7 @@ def test_many_who_wait_for_one_coordinator_cause_one_lookup(
 ) -> None:
     cluster.on(FindCoordinatorRequest, lambda request, broker: found(1))
     events: list[object] = []
-    client.tap.subscribe(events.append)
+    client.event_sink.subscribe(events.append)
     sent = [Sent(client, GROUP_G) for _ in range(50)]
     cluster.runtime.run_for(1)
     assert all(one.response is not None for one in sent)

@@ -403,7 +403,7 @@ def test_answers_after_the_end_are_not_looked_at(wire: Wire) -> None:
     assert (closing.failures, other.responses, len(other.failures)) == ([], [], 1)
 
 
-# ---------------------------------------------------------------------- table and tap
+# ---------------------------------------------------------------------- state table and event sink
 
 
 @given(moves=st.lists(st.sampled_from(ConnectionState), max_size=6))

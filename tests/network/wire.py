@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import KafkaError
-from pykafka2.events import Event, Tap
+from pykafka2.events import Event, EventSink
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import decode_request, encode_response
@@ -72,8 +72,8 @@ class Wire:
         self.owner = Owner()
         self.pipe = FakePipe()
         self.events: list[Event] = []
-        tap = Tap()
-        tap.subscribe(self.events.append)
+        event_sink = EventSink()
+        event_sink.subscribe(self.events.append)
         options = ConnectionOptions(client_id="tester", request_timeout=30.0, setup_timeout=10.0)
         self.connection = Connection(
             "node 1",
@@ -81,7 +81,7 @@ class Wire:
             options,
             on_ready=self.owner.on_ready,
             on_closed=self.owner.on_closed,
-            tap=tap,
+            event_sink=event_sink,
             **keywords,
         )
         self.connection.pipe = self.pipe

@@ -11,7 +11,7 @@ from pykafka2.cluster.metadata import Metadata
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import DeliveryTimeout, InvalidRecord
-from pykafka2.events import BatchCompleted, BatchRetried, Event, Tap
+from pykafka2.events import BatchCompleted, BatchRetried, Event, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.delivery import Delivery
@@ -47,12 +47,12 @@ class Bench:
 
     def __init__(self, topic_id: bytes = TOPIC_ID, partitions: int = 4, **options: Any) -> None:
         parsed = PRODUCER_OPTIONS.parse(None, {"batch_size": 0, "linger_ms": 0, **options})
-        tap = Tap()
+        event_sink = EventSink()
         self.events: list[Event] = []
-        tap.subscribe(self.events.append)
+        event_sink.subscribe(self.events.append)
         chance = random.Random(7)
         self.now = 0.0
-        self.metadata = Metadata(parsed, chance, tap, wake=lambda: None)
+        self.metadata = Metadata(parsed, chance, event_sink, wake=lambda: None)
         self.metadata.snapshot = ClusterSnapshot(
             version=1,
             nodes={0: Node(0, "h", 1), 1: Node(1, "h", 2)},
@@ -82,7 +82,7 @@ class Bench:
             self.metadata,
             self.connections,
             random=chance,
-            tap=tap,
+            event_sink=event_sink,
             metrics=Metrics(),
         )
         if self.sender.identity is not None:
