@@ -2,7 +2,7 @@
 
 One thread at a time: a second one gets `ConcurrentUse` at once (ownership.py).  Behind it: reader.py (poll),
 subscription.py (what is read), fetcher.py and positions.py (the IO thread's part), fetch_buffer.py between
-the two.  The calls that only look are in looking.py.
+the two.  The calls that only ask are in query_calls.py.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.group_calls import GroupCalls
 from pykafka2.consumer.inspection import Inspection
-from pykafka2.consumer.looking import LookingCalls
 from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, ConsumerConfig
 from pykafka2.consumer.ownership import owned
 from pykafka2.consumer.positions import OffsetLookups
+from pykafka2.consumer.query_calls import QueryCalls
 from pykafka2.consumer.reader import Reader, Records
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
 
-class KafkaConsumer(LookingCalls, GroupCalls):
+class KafkaConsumer(QueryCalls, GroupCalls):
     """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
 
     Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a

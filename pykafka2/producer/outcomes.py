@@ -163,17 +163,17 @@ class Outcomes:
 
 def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
     """The error of each record of a batch that was refused because of some of them (KIP-467)."""
-    blamed: dict[int, Any] = {
+    named: dict[int, Any] = {
         told.batch_index: told.batch_index_error_message for told in answer.record_errors
     }
     where = f"{batch.topic}-{batch.partition}"
-    others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(blamed)}")
+    others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(named)}")
     own = type(error_of(answer.error_code))
     return {
         index: own(
-            f"{where}: record {index} of the batch: {blamed[index] or answer.error_message or own.__doc__}"
+            f"{where}: record {index} of the batch: {named[index] or answer.error_message or own.__doc__}"
         )
-        if index in blamed
+        if index in named
         else others
         for index in range(batch.count)
     }

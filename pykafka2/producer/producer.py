@@ -25,8 +25,8 @@ from pykafka2.errors import (
 )
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.closing import Closing
 from pykafka2.producer.delivery import BulkDelivery, Delivery, OnDelivery
-from pykafka2.producer.ending import Ending
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
@@ -81,7 +81,7 @@ class KafkaProducer(TransactionalCalls):
         self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
         self._hashes = KeyHashes()
         self._refusal: KafkaError | None = None
-        self._closing = threading.Lock()
+        self._close_lock = threading.Lock()
         self._is_closing = self._is_closed = False
         self._metrics = Metrics()
         self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
@@ -109,9 +109,9 @@ class KafkaProducer(TransactionalCalls):
         )
         self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics)
         client.add(self._sender)
-        self._ending = Ending(client, self._accumulator, self._sender, self._inspection)
+        self._closing = Closing(client, self._accumulator, self._sender, self._inspection)
         description = f"a KafkaProducer ({parsed.client_id})"
-        self._tracked = lifecycle.track(self, description, self._ending.drop)
+        self._tracked = lifecycle.track(self, description, self._closing.drop)
 
     # ------------------------------------------------------------------ sending
 
@@ -269,7 +269,7 @@ class KafkaProducer(TransactionalCalls):
         """
         if self._refusal is not None:
             self._refuse()
-        self._ending.flush(timeout)
+        self._closing.flush(timeout)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The topic's partitions, by number; blocks at most max_block_ms and raises as `send` does."""
@@ -309,7 +309,7 @@ class KafkaProducer(TransactionalCalls):
             return  # everything is the parent's
         if self._driver.is_own_thread():
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
-        with self._closing:
+        with self._close_lock:
             is_first, self._is_closing = not self._is_closing, True
         if not is_first:
             forever = float("inf") if timeout is None else timeout
@@ -318,11 +318,11 @@ class KafkaProducer(TransactionalCalls):
         self._accumulator.close()
         self._refusal = ClientClosed("the producer is closed; make a new one")
         try:
-            self._ending.flush(timeout)
+            self._closing.flush(timeout)
         except KafkaTimeoutError as error:
             raise KafkaTimeoutError(f"close: {error}; they were given up") from None
         finally:
-            self._ending.abort()
+            self._closing.abort()
             self._client.close()
             self._tracked.end()
             if self._interceptors is not None:
@@ -437,7 +437,7 @@ class KafkaProducer(TransactionalCalls):
     def _on_exit(self, timeout: float) -> int:
         try:
             self._accumulator.close()
-            self._ending.flush(timeout)
+            self._closing.flush(timeout)
         except Exception as error:
             logger.debug("the flush at exit: %s", error)
         remaining = self._accumulator.unsent_records()

@@ -3,7 +3,7 @@
 Called by struct.py at first use, on the thread that happens to need the function.  The codecs themselves are
 written by encoding.py and decoding.py as Python source with local names only, one line per step; this module
 holds what both share: the source under construction, its compilation, and the table that tells which fields
-a line is about, from which blame.py names the field where an exception arose.
+a line is about, from which field_errors.py names the field where an exception arose.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class Message(Struct):
         try:
             encoder(self, parts.append)
         except ENCODE_ERRORS as error:
-            from pykafka2.protocol.blame import unencodable
+            from pykafka2.protocol.field_errors import unencodable
 
             raise unencodable(type(self), version, error) from error
 
@@ -160,7 +160,7 @@ class Message(Struct):
         """
         message, position = cls.decode_from(data, 0, version)
         if position != len(data) and not allow_trailing:
-            from pykafka2.protocol.blame import trailing_bytes
+            from pykafka2.protocol.field_errors import trailing_bytes
 
             raise trailing_bytes(cls, version, len(data) - position)
         return message
@@ -178,7 +178,7 @@ class Message(Struct):
         try:
             return decoder(data, offset, len(data))
         except DECODE_ERRORS as error:
-            from pykafka2.protocol.blame import corrupt_data
+            from pykafka2.protocol.field_errors import corrupt_data
 
             raise corrupt_data(cls, version, error) from error
 

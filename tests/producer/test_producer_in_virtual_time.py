@@ -564,7 +564,7 @@ class TestTelling:
         assert "on_send of" in caplog.text
 
 
-class TestEnding:
+class TestClosing:
     def test_close_sends_what_is_left(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster, linger_ms=10_000)
         for value in numbered(10):

@@ -254,7 +254,7 @@ def test_a_duplicate_counts_as_written_with_an_unknown_offset() -> None:
     assert delivery.result(0).offset == -1
 
 
-def test_records_that_the_broker_blames_get_their_own_words() -> None:
+def test_records_that_the_broker_names_get_their_own_words() -> None:
     # KIP-467.
     bench = Bench(linger_ms=100, batch_size=1000)
     queue = bench.accumulator.queue("orders", 0)
@@ -262,8 +262,8 @@ def test_records_that_the_broker_blames_get_their_own_words() -> None:
     second = queue.try_append(0, None, b"w", (), None)
     bench.now = 1.0
     [send] = bench.produce()
-    blamed = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
-    bench.answer(send, error_code=87, record_errors=blamed)
+    named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
+    bench.answer(send, error_code=87, record_errors=named)
     assert second is not None
     assert (type(second.exception(0)), type(first.exception(0))) == (InvalidRecord, InvalidRecord)
     assert "record 1 of the batch: no key" in str(second.exception(0))

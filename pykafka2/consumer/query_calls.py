@@ -1,4 +1,4 @@
-"""The calls of `KafkaConsumer` that only look: at offsets, at topics, at the consumer itself.
+"""The calls of `KafkaConsumer` that only ask: about offsets, about topics, about the consumer itself.
 
 Callers' threads; what is asked of brokers goes through offset_queries.py.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pykafka2.consumer.options import ConsumerOptions
 
 
-class LookingCalls(Owned):
+class QueryCalls(Owned):
     """Mixed into the consumer."""
 
     _options: ConsumerOptions

@@ -1,4 +1,4 @@
-"""Seeing records off: flush, what is given up at close, and what is left of a producer that was dropped.
+"""How a producer closes: flush, what is given up at close, and what is left of one that was dropped.
 
 Callers' threads, but for `drop`, which runs on whatever thread collects garbage.  Holds the producer's parts
 and never the producer itself.
@@ -24,7 +24,7 @@ DROP_TIMEOUT = 1.0
 """The same for a producer that was garbage: whoever collects it waits no longer than this."""
 
 
-class Ending:
+class Closing:
     """The ways in which a producer's records come to an end."""
 
     def __init__(
