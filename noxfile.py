@@ -16,7 +16,7 @@ nox.options.reuse_existing_virtualenvs = True
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, lint, types, floors."""
+    """Format, lint, types, layers."""
     session.install(".[test]")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")

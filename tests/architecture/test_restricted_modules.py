@@ -1,4 +1,4 @@
-"""Clocks, threads, sockets and randomness live in a few rooms (design section 3); nowhere else."""
+"""Clocks, threads, sockets and randomness live in a few modules, and nowhere else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.modules import source_files
 
 # What is banned, and the modules that may use it all the same.
-ROOMS: dict[str, frozenset[str]] = {
+ALLOWED_MODULES: dict[str, frozenset[str]] = {
     "time": frozenset({"pykafka2.clock"}),
     "threading.Thread": frozenset({"pykafka2.driver.thread_driver", "pykafka2.broker.server.threads"}),
     "socket": frozenset(
@@ -59,15 +59,15 @@ def violations(name: str, source: str) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             used = [f"{node.module}.{alias.name}" for alias in node.names]
         for what in used:
-            for banned, rooms in ROOMS.items():
+            for banned, allowed in ALLOWED_MODULES.items():
                 is_banned = what == banned or what.startswith(banned + ".")
-                if is_banned and what not in ALLOWED_ATTRIBUTES and name not in rooms:
+                if is_banned and what not in ALLOWED_ATTRIBUTES and name not in allowed:
                     found.append(f"{name}:{node.lineno} uses {what}")
     return found
 
 
 @pytest.mark.parametrize("name", [n for n in source_files() if not n.startswith(EXEMPT_PREFIXES)])
-def test_logic_stays_out_of_the_rooms(name: str) -> None:
+def test_only_the_allowed_modules_use_what_is_restricted(name: str) -> None:
     path: Path = source_files()[name]
     assert violations(name, path.read_text()) == []
 

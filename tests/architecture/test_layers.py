@@ -1,4 +1,4 @@
-"""The floors of the design hold (contracts in pyproject.toml, enforced by import-linter)."""
+"""The layers hold (contracts in pyproject.toml, enforced by import-linter)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINT = "import sys; from importlinter import cli; sys.exit(cli.lint_imports(no_c
 
 
 @pytest.mark.slow
-def test_nobody_takes_a_shortcut_between_floors() -> None:
+def test_nobody_takes_a_shortcut_between_layers() -> None:
     done = subprocess.run([sys.executable, "-c", LINT], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 kept, 0 broken" in done.stdout
