@@ -102,7 +102,7 @@ def targets(runner: Runner, driver: str, rounds: int) -> Iterator[Target]:
 
 
 def several_producers(runner: Runner, driver: str, rtt: float) -> None:
-    """Row 24, the remedy that the article rejects: more clients instead of requests in flight."""
+    """The remedy that the article rejects: more clients instead of requests in flight."""
     print(
         f"\n{driver}, serial, round trip {rtt * 1000:g} ms, 5 in flight: several producers on one partition"
     )
@@ -117,7 +117,7 @@ def several_producers(runner: Runner, driver: str, rtt: float) -> None:
 
 
 def more_runs(runner: Runner, drivers: list[str]) -> None:
-    """Requirement 000-05: producers, partitions, leaders, replicas, idempotence; depth of each run."""
+    """Producers, partitions, leaders, replicas, idempotence; depth of each run."""
     for driver in drivers:
         for rtt in (0.0, 0.001):
             several_producers(runner, driver, rtt)
@@ -152,7 +152,7 @@ def more_runs(runner: Runner, drivers: list[str]) -> None:
 
 
 def latencies(runner: Runner, drivers: list[str]) -> None:
-    """Row 25: one record at a time by acks; and a hundred at once, seen by broker and client."""
+    """One record at a time by acks; and a hundred at once, seen by broker and client."""
     for driver in drivers:
         print(f"\n{driver}, round trip 1 ms, one record of 10 KB at a time: ms p50 / p99 (expected to rise)")
         for acks in (0, 1, -1):

@@ -230,7 +230,7 @@ def throughput(subjects: list[Subject], records: int, rounds: int, targets: Targ
 
 
 def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
-    """Requirement 002-23; the order acks=0 <= 1 <= all is shown, not asserted."""
+    """Latency by acks; the order acks=0 <= 1 <= all is shown, not asserted."""
     print("\none record of 100 bytes at a time, ms p50 / p99" + " " * 14 + "article")
     for factor in FACTORS:
         topic = f"latency-{factor}"

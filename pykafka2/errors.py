@@ -16,7 +16,7 @@ class KafkaError(Exception):
     Traits:
         retriable: the same call may succeed later; the clients retry such errors by themselves.
         fatal: the client that raised it cannot go on; close it and make a new one.
-        refresh_metadata: the client's picture of the cluster is out of date.
+        refresh_metadata: the client's metadata is out of date.
         refresh_coordinator: the coordinator must be looked up again.
     """
 

@@ -209,7 +209,7 @@ def test_the_level_is_that_of_the_codec() -> None:
 
 
 class TestConflicts:
-    """Requirement 001-66: as in Java 4.3.1."""
+    """As in Java 4.3.1."""
 
     @pytest.mark.parametrize(
         ("given", "words"),

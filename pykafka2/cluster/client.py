@@ -95,7 +95,7 @@ class ClusterClient:
         )
         self.router = Router(options, self.metadata, self.nodes, self.coordinators)
         self.metadata.on_rebootstrap = lambda now: self.nodes.rebootstrap()
-        driver.carrier = self.router
+        driver.router = self.router
         self.add(self.metadata, self.coordinators)
 
     # ------------------------------------------------------------------ managers
@@ -122,7 +122,7 @@ class ClusterClient:
 
     def send(self, send: Send[Any]) -> None:
         """Send at once.  The driver's thread only."""
-        self.router.carry(send, self.driver.clock.monotonic())
+        self.router.route(send, self.driver.clock.monotonic())
 
     # ------------------------------------------------------------------ blocking calls, any thread
 
@@ -165,7 +165,7 @@ class ClusterClient:
             if error is not None:
                 if not error.retriable:
                     raise error
-                self._heed(error, to)
+                self._react_to(error, to)
                 last_error = error
             delay = backoff.next()
             if not call.is_done or self.driver.clock.monotonic() + delay >= deadline:
@@ -217,7 +217,7 @@ class ClusterClient:
         self.metadata.request_update()
         return self.driver.wait_until(lambda: self.metadata.version > newer_than or self.is_closed, timeout)
 
-    def meet(self, timeout: float) -> None:
+    def bootstrap(self, timeout: float) -> None:
         """Ask for metadata and wait for it.
 
         Raises:
@@ -302,13 +302,13 @@ class ClusterClient:
             timeout=max(0.0, min(remaining, self.options.request_timeout)),
             max_version=max_version,
         )
-        self.driver.call_soon(lambda now: self.router.carry(send, now))
+        self.driver.call_soon(lambda now: self.router.route(send, now))
         self.driver.wait_until(lambda: call.is_done or self.is_closed, remaining)
         if not call.is_done:
             self._raise_if_closed()
         return call
 
-    def _heed(self, error: KafkaError, to: Destination) -> None:
+    def _react_to(self, error: KafkaError, to: Destination) -> None:
         """Do what the error asks of the client, before the next attempt."""
         if error.refresh_metadata:
             self.metadata.request_update(error)

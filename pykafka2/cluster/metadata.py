@@ -1,9 +1,9 @@
 """When to ask for the cluster's metadata, and what is known of it.
 
 Owned by the driver's thread, which polls it; `snapshot` and the questions built on it may be read from any
-thread, because the picture is immutable and swapped in one assignment.  Lazy: nothing is asked before
-somebody wants a topic or an update.  Neighbours: snapshot.py (the picture), router.py (carries the request
-to any node).
+thread, because the snapshot is immutable and swapped in one assignment.  Lazy: nothing is asked before
+somebody wants a topic or an update.  Neighbours: snapshot.py (what is known), router.py (sends the
+request to any node).
 """
 
 from __future__ import annotations

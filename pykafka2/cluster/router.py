@@ -41,7 +41,7 @@ class _Waiting:
 
 
 class Router:
-    """Carries requests to nodes (a `Carrier` and a `Pollable`)."""
+    """Sends requests to nodes (a `RequestRouter` and a `Pollable`)."""
 
     def __init__(
         self, options: ClientOptions, metadata: Metadata, nodes: Nodes, coordinators: Coordinators
@@ -78,7 +78,7 @@ class Router:
         link = self._nodes.known_link(node_id)
         return link is not None and (link.has_failed or link.is_backing_off)
 
-    def carry(self, send: Send[Any], now: float) -> None:
+    def route(self, send: Send[Any], now: float) -> None:
         """Send it now or as soon as its node can be reached; its timeout counts from here."""
         if self._closed_because is not None:
             send.on_failure(self._closed_because, now)
@@ -110,7 +110,7 @@ class Router:
         self._fail_where(lambda one: one.send.to == to, error, now)
 
     def close(self, error: ClientClosed, now: float) -> None:
-        """Fail what waits and what is in flight, and carry nothing more."""
+        """Fail what waits and what is in flight, and send nothing more."""
         self._closed_because = error
         self._fail_where(lambda one: True, error, now)
         self._nodes.close(error, now)

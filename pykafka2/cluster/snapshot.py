@@ -1,7 +1,7 @@
 """The cluster as last heard of: immutable, so that any thread may read it, and how an answer changes it.
 
-Pure functions of the old picture and a Metadata response; owned by nobody.  metadata.py decides when to ask
-and swaps the picture in one assignment.
+Pure functions of the old snapshot and a Metadata response; owned by nobody.  metadata.py decides when to ask
+and swaps the snapshot in one assignment.
 
 What is known is never erased by an answer that merely does not speak of it, nor replaced by an answer from a
 broker that is behind: a partition's leader epoch only grows while the topic stays the same (KIP-320), and the
@@ -79,7 +79,7 @@ class ClusterSnapshot:
 def merge_answer(
     old: ClusterSnapshot, answer: MetadataResponse, keep_topics: Collection[str] | None
 ) -> ClusterSnapshot:
-    """The picture after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all)."""
+    """The snapshot after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all)."""
     topics = {name: topic for name, topic in old.topics.items() if keep_topics is None or name in keep_topics}
     for told in answer.topics:
         if told.name is not None:
@@ -105,7 +105,7 @@ def with_leader(
     leader_epoch: int,
     endpoints: Iterable[Node] = (),
 ) -> ClusterSnapshot:
-    """The picture after a broker's hint at a newer leader (KIP-951); the old one if it is not newer."""
+    """The snapshot after a broker's hint at a newer leader (KIP-951); the old one if it is not newer."""
     known = old.topics.get(topic)
     info = old.partition(topic, partition)
     nodes = {**old.nodes, **{node.id: node for node in endpoints}}
@@ -117,7 +117,7 @@ def with_leader(
 
 
 def without_topics(old: ClusterSnapshot, names: Collection[str]) -> ClusterSnapshot:
-    """The picture after topics were forgotten because nobody uses them."""
+    """The snapshot after topics were forgotten because nobody uses them."""
     topics = {name: topic for name, topic in old.topics.items() if name not in names}
     return attrs.evolve(old, topics=topics, names_by_id=_names_by_id(topics.values()))
 

@@ -124,14 +124,14 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         wanted = checked_partitions(partitions)
         change = self._subscription.assign(wanted)
         self._undelivered.forget(change.removed)
-        self._reader.tell()
+        self._reader.send_changes()
 
     @owned
     def unsubscribe(self) -> None:
         """Read nothing any more, whether subscribed or assigned; positions are forgotten."""
         removed = self._subscription.unsubscribe().removed
         self._undelivered.forget(removed)
-        self._reader.tell()
+        self._reader.send_changes()
 
     @owned
     def assignment(self) -> set[TopicPartition]:
@@ -345,7 +345,7 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         stay = [partition for partition in self._subscription.assigned if partition not in partitions]
         self._subscription.replace(stay)
         self._undelivered.forget(partitions)
-        self._reader.tell()
+        self._reader.send_changes()
 
     def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Let what iteration has not handed out of these partitions be read again."""

@@ -102,14 +102,14 @@ class QueryCalls(Owned):
 
     @owned
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Meet the brokers now, not with the first call that needs them; again only with `refresh`.
+        """Connect to the cluster now, not with the first call that needs them; again only with `refresh`.
 
         Raises:
             NoBrokersAvailable, KafkaTimeoutError, TlsError: not within `timeout_ms` (default_api_timeout_ms).
         """
         if not refresh and self._cluster.metadata.version:
             return
-        self._cluster.meet(self._seconds(timeout_ms))
+        self._cluster.bootstrap(self._seconds(timeout_ms))
 
     def bootstrap_connected(self) -> bool:
         """True while any broker is connected."""

@@ -133,26 +133,26 @@ class Reader:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._subscription.seek(partition, offset)
-        self.tell()
+        self.send_changes()
 
     def reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
         """Go to the beginning or the end of these partitions, as soon as it is known where that is."""
         timestamp = EARLIEST_TIMESTAMP if policy == EARLIEST else LATEST_TIMESTAMP
         for partition in partitions:
             self._subscription.begin_reset(partition, timestamp)
-        self.tell()
+        self.send_changes()
 
     def pause(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
         for partition in partitions:
             self._subscription.pause(partition, is_paused)
-        self.tell()
+        self.send_changes()
 
-    def tell(self) -> None:
+    def send_changes(self) -> None:
         """Have the driver's thread follow what has changed; what it fetched of such partitions is void."""
         subscription, buffer, fetcher = self._subscription, self._buffer, self._fetcher
-        untold, untold_pauses = tuple(subscription.untold), tuple(subscription.untold_pauses)
+        unsent, unsent_pauses = tuple(subscription.unsent), tuple(subscription.unsent_pauses)
         commands: list[Callable[[], None]] = []
-        for partition in untold:
+        for partition in unsent:
             buffer.discard(partition)
             assigned = subscription.assigned.get(partition)
             position = subscription.positions.get(partition)
@@ -163,7 +163,7 @@ class Reader:
             elif position is not None:
                 commands.append(partial(fetcher.begin, partition, assigned.generation, position))
         paused = subscription.paused()
-        for partition in untold_pauses:
+        for partition in unsent_pauses:
             act = fetcher.pause if partition in paused else fetcher.resume
             commands.append(partial(act, (partition,)))
 
@@ -173,8 +173,8 @@ class Reader:
 
         if commands:
             self._driver.call_soon(obey)
-        subscription.untold.difference_update(untold)
-        subscription.untold_pauses.difference_update(untold_pauses)
+        subscription.unsent.difference_update(unsent)
+        subscription.unsent_pauses.difference_update(unsent_pauses)
 
     # ------------------------------------------------------------------ before each look
 
@@ -190,8 +190,8 @@ class Reader:
             self._assign_all_partitions()
             self._assigned_as_of = version
         self._watch.check()
-        if subscription.untold or subscription.untold_pauses:
-            self.tell()  # a Ctrl-C kept the call that made the change from telling it
+        if subscription.unsent or subscription.unsent_pauses:
+            self.send_changes()  # a Ctrl-C kept the call that made the change from sending it
         resets = self._buffer.resets()
         if resets:
             subscription.end_resets(resets)
@@ -209,7 +209,7 @@ class Reader:
             if known is not None and known.is_usable:
                 partitions += [TopicPartition(topic, number) for number in sorted(known.partitions)]
         subscription.replace(partitions)
-        self.tell()
+        self.send_changes()
 
     def _is_in_doubt(self, topic: str) -> bool:
         known = self._metadata.topic(topic)
@@ -389,7 +389,7 @@ class Reader:
         if assigned.is_resetting:
             assigned.resetting_to = None  # the next look begins another reset
         else:
-            self._subscription.untold.add(partition)
+            self._subscription.unsent.add(partition)
         self._buffer.drop([problem])
-        self.tell()
+        self.send_changes()
         raise problem.error

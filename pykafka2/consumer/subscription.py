@@ -2,7 +2,7 @@
 
 Pure state of the caller's thread; reader.py tells the driver's thread what changes here.  A partition's
 generation is drawn anew whenever it is to be read from elsewhere, so that what was fetched before can be told
-apart.  A change is noted as untold before it is made: a Ctrl-C in between delays telling it, no more.
+apart.  A change is noted as unsent before it is made: a Ctrl-C in between delays sending it, no more.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Subscription:
         """The next offset of each partition whose place is known; written by one `update` a poll."""
         self.wanted_topics: frozenset[str] = frozenset()
         """The topics whose metadata is needed; kept here because every poll() looks at it."""
-        self.untold: set[TopicPartition] = set()
+        self.unsent: set[TopicPartition] = set()
         """Partitions that the driver's thread must be told about: where to read, or no more."""
-        self.untold_pauses: set[TopicPartition] = set()
+        self.unsent_pauses: set[TopicPartition] = set()
         self._generation = 0
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -88,7 +88,7 @@ class Subscription:
             removed=[partition for partition in self.assigned if partition not in wanted],
             added=[partition for partition in wanted if partition not in self.assigned],
         )
-        self.untold.update(change.removed)
+        self.unsent.update(change.removed)
         for partition in change.removed:
             del self.assigned[partition]
             self.positions.pop(partition, None)
@@ -107,7 +107,7 @@ class Subscription:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         assigned = self.find(partition)
-        self.untold.add(partition)
+        self.unsent.add(partition)
         assigned.generation = self._next_generation()
         assigned.resetting_to = None
         self.positions[partition] = offset
@@ -115,7 +115,7 @@ class Subscription:
     def begin_reset(self, partition: TopicPartition, timestamp: int) -> None:
         """Its position is unknown until the reset is over."""
         assigned = self.find(partition)
-        self.untold.add(partition)
+        self.unsent.add(partition)
         assigned.generation = self._next_generation()
         assigned.resetting_to = timestamp
         self.positions.pop(partition, None)
@@ -130,7 +130,7 @@ class Subscription:
 
     def pause(self, partition: TopicPartition, is_paused: bool) -> None:
         assigned = self.find(partition)
-        self.untold_pauses.add(partition)
+        self.unsent_pauses.add(partition)
         assigned.is_paused = is_paused
 
     def without_position(self) -> list[TopicPartition]:

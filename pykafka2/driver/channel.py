@@ -155,7 +155,7 @@ class Channel:
         self._update_interest(transport)
 
     def _read(self, transport: Transport, now: float) -> None:
-        # One read a turn, but a large one: the handler's buffer decides how large (design section 4).
+        # One read a turn, but a large one: the handler's buffer decides how large.
         count = transport.read_into(self.handler.buffer())
         if count is None:
             return

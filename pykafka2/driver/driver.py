@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy
 from pykafka2.driver.channel import Channel, ChannelHandler
-from pykafka2.driver.pollable import Carrier, Pollable, Send
+from pykafka2.driver.pollable import Pollable, RequestRouter, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import EventSink
@@ -31,19 +31,19 @@ logger = logging.getLogger(__name__)
 
 
 class Driver:
-    """Turns the crank for one client.
+    """Runs the loop of one client.
 
     Any thread: `call_soon`, `wake`, `wait_until`, `notify`, `offload`, `close`, `raise_failure`.
     The driver's thread only (that is: inside a command, a `poll` or a handler): everything else.
     """
 
-    def __init__(self, runtime: Runtime, name: str, carrier: Carrier | None = None) -> None:
+    def __init__(self, runtime: Runtime, name: str, router: RequestRouter | None = None) -> None:
         self.runtime = runtime
         self.name = name
         self.clock: Clock = runtime.clock
         self.entropy: Entropy = runtime.entropy
         self.event_sink = EventSink()
-        self.carrier = carrier
+        self.router = router
         self.failure: BaseException | None = None
         self.is_closed = False
         self._pollables: list[Pollable] = []
@@ -227,24 +227,24 @@ class Driver:
         for pollable in self._pollables:
             result = pollable.poll(now)
             for send in result.sends:
-                self._carry(send, now)
+                self._route(send, now)
             if result.wake_at < wake_at:
                 wake_at = result.wake_at
         return wake_at
 
-    def _carry(self, send: Send[Any], now: float) -> None:
-        if self.carrier is None:
-            raise IllegalState(f"{self.name} has no carrier for {type(send.request).__name__}")
+    def _route(self, send: Send[Any], now: float) -> None:
+        if self.router is None:
+            raise IllegalState(f"{self.name} has no router for {type(send.request).__name__}")
         on_failure = send.on_failure
 
-        # A request may fail before `carry` returns, when its manager has said already how long to let it
+        # A request may fail before `route` returns, when its manager has said already how long to let it
         # sleep: so it is asked again at once.
         def on_failure_and_again(error: KafkaError, now: float) -> None:
             self._again = True
             on_failure(error, now)
 
         send.on_failure = on_failure_and_again
-        self.carrier.carry(send, now)
+        self.router.route(send, now)
 
     def _flush_all(self, now: float) -> None:
         for channel in list(self._channels):

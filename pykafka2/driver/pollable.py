@@ -1,7 +1,7 @@
 """What a manager is to its driver: one duty with its state, asked `poll(now)`, answering with requests.
 
-The contract of design section 4.  Managers belong to the driver's thread, never block and never read a
-clock.  Where a request goes is said by a `Destination`; the carrier (cluster/router.py) knows the way.
+Managers belong to the driver's thread, never block and never read a
+clock.  Where a request goes is said by a `Destination`; the router (cluster/router.py) knows the way.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Pollable(Protocol):
         ...
 
 
-class Carrier(Protocol):
+class RequestRouter(Protocol):
     """Takes requests to where they want to go: cluster/router.py."""
 
-    def carry(self, send: Send[Any], now: float) -> None: ...
+    def route(self, send: Send[Any], now: float) -> None: ...

@@ -65,7 +65,7 @@ class ScriptRunner(Generic[T]):
         return PollResult(sends, self._resume_at)
 
     def cancel(self, error: KafkaError, now: float) -> None:
-        """Throw `error` in where the script stands.  It may still say good-bye: the runner is done when the
+        """Throw `error` in where the script stands.  It may still send requests: the runner is done when the
         script is."""
         if self.is_done:
             return

@@ -1,6 +1,7 @@
 """The machine's runtime: each loop in a daemon thread of its own, real clocks, real sockets.
 
-The only room of the client in which threads start.  Its twin in virtual time: testing/simulation/driver.py.
+The only module of the client that starts threads; its counterpart in virtual time is
+testing/simulation/driver.py.
 Waiting and waking take no lock that a signal handler or a Ctrl-C could find held: a sleeper parks on a lock
 of its own that serves as a binary semaphore.
 """

@@ -313,7 +313,7 @@ class Connection:
         try:
             waiting.on_response(response, now)
         except Exception as error:
-            # A response that raises becomes the error of its request (design section 4).
+            # A response that raises becomes the error of its request: nothing is swallowed.
             logger.exception("%s: handling %s failed", self.broker, response.NAME)
             name = response.NAME
             failure = error if isinstance(error, KafkaError) else IllegalState(f"{name}: {error!r}")

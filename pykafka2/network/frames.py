@@ -38,8 +38,8 @@ class FrameReader:
     A read lands in a buffer of 64 KiB, from which small frames are copied out.  The rest of a frame that does
     not fit is read straight into the frame's own buffer, and from then on reads land in buffers a little
     larger than that frame (at most 4 MiB), which a frame that fills half of one simply keeps: a stream of
-    large frames costs one read each and no copy, for while an application computes, a read costs 5 ms
-    (design section 4).
+    large frames costs one read each and no copy, for while an application computes
+    the IO thread waits some 5 ms for the interpreter before each read.
     """
 
     __slots__ = ("_buffer", "_end", "_filled", "_idle_reads", "_large", "_start", "max_frame_bytes", "peer")

@@ -1,6 +1,6 @@
 """From a name to its endpoints: the machine's resolver is asked.
 
-It blocks: called through `offload` only.  The only room in which names are resolved.
+It blocks: called through `offload` only.  The only module that resolves names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A selector over the machine's sockets, with a wake-up that any thread or signal handler may ring.
+"""A selector over the machine's sockets, with a wake-up that any thread or signal handler may signal.
 
-Belongs to the thread that turns the loop (all but `wake`).  The only room in which `selectors` and the
-wake-up pair are used; its in-memory twin is in testing/simulation/network.py.
+Belongs to the thread that turns the loop (all but `wake`).  The only module that uses `selectors` and
+the wake-up pair; its in-memory counterpart is testing/simulation/selector.py.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Registration:
 class WakeUp:
     """An eventfd (a pipe where the system has none) that closes when its last holder lets go.
 
-    A thread that rings it holds a reference, so the number cannot be closed and given to another file between
-    its look at the number and its write: that is why there is no `close`.
+    A thread that signals it holds a reference, so the number cannot be closed and given to another file
+    between its look at the number and its write: that is why there is no `close`.
     """
 
     __slots__ = ("_writer", "reader")
@@ -58,13 +58,13 @@ class WakeUp:
             os.set_blocking(self.reader, False)
             os.set_blocking(self._writer, False)
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         try:
             os.write(self._writer, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         except BlockingIOError:
-            pass  # full: it has been rung often enough
+            pass  # full: it has been signalled often enough
 
-    def silence(self) -> None:
+    def clear(self) -> None:
         try:
             os.read(self.reader, 4096)
         except BlockingIOError:
@@ -78,10 +78,11 @@ class WakeUp:
 class SocketSelector:
     """`transport.Selector` on epoll (or what the machine has).
 
-    The wake-up loses nothing and takes no lock.  `wake` first says that it was asked for and rings only if
+    The wake-up loses nothing and takes no lock.  `wake` first says that it was asked for and signals only if
     the loop sleeps; the loop first says that it sleeps and then looks whether it was asked.  Whichever comes
-    second sees the other.  `_rung` names the sleep that was already rung, so a thousand wakes of one sleep
-    write once; it is set after the write, so that Ctrl-C in between costs one more write and no wake-up.
+    second sees the other.  `_signalled` names the sleep that was already ended, so a thousand wakes of one
+    sleep write once; it is set after the write, so that Ctrl-C in between costs one more write and no
+    wake-up.
     """
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ class SocketSelector:
         self._asked = False
         self._sleeps = 0
         self._asleep = 0
-        self._rung = 0
+        self._signalled = 0
 
     def register(self, source: Transport | Listener, interest: int, data: object) -> None:
         """Watch a transport or listener of tcp.py or tls.py."""
@@ -149,7 +150,7 @@ class SocketSelector:
         for key, bits in events:
             registration = key.data
             if registration is None:
-                wake_up.silence()
+                wake_up.clear()
             else:
                 ready.append((registration.data, bits))
         # Whoever asks before this line is served by the round that now begins.
@@ -171,11 +172,11 @@ class SocketSelector:
         """End the current or next `select`.  From any thread or signal handler; takes no lock."""
         self._asked = True
         asleep = self._asleep
-        if asleep and asleep != self._rung:
+        if asleep and asleep != self._signalled:
             wake_up = self._wake_up
             if wake_up is not None:
-                wake_up.ring()
-                self._rung = asleep
+                wake_up.signal()
+                self._signalled = asleep
 
     def close(self) -> None:
         """Forget all sources (their owners close them).  Safe to repeat."""

@@ -59,7 +59,7 @@ class TlsTransport:
         self._is_connected = False
         self._is_agreed = False
         self._is_ended = False
-        self._has_said_good_bye = False
+        self._is_close_notified = False
         self._is_closed = False
         self._has_more = False
         self._received = memoryview(bytearray(SMALL_READ_BYTES))
@@ -104,7 +104,7 @@ class TlsTransport:
         room = len(buffer)
         has_received = False
         self._has_more = False
-        while total < room and not self._has_said_good_bye:
+        while total < room and not self._is_close_notified:
             try:
                 count: int = self._tls.read(room - total, buffer[total:])  # type: ignore[assignment]
             except self._want_read:
@@ -118,7 +118,7 @@ class TlsTransport:
                     return total
                 raise TlsError(self._words_for(error)) from error
             else:
-                self._has_said_good_bye = not count
+                self._is_close_notified = not count
                 total += count
         self._has_more = total == room
         return total
@@ -139,13 +139,13 @@ class TlsTransport:
         return taken
 
     def close(self, *, reset: bool = False) -> None:
-        """Say good-bye (as far as it fits) and end the stream.  Safe to repeat."""
+        """Send close_notify (as far as it fits) and end the stream.  Safe to repeat."""
         if not reset and self._is_agreed and not self._is_closed and self._transport.fileno() >= 0:
             self._is_closed = True
             try:
                 self._tls.unwrap()
             except OSError:
-                pass  # SSLWantRead: the other side's good-bye is not waited for
+                pass  # SSLWantRead: the other side's close_notify is not waited for
             self._send_alert()
         self._transport.close(reset=reset)
 

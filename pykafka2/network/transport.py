@@ -1,4 +1,4 @@
-"""The seam between bytes and their carriers: what a transport, a listener, a selector and a network are.
+"""The interfaces of the network: what a transport, a listener, a selector and a network are.
 
 `tcp.py`, `tls.py` and `selector.py` implement them on the machine's sockets; `testing/simulation/network.py`
 in memory and virtual time.  Everything above sees only these protocols.  Nothing here blocks, but
@@ -42,7 +42,7 @@ class Endpoint:
 
 @attrs.define(frozen=True)
 class SocketOptions:
-    """-1 leaves a buffer to the kernel's own tuning, which large fetches need (design section 4)."""
+    """-1 leaves a buffer to the kernel's own tuning, which large fetches need."""
 
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1

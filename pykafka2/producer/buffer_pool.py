@@ -1,7 +1,7 @@
 """Permission for bytes: keeps what waits and what is in flight within buffer_memory.
 
 Any thread; has a lock of its own, never held while waiting.  What is handed out is permission, not buffers:
-a request's bytes are one immutable object until its reply or the connection's end (design section 5).
+a request's bytes are one immutable object until its reply or the connection's end.
 Waiters are served first come first served, and a newcomer never overtakes one.
 """
 

@@ -18,7 +18,7 @@ from pykafka2.producer.partitioners import Chooser, ClusterView, sticky_partitio
 
 
 class Route:
-    """A topic's queues as of one picture of the cluster."""
+    """A topic's queues as of one snapshot of the metadata."""
 
     __slots__ = ("known", "queues", "snapshot", "sticky")
 

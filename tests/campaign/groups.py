@@ -148,7 +148,7 @@ class Member:
             timeout=PATIENCE,
         )
         driver = self._client.driver
-        driver.call_soon(lambda now: self._client.router.carry(send, now))
+        driver.call_soon(lambda now: self._client.router.route(send, now))
         driver.wait_until(lambda: bool(outcome), PATIENCE * 2)
         answer = outcome[0]
         error = answer if isinstance(answer, KafkaError) else check(answer)

@@ -68,7 +68,7 @@ class Sent:
         self.error: KafkaError | None = None
         self.outcomes = 0
         send = Send(BEAT, to, self.on_response, self.on_failure, timeout=timeout)
-        client.driver.call_soon(lambda now: client.router.carry(send, now))
+        client.driver.call_soon(lambda now: client.router.route(send, now))
 
     def on_response(self, response: Any, now: float) -> None:
         self.response = response

@@ -1,4 +1,4 @@
-"""How a metadata answer changes the picture of the cluster."""
+"""How a metadata answer changes the snapshot of the cluster."""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ class Manager:
         return self.results.pop(0) if self.results else PollResult.idle()
 
 
-class Carrier:
+class Router:
     """Keeps what it is given, or fails it at once."""
 
     def __init__(self, error: KafkaError | None = None) -> None:
         self.sends: list[Send[Any]] = []
         self.error = error
 
-    def carry(self, send: Send[Any], now: float) -> None:
+    def route(self, send: Send[Any], now: float) -> None:
         self.sends.append(send)
         if self.error is not None:
             send.on_failure(self.error, now)
@@ -86,19 +86,19 @@ def test_a_manager_that_was_removed_is_not_polled(driver: Driver, runtime: HandR
     assert (len(stays.polled_at), len(goes.polled_at)) == (1, 0)
 
 
-def test_requests_go_to_the_carrier_in_order(driver: Driver, runtime: HandRuntime) -> None:
-    carrier = driver.carrier = Carrier()
+def test_requests_go_to_the_router_in_order(driver: Driver, runtime: HandRuntime) -> None:
+    router = driver.router = Router()
     requests = [MetadataRequest(topics=None), MetadataRequest(topics=[])]
     for request in requests:
         driver.add(Manager(PollResult.send(request, on_response=lambda response, now: None)))
     runtime.turn()
-    assert [send.request for send in carrier.sends] == requests
+    assert [send.request for send in router.sends] == requests
 
 
 def test_a_request_that_fails_at_once_has_its_manager_asked_again(
     driver: Driver, runtime: HandRuntime
 ) -> None:
-    driver.carrier = Carrier(Disconnected("no"))
+    driver.router = Router(Disconnected("no"))
     failures: list[KafkaError] = []
     send = Send(
         MetadataRequest(topics=None),
@@ -113,11 +113,11 @@ def test_a_request_that_fails_at_once_has_its_manager_asked_again(
     assert runtime.turn() == FOREVER
 
 
-def test_a_request_without_a_carrier_is_a_failure_that_names_it(
+def test_a_request_without_a_router_is_a_failure_that_names_it(
     driver: Driver, runtime: HandRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver.add(Manager(PollResult.send(MetadataRequest(topics=None), on_response=lambda response, now: None)))
-    with pytest.raises(IllegalState, match="no carrier for MetadataRequest"):
+    with pytest.raises(IllegalState, match="no router for MetadataRequest"):
         runtime.turn()
 
 

@@ -138,15 +138,15 @@ def polite(notes: list[str]) -> Script[str]:
     return "left"
 
 
-def test_a_cancelled_script_may_say_good_bye_and_hears_no_late_answer() -> None:
+def test_a_cancelled_script_may_send_a_last_request_and_hears_no_late_answer() -> None:
     notes: list[str] = []
     rig = Rig(polite(notes))
     (send,) = rig.sends(0.0)
     rig.runner.cancel(IllegalState("closing"), 1.0)
     send.on_response(HeartbeatResponse(), 1.1)
-    (good_bye,) = rig.sends(1.2)
-    assert (notes, good_bye.request) == (["closing"], heartbeat(99))
-    good_bye.on_response(HeartbeatResponse(), 1.3)
+    (last,) = rig.sends(1.2)
+    assert (notes, last.request) == (["closing"], heartbeat(99))
+    last.on_response(HeartbeatResponse(), 1.3)
     assert rig.outcomes[0].get() == "left"
     rig.runner.cancel(IllegalState("again"), 2.0)
     assert len(rig.outcomes) == 1

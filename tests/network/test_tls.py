@@ -155,18 +155,18 @@ def test_bytes_that_came_with_the_end_of_the_handshake_are_reported_as_readable(
     link.selector.unregister(far.transport)
 
 
-def test_the_end_is_the_end_with_and_without_a_good_bye(
+def test_the_end_is_the_end_with_and_without_close_notify(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
     link = make_link(server=certificates.server())
     buffer = memoryview(bytearray(10))
-    for with_good_bye in (True, False):
+    for with_close_notify in (True, False):
         near, far = link.establish(client=certificates.client())
         near.transport.write([b"x"])
         assert far.read(1) == b"x"
         # A socket that is closed before it has read all (session tickets) resets the connection.
         assert near.transport.read_into(buffer) is None
-        if with_good_bye:
+        if with_close_notify:
             near.transport.close()
             near.transport.close()
         else:

@@ -49,7 +49,6 @@ def test_a_first_record_needs_permission_and_the_next_ones_do_not() -> None:
 
 
 def test_many_records_into_one_batch_wake_the_io_thread_once() -> None:
-    # Requirement 001-52.
     built = build(batch_size=16384, buffer_memory=20_000)
     for _ in range(100):
         append(built)

@@ -209,7 +209,7 @@ class TestFailing:
     def test_five_in_flight_without_idempotence_may_reorder(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        # The trap of requirement 001-64, pinned: as in Java, nothing is lost, but order may be.
+        # A known trap, pinned: as in Java, nothing is lost, but order may be.
         producer = simulation.producer(cluster, enable_idempotence=False, batch_size=200, linger_ms=0)
         producer.partitions_for("orders")
         cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas)

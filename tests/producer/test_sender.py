@@ -293,7 +293,6 @@ def test_events_tell_of_retries_and_outcomes() -> None:
 
 
 def test_a_partition_without_a_leader_stays_queued_and_forces_a_refresh() -> None:
-    # Requirement 001-57.
     bench = Bench()
     bench.append(partition=9)
     before = bench.metadata._update_requested

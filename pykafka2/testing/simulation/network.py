@@ -1,4 +1,4 @@
-"""The in-memory twin of network/tcp.py: hosts, ports, connections made of two pipes, all in virtual time.
+"""The in-memory network/tcp.py: hosts, ports, connections made of two pipes, all in virtual time.
 
 Bytes of one connection arrive in order; everything else (when, in how many pieces, whether at all) is drawn
 from the seed or set by faults.  TLS is not simulated: its handshake draws on real randomness.

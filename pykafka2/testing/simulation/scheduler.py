@@ -191,7 +191,7 @@ class Scheduler:
             self.failure_was_raised = True
             raise self.failure
 
-    # ------------------------------------------------------------------ the crank
+    # ------------------------------------------------------------------ the loop
 
     def run_on(self, finished: Actor) -> None:
         """The actor's thread ends: drive until another one takes the baton."""

@@ -1,4 +1,4 @@
-"""The in-memory twin of network/selector.py: level-triggered readiness, no waiting of its own.
+"""The in-memory counterpart of network/selector.py: level-triggered readiness, no waiting of its own.
 
 Sources (transports and listeners of this simulation) tell their selector when they become ready; the
 selector tells its task.  A turn of an idle loop therefore looks at nothing.
