@@ -1,24 +1,38 @@
 """Writes the source of a decoder: bytes in, one instance out, every length checked before it is believed.
 
-Called by compiler.py once per struct and version.  A decoder is `decode(data, p, end) -> (instance, p)`:
+Called by struct.py once per struct and version.  A decoder is `decode(data, p, end) -> (instance, p)`:
 `p` is where it reads, `end` the first byte it may not touch.  Neighbouring fields of fixed width, and the
 length before a string or array of the old encoding, are read by one struct call straight into the instance.
 """
 
 from __future__ import annotations
 
-from pykafka2.protocol.compiler import (
-    Source,
-    decoder_of,
+from typing import cast
+
+from pykafka2.protocol.declared import (
+    Declared,
+    Decoder,
     plain_values,
+    resolved_fields,
     smallest_element_size,
-    struct_of,
+    title_of,
 )
 from pykafka2.protocol.fields import STRUCT_CODES, Field
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.primitives import struct_of
+from pykafka2.protocol.source import Source
 
 
-def write_decoder(cls: type[Struct], version: int, flexible: bool) -> Source:
+def decoder_of(cls: type[Declared], version: int, flexible: bool) -> Decoder:
+    """The function that reads an instance in this version; compiled once."""
+    decoder = cls._decoders.get((version, flexible))
+    if decoder is None:
+        source = write_decoder(cls, version, flexible)
+        decoder = cast(Decoder, source.compile(title_of(cls, version, flexible, "decode")))
+        cls._decoders[version, flexible] = decoder
+    return decoder
+
+
+def write_decoder(cls: type[Declared], version: int, flexible: bool) -> Source:
     """The source of the decoder of `cls` in `version`."""
     source = Source("def decode(data, p, end):")
     source.names["Struct"] = cls

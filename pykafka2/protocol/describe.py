@@ -10,17 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any, TypeAlias
 
+from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field, VersionRange
-from pykafka2.protocol.struct import (
-    Data,
-    Message,
-    RecordKey,
-    RecordValue,
-    Request,
-    Response,
-    Struct,
-    resolved_fields,
-)
+from pykafka2.protocol.struct import Data, Message, RecordKey, RecordValue, Request, Response, Struct
 
 Span: TypeAlias = "tuple[int, int] | None"
 

@@ -1,6 +1,6 @@
 """Writes the source of an encoder: one instance in, its bytes appended piece by piece.
 
-Called by compiler.py once per struct and version.  An encoder is `encode(x, w)`, where `w` takes the next
+Called by struct.py once per struct and version.  An encoder is `encode(x, w)`, where `w` takes the next
 piece.  Neighbouring fields of fixed width are packed by one struct call, together with the length of a
 following string of the old encoding and with an empty section of tagged fields; record batches and long
 bytes are handed on as they are.
@@ -8,12 +8,25 @@ bytes are handed on as they are.
 
 from __future__ import annotations
 
-from pykafka2.protocol.compiler import Source, encoder_of, plain_values, struct_of
+from typing import cast
+
+from pykafka2.protocol.declared import Declared, Encoder, plain_values, resolved_fields, title_of
 from pykafka2.protocol.fields import STRUCT_CODES, Field
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.primitives import struct_of
+from pykafka2.protocol.source import Source
 
 
-def write_encoder(cls: type[Struct], version: int, flexible: bool) -> Source:
+def encoder_of(cls: type[Declared], version: int, flexible: bool) -> Encoder:
+    """The function that appends the bytes of an instance in this version; compiled once."""
+    encoder = cls._encoders.get((version, flexible))
+    if encoder is None:
+        source = write_encoder(cls, version, flexible)
+        encoder = cast(Encoder, source.compile(title_of(cls, version, flexible, "encode")))
+        cls._encoders[version, flexible] = encoder
+    return encoder
+
+
+def write_encoder(cls: type[Declared], version: int, flexible: bool) -> Source:
     """The source of the encoder of `cls` in `version`."""
     source = Source("def encode(x, w):")
     writer = _EncoderWriter(source, version, flexible)

@@ -1,7 +1,7 @@
 """Which field was it?  Turns an exception in compiled code into an error naming message, version and field.
 
 Called only when something failed.  The traceback holds one frame per struct on the way down; the table that
-compiler.py keeps tells what the line of each frame is about, and the frame's locals which of several fields
+source.py keeps tells what the line of each frame is about, and the frame's locals which of several fields
 of one struct call it was.
 """
 
@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import struct
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from pykafka2.errors import CorruptData, SerializationError, UnsupportedVersion
-from pykafka2.protocol.compiler import ABOUT_LINES, About, struct_of
-from pykafka2.protocol.primitives import Malformed, NotInVersion
-
-if TYPE_CHECKING:
-    from pykafka2.errors import KafkaError
-    from pykafka2.protocol.struct import Message
+from pykafka2.errors import CorruptData, KafkaError, SerializationError, UnsupportedVersion
+from pykafka2.protocol.primitives import Malformed, NotInVersion, struct_of
+from pykafka2.protocol.source import ABOUT_LINES, About
 
 
-def corrupt_data(cls: type[Message], version: int, error: Exception) -> CorruptData:
+def corrupt_data(name: str, version: int, error: Exception) -> CorruptData:
     """The error for bytes that are no such message."""
     if isinstance(error, Malformed):
         reason = str(error)
@@ -28,32 +23,32 @@ def corrupt_data(cls: type[Message], version: int, error: Exception) -> CorruptD
         reason = "the string is not UTF-8"
     else:
         reason = "the bytes end too early"
-    return CorruptData(f"{_place(cls, version, error)}: {reason}")
+    return CorruptData(f"{_place(name, version, error)}: {reason}")
 
 
-def trailing_bytes(cls: type[Message], version: int, count: int) -> CorruptData:
+def trailing_bytes(name: str, version: int, count: int) -> CorruptData:
     """The error for bytes after the message."""
-    return CorruptData(f"{cls.NAME} v{version}: {count} bytes follow its last field")
+    return CorruptData(f"{name} v{version}: {count} bytes follow its last field")
 
 
-def unencodable(cls: type[Message], version: int, error: Exception) -> KafkaError:
+def unencodable(name: str, version: int, error: Exception) -> KafkaError:
     """The error for values that do not fit their fields, or fields that the version lacks."""
-    place = _place(cls, version, error)
+    place = _place(name, version, error)
     if isinstance(error, NotInVersion):
         return UnsupportedVersion(f"{place} is set, but this version has no such field")
     return SerializationError(f"{place}: {error}")
 
 
-def _place(cls: type[Message], version: int, error: Exception) -> str:
+def _place(name: str, version: int, error: Exception) -> str:
     path = []
     traceback = error.__traceback__
     while traceback is not None:
         lines = ABOUT_LINES.get(traceback.tb_frame.f_code.co_filename)
         if lines is not None:
-            name = _field_of(lines[traceback.tb_lineno - 1], traceback.tb_frame)
-            path.append(name or "tagged fields")
+            inner = _field_of(lines[traceback.tb_lineno - 1], traceback.tb_frame)
+            path.append(inner or "tagged fields")
         traceback = traceback.tb_next
-    return f"{cls.NAME} v{version}, field {'.'.join(path)}"
+    return f"{name} v{version}, field {'.'.join(path)}"
 
 
 def _field_of(about: About, frame: FrameType) -> str:

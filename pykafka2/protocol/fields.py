@@ -4,8 +4,8 @@
         partition: Int32
         current_leader_epoch: Int32 = field("9+", default=-1)
 
-The type names are plain Python types to a type checker; struct.py collects the declarations, compiler.py
-reads them at first use.  Neither this module nor a declaration knows how bytes look.
+The type names are plain Python types to a type checker; struct.py collects the declarations, the
+codecs' writers read them at first use.  Neither this module nor a declaration knows how bytes look.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What compiled codecs call: varints, tagged fields to skip, uuids, and why bytes are malformed.
 
-Pure functions without state, called on whatever thread encodes or decodes.  The compiled functions of
-compiler.py do the common case in line (a varint of one byte, a run of fixed-width fields) and come here for
-the rest.  Varints are those of Kafka's flexible versions: unsigned, least significant group first (KIP-482).
+Pure functions without state, called on whatever thread encodes or decodes.  The functions compiled by
+encoding.py and decoding.py do the common case in line (a varint of one byte, a run of fixed-width fields) and
+come here for the rest.  Varints are those of Kafka's flexible versions: unsigned, least significant group
+first (KIP-482).
 """
 
 from __future__ import annotations
@@ -184,3 +185,14 @@ def uuid_from_text(text: str) -> bytes:
 _TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 # Plus and slash are the other alphabet's, and are sent to where nothing is accepted.
 _FROM_URL_SAFE: Final = bytes.maketrans(b"-_+/", b"+/!!")
+
+
+_STRUCTS: Final[dict[str, struct.Struct]] = {}
+
+
+def struct_of(codes: str) -> struct.Struct:
+    """The big-endian struct.Struct of these codes, made once."""
+    made = _STRUCTS.get(codes)
+    if made is None:
+        made = _STRUCTS[codes] = struct.Struct(">" + codes)
+    return made

@@ -1,26 +1,22 @@
 """What a message is: a class with declared fields, compiled at first use.
 
 A Struct costs next to nothing at import: its metaclass notes the declarations and gives it slots.  The first
-instance compiles `__init__` and `__eq__`, the first encode or decode of a version compiles that codec
-(compiler.py).  Messages are plain values: mutable, compared by value, owned by whoever holds them; two
-threads may compile the same codec at once, which wastes work and breaks nothing.
+instance compiles `__init__` and `__eq__` (methods.py), the first encode or decode of a version compiles that
+codec (encoding.py, decoding.py).  Messages are plain values: mutable, compared by value, owned by
+whoever holds them; two threads may compile the same codec at once, which wastes work and breaks nothing.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from pykafka2.errors import UnsupportedVersion
-from pykafka2.protocol.fields import MISSING, WIRE_NAMES, Field, VersionRange, field
+from pykafka2.protocol.declared import Decoder, Encoder, module_of, resolved_fields
+from pykafka2.protocol.fields import MISSING, Field, VersionRange, field
 from pykafka2.protocol.primitives import DECODE_ERRORS, ENCODE_ERRORS, Buffer, flat, uuid_to_text
 
 if TYPE_CHECKING:
     from typing import Self
-
-Encoder = Callable[["Struct", Callable[[Buffer], None]], None]
-Decoder = Callable[[Buffer, int, int], "tuple[Any, int]"]
 
 
 class StructMeta(type):
@@ -64,14 +60,14 @@ class Struct(metaclass=StructMeta):
     if not TYPE_CHECKING:
 
         def __init__(self, **values: Any) -> None:
-            from pykafka2.protocol.compiler import compile_init
+            from pykafka2.protocol.methods import compile_init
 
             cls = type(self)
             cls.__init__ = compile_init(cls)
             self.__init__(**values)
 
     def __eq__(self, other: object) -> bool:
-        from pykafka2.protocol.compiler import compile_eq
+        from pykafka2.protocol.methods import compile_eq
 
         cls = type(self)
         cls.__eq__ = compile_eq(cls)  # type: ignore[method-assign]
@@ -138,7 +134,7 @@ class Message(Struct):
         """
         encoder = self._encoders.get((version, version >= self.FLEXIBLE_FROM))
         if encoder is None:
-            from pykafka2.protocol.compiler import encoder_of
+            from pykafka2.protocol.encoding import encoder_of
 
             encoder = encoder_of(type(self), self.checked_version(version), self.is_flexible(version))
         try:
@@ -146,7 +142,7 @@ class Message(Struct):
         except ENCODE_ERRORS as error:
             from pykafka2.protocol.field_errors import unencodable
 
-            raise unencodable(type(self), version, error) from error
+            raise unencodable(self.NAME, version, error) from error
 
     @classmethod
     def decode(cls, data: Buffer, version: int, *, allow_trailing: bool = False) -> Self:
@@ -162,7 +158,7 @@ class Message(Struct):
         if position != len(data) and not allow_trailing:
             from pykafka2.protocol.field_errors import trailing_bytes
 
-            raise trailing_bytes(cls, version, len(data) - position)
+            raise trailing_bytes(cls.NAME, version, len(data) - position)
         return message
 
     @classmethod
@@ -172,7 +168,7 @@ class Message(Struct):
             data = flat(data)
         decoder = cls._decoders.get((version, version >= cls.FLEXIBLE_FROM))
         if decoder is None:
-            from pykafka2.protocol.compiler import decoder_of
+            from pykafka2.protocol.decoding import decoder_of
 
             decoder = decoder_of(cls, cls.checked_version(version), cls.is_flexible(version))
         try:
@@ -180,7 +176,7 @@ class Message(Struct):
         except DECODE_ERRORS as error:
             from pykafka2.protocol.field_errors import corrupt_data
 
-            raise corrupt_data(cls, version, error) from error
+            raise corrupt_data(cls.NAME, version, error) from error
 
     @classmethod
     def checked_version(cls, version: int) -> int:
@@ -212,7 +208,7 @@ class Response(Message):
         )
         cls.API_KEY = api_key
         # An answer is declared after its request, in the same module, under the same name.
-        request = vars(_module_of(cls)).get(cls.__name__.removesuffix("Response") + "Request")
+        request = vars(module_of(cls)).get(cls.__name__.removesuffix("Response") + "Request")
         if request is not None:
             request.RESPONSE = cls
 
@@ -271,26 +267,6 @@ class RecordValue(Data):
     def __init_subclass__(cls, *, kind: int = -1, versions: str = "none", flexible: str = "none") -> None:
         super().__init_subclass__(versions=versions, flexible=flexible)
         cls.RECORD_KIND = kind
-
-
-def resolved_fields(cls: type[Struct]) -> tuple[Field, ...]:
-    """The fields of a struct with their types looked up; done once per class."""
-    if not cls._resolved:
-        names = vars(_module_of(cls))
-        for one in cls._fields:
-            text = one.annotation
-            one.optional = text.endswith("| None")
-            text = text.removesuffix("| None").strip()
-            one.array = text.startswith("list[")
-            text = text[5:-1] if one.array else text
-            one.struct = None if text in WIRE_NAMES else names[text]
-            one.kind = WIRE_NAMES.get(text, "struct")
-        cls._resolved = True
-    return cls._fields
-
-
-def _module_of(cls: type[Struct]) -> Any:
-    return sys.modules[cls.__module__]
 
 
 def _shown(one: Field, value: Any) -> str:

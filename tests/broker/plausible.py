@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.struct import Struct
 
 # Values among which the right ones are, so that requests get past the first check.
 WORDS = (

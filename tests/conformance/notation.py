@@ -9,8 +9,9 @@ import base64
 import random
 from typing import Any
 
+from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.primitives import uuid_from_text, uuid_to_text
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.struct import Struct
 
 from .schemas import Shape
 

@@ -9,9 +9,10 @@ from typing import Any, TypeVar, cast
 
 from hypothesis import strategies as st
 
+from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field
 from pykafka2.protocol.registry import all_messages
-from pykafka2.protocol.struct import Message, Struct, resolved_fields
+from pykafka2.protocol.struct import Message, Struct
 
 StructT = TypeVar("StructT", bound=Struct)
 

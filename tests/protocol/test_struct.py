@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pykafka2.errors import CorruptData, SerializationError, UnsupportedVersion
-from pykafka2.protocol.compiler import smallest_size
+from pykafka2.protocol.declared import resolved_fields, smallest_size
 from pykafka2.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -26,7 +26,7 @@ from pykafka2.protocol.messages.topics import CreatableTopic, CreatableTopicConf
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, TxnOffsetCommitRequest
 from pykafka2.protocol.messages.users import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from pykafka2.protocol.registry import all_messages
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.struct import Struct
 
 
 def fetch(*topics: FetchTopic) -> FetchRequest:

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from pykafka2.broker.config.configs import nearest
 from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.struct import Struct
 
 S = TypeVar("S", bound=Struct)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.declared import resolved_fields
+from pykafka2.protocol.struct import Struct
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import ClusterImage

@@ -15,7 +15,8 @@ from pykafka2.broker.faults.rule import error_name
 from pykafka2.broker.observed.event_log import ClusterEvent
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import for_code
-from pykafka2.protocol.struct import Struct, resolved_fields
+from pykafka2.protocol.declared import resolved_fields
+from pykafka2.protocol.struct import Struct
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import ClusterImage

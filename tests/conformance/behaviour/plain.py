@@ -14,7 +14,8 @@ from typing import Any
 
 from pykafka2 import errors
 from pykafka2.protocol import registry
-from pykafka2.protocol.struct import Request, Struct, resolved_fields
+from pykafka2.protocol.declared import resolved_fields
+from pykafka2.protocol.struct import Request, Struct
 from pykafka2.records.batch import RecordBatch, batches
 from pykafka2.records.decoder import decode_tuples
 
