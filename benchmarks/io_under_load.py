@@ -27,9 +27,10 @@ from pykafka2.driver.channel import Channel
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import KafkaError
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.frames import FrameReader
 from pykafka2.network.tls import TlsContext
-from pykafka2.network.transport import Endpoint, SocketOptions
+from pykafka2.network.transport import SocketOptions
 
 MIB = 1 << 20
 REQUEST = struct.Struct(">i")

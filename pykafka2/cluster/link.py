@@ -25,8 +25,8 @@ from pykafka2.errors import (
     NoBrokersAvailable,
 )
 from pykafka2.network.connection import Connection, ConnectionOptions
-from pykafka2.network.tls import TlsContext
-from pykafka2.network.transport import Endpoint, SocketOptions
+from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.options import ClientOptions
 from pykafka2.types import Node
 
@@ -76,7 +76,7 @@ class NodeLink:
         purpose: Purpose,
         options: ClientOptions,
         driver: Driver,
-        tls: TlsContext | None,
+        tls: TlsWrapper | None,
         *,
         on_lost: Callable[[NodeLink, KafkaError], None],
     ) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy
 from pykafka2.driver.channel import Channel, ChannelHandler
@@ -19,10 +19,8 @@ from pykafka2.driver.pollable import Pollable, RequestRouter, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import EventSink
-from pykafka2.network.transport import Endpoint, Ready, SocketOptions
-
-if TYPE_CHECKING:
-    from pykafka2.network.tls import TlsContext
+from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
 
 T = TypeVar("T")
 Command = Callable[[float], None]
@@ -180,7 +178,7 @@ class Driver:
         handler: ChannelHandler,
         *,
         options: SocketOptions,
-        tls: TlsContext | None = None,
+        tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Channel:
         """Start to connect; the handler hears of it.  A failure comes as `on_close`, never as a raise."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 
 from pykafka2.errors import NoBrokersAvailable
-from pykafka2.network.transport import Endpoint
+from pykafka2.network.endpoint import Endpoint
 
 
 def resolve(host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:

@@ -9,23 +9,20 @@ import errno
 import socket
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError, Disconnected
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.resolver import resolve
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.transport import (
     READABLE,
     WRITABLE,
     Buffer,
-    Endpoint,
     Listener,
     SocketOptions,
+    TlsWrapper,
     Transport,
 )
-
-if TYPE_CHECKING:
-    from pykafka2.network.tls import TlsContext
 
 LISTEN_BACKLOG = 128
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -113,9 +110,9 @@ class TcpTransport:
 
 
 class TcpListener:
-    """A listening TCP socket; with a `TlsContext` its connections speak TLS as the server."""
+    """A listening TCP socket; with a `TlsWrapper` its connections speak TLS as the server."""
 
-    def __init__(self, listening: socket.socket, tls: TlsContext | None) -> None:
+    def __init__(self, listening: socket.socket, tls: TlsWrapper | None) -> None:
         self._socket = listening
         self._tls = tls
         self.host, self.port = listening.getsockname()[:2]
@@ -156,7 +153,7 @@ class TcpNetwork:
         endpoint: Endpoint,
         *,
         options: SocketOptions,
-        tls: TlsContext | None = None,
+        tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Transport:
         """Start to connect.  Raises `Disconnected` where the system refuses at once.
@@ -183,7 +180,7 @@ class TcpNetwork:
             return transport
         return tls.wrap_connecting(transport, server_name or endpoint.host)
 
-    def listen(self, host: str, port: int, *, tls: TlsContext | None = None) -> Listener:
+    def listen(self, host: str, port: int, *, tls: TlsWrapper | None = None) -> Listener:
         """Listen; port 0 picks a free one.  Raises `ConfigurationError` if the address cannot be had."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family)

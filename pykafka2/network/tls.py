@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.tls_transport import TlsTransport
+from pykafka2.network.transport import SocketTransport
 
 if TYPE_CHECKING:
     import ssl
 
-    from pykafka2.network.tcp import TcpTransport
     from pykafka2.options import ClientOptions
 
 
@@ -94,11 +94,11 @@ class TlsContext:
         self._context.minimum_version = min(versions)
         self._context.maximum_version = max(versions)
 
-    def wrap_connecting(self, transport: TcpTransport, server_name: str) -> TlsTransport:
+    def wrap_connecting(self, transport: SocketTransport, server_name: str) -> TlsTransport:
         """The client's side of TLS over a transport that is being connected."""
         return TlsTransport(transport, self._context, server_side=False, server_name=server_name)
 
-    def wrap_accepted(self, transport: TcpTransport) -> TlsTransport:
+    def wrap_accepted(self, transport: SocketTransport) -> TlsTransport:
         """The server's side of TLS over an accepted transport."""
         return TlsTransport(transport, self._context, server_side=True, server_name=None)
 

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import Disconnected, KafkaError, TlsError, TlsInterrupted
-from pykafka2.network.transport import READABLE, WRITABLE, Buffer
+from pykafka2.network.transport import READABLE, WRITABLE, Buffer, SocketTransport
 
 if TYPE_CHECKING:
     import ssl
-
-    from pykafka2.network.tcp import TcpTransport
 
 # One read from the socket: the buffer doubles whenever a read has filled it.
 SMALL_READ_BYTES = 1 << 15
@@ -38,7 +36,12 @@ class TlsTransport:
     """
 
     def __init__(
-        self, transport: TcpTransport, context: ssl.SSLContext, *, server_side: bool, server_name: str | None
+        self,
+        transport: SocketTransport,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        server_name: str | None,
     ) -> None:
         import ssl
 

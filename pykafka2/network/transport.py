@@ -8,12 +8,11 @@ in memory and virtual time.  Everything above sees only these protocols.  Nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
-if TYPE_CHECKING:
-    from pykafka2.network.tls import TlsContext
+from pykafka2.network.endpoint import Endpoint
 
 Buffer = bytes | bytearray | memoryview
 
@@ -22,22 +21,6 @@ WRITABLE = 2
 
 Ready = tuple[object, int]
 """What a selector reports: the data given at registration, and the bits that are ready."""
-
-
-@attrs.define(frozen=True)
-class Endpoint:
-    """A resolved address: an IP (or, in the simulation, a broker's name) and a port.
-
-    `name` is the machine's canonical name where that was asked for: TLS expects it in the certificate.
-    """
-
-    host: str
-    port: int
-    is_ipv6: bool = False
-    name: str | None = None
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if self.is_ipv6 else f"{self.host}:{self.port}"
 
 
 @attrs.define(frozen=True)
@@ -75,6 +58,26 @@ class Transport(Protocol):
 
     def close(self, *, reset: bool = False) -> None:
         """End the stream; with `reset` so that the peer sees a reset.  Safe to repeat."""
+        ...
+
+
+class SocketTransport(Transport, Protocol):
+    """A transport on one of the machine's sockets."""
+
+    def fileno(self) -> int:
+        """The socket's file number; -1 once it is closed."""
+        ...
+
+
+class TlsWrapper(Protocol):
+    """What lays TLS over a transport: `tls.TlsContext`."""
+
+    def wrap_connecting(self, transport: SocketTransport, server_name: str) -> Transport:
+        """The client's side, over a transport that is being connected."""
+        ...
+
+    def wrap_accepted(self, transport: SocketTransport) -> Transport:
+        """The server's side, over an accepted transport."""
         ...
 
 
@@ -130,12 +133,12 @@ class Network(Protocol):
         endpoint: Endpoint,
         *,
         options: SocketOptions,
-        tls: TlsContext | None = None,
+        tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Transport:
         """Start to connect.  `server_name` is the name that the broker's certificate must carry."""
         ...
 
-    def listen(self, host: str, port: int, *, tls: TlsContext | None = None) -> Listener:
+    def listen(self, host: str, port: int, *, tls: TlsWrapper | None = None) -> Listener:
         """Listen; port 0 picks a free one (see `Listener.port`)."""
         ...

@@ -17,8 +17,9 @@ from pykafka2.clock import FOREVER, SeededEntropy
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.runtime import Outcome, Step
 from pykafka2.errors import Disconnected, NoBrokersAvailable
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.frames import FrameReader
-from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Endpoint, Ready, SocketOptions
+from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Ready, SocketOptions
 from pykafka2.options import ClientOptions, OptionTable
 from pykafka2.protocol.framing import decode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

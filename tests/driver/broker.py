@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pykafka2.clock import FOREVER
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import KafkaError
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.frames import FrameReader
 from pykafka2.network.tls import TlsContext
-from pykafka2.network.transport import READABLE, WRITABLE, Endpoint, Ready, Transport
+from pykafka2.network.transport import READABLE, WRITABLE, Ready, Transport
 from pykafka2.protocol.framing import decode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.group import HeartbeatResponse

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task
 from pykafka2.errors import Disconnected, KafkaError
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.transport import (
     READABLE,
     WRITABLE,
     Buffer,
-    Endpoint,
     Listener,
     Network,
     Ready,

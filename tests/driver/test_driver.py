@@ -15,7 +15,8 @@ from pykafka2.driver.pollable import AnyNode, PollResult, Send
 from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ClientClosed, Disconnected, ForkedClientError, IllegalState, KafkaError
-from pykafka2.network.transport import READABLE, WRITABLE, Endpoint, SocketOptions
+from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.transport import READABLE, WRITABLE, SocketOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from tests.driver.fakes import HandRuntime
 from tests.driver.test_channel import Notes

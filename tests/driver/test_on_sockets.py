@@ -16,8 +16,9 @@ from pykafka2.driver.pollable import PollResult
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import Disconnected, KafkaError, RequestTimeout, TlsError
 from pykafka2.network.connection import Connection, ConnectionOptions
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.tls import TlsContext
-from pykafka2.network.transport import Endpoint, SocketOptions
+from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from tests.driver.broker import OnePageBroker
 from tests.network.wire import Asker

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import attrs
 
 from pykafka2.errors import KafkaError
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.network.tls import TlsContext
-from pykafka2.network.transport import Endpoint, Listener, SocketOptions, Transport
+from pykafka2.network.transport import Listener, SocketOptions, Transport
 
 DEADLINE = 10.0
 

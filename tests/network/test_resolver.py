@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from pykafka2.errors import NoBrokersAvailable
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.resolver import resolve
-from pykafka2.network.transport import Endpoint
 
 
 def test_an_ip_address_resolves_to_itself() -> None:

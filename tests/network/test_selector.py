@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.tcp import TcpNetwork
-from pykafka2.network.transport import READABLE, WRITABLE, Endpoint, Listener, SocketOptions, Transport
+from pykafka2.network.transport import READABLE, WRITABLE, Listener, SocketOptions, Transport
 from tests.driver.interleave import at_every_line, at_line
 
 Pair = tuple[Transport, Transport]

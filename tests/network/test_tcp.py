@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.errors import ConfigurationError, Disconnected, KafkaError
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.tcp import TcpNetwork
-from pykafka2.network.transport import READABLE, WRITABLE, Endpoint, SocketOptions
+from pykafka2.network.transport import READABLE, WRITABLE, SocketOptions
 from tests.network.sockets import End, Link, until
 
 

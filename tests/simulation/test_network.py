@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.errors import ConfigurationError, Disconnected, NoBrokersAvailable
-from pykafka2.network.transport import Endpoint
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.testing.simulation import Simulation
 from tests.simulation.toys import Caller, EchoServer
 

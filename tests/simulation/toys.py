@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pykafka2.clock import FOREVER
 from pykafka2.errors import KafkaError
-from pykafka2.network.transport import READABLE, Endpoint, Ready, SocketOptions
+from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.transport import READABLE, Ready, SocketOptions
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.selector import SimSelector
 from pykafka2.testing.simulation.transports import SimListener, SimTransport

@@ -11,7 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError, NoBrokersAvailable
-from pykafka2.network.transport import Endpoint, SocketOptions
+from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.testing.simulation.links import Links
 from pykafka2.testing.simulation.pipe import Pipe
 from pykafka2.testing.simulation.selector import SimSelector
@@ -24,7 +25,6 @@ from pykafka2.testing.simulation.transports import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.network.tls import TlsContext
     from pykafka2.testing.simulation.scheduler import Scheduler
 
 REFUSED = "nothing listens there (connection refused); check bootstrap_servers and the port"
@@ -85,7 +85,7 @@ class SimNetwork:
         endpoint: Endpoint,
         *,
         options: SocketOptions,
-        tls: TlsContext | None = None,
+        tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> SimTransport:
         refuse_tls(tls)
@@ -95,7 +95,7 @@ class SimNetwork:
         self._knock(client, source, endpoint)
         return client
 
-    def listen(self, host: str, port: int, *, tls: TlsContext | None = None) -> SimListener:
+    def listen(self, host: str, port: int, *, tls: TlsWrapper | None = None) -> SimListener:
         refuse_tls(tls)
         if port == 0:
             port, self._next_port = self._next_port, self._next_port + 1
@@ -249,6 +249,6 @@ class SimNetwork:
             connection.to_client.retry()
 
 
-def refuse_tls(tls: TlsContext | None) -> None:
+def refuse_tls(tls: TlsWrapper | None) -> None:
     if tls is not None:
         raise ConfigurationError("the simulation carries no TLS; use security_protocol=PLAINTEXT there")
