@@ -32,7 +32,7 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.rules.transactional import (
+from tests.broker.transactional import (
     TV1_PRODUCE,
     TV2_PRODUCE,
     fetch_request,

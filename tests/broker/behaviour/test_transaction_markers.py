@@ -12,7 +12,7 @@ import pytest
 from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.rules.transactional import (
+from tests.broker.transactional import (
     end_offset,
     fetch_request,
     in_transaction,
@@ -126,7 +126,7 @@ def test_rule_46_a_marker_is_answered_when_the_replicas_have_it(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
-    from tests.broker.rules.transactional import marker_request
+    from tests.broker.transactional import marker_request
 
     wire, other = leader("t", 0), leader("t", 0)
     write(wire, "tid", in_transaction([b"x"], 7))

@@ -11,7 +11,7 @@ from pykafka2.protocol.messages.produce import PartitionProduceResponse, Produce
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.rules.transactional import mark, producers_of
+from tests.broker.transactional import mark, producers_of
 from tests.testing.wire import Wire, batch, produce, produce_request, view
 
 Leader = Callable[[str, int], Wire]

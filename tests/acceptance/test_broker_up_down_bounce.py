@@ -1,5 +1,5 @@
 """Row 39 (003-52): a broker stops, returns, or registers again while its old registration lives: leaders
-move, and it comes back as a follower.  Coordinators and groups: test_39_groups.py.
+move, and it comes back as a follower.  Coordinators and groups: test_groups_while_brokers_bounce.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pykafka2.protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
+from tests.broker.controller.test_brokers_and_controller import ask
 from tests.broker.leading import append, ends
-from tests.broker.rules.test_rules_controller import ask
 
 KEY = ("t", 0)
 
@@ -69,7 +69,7 @@ def test_39_leaders_move_and_the_broker_comes_back_as_a_follower(
 
 
 def test_39_the_old_registration_is_refused(simulation: Simulation) -> None:
-    """003-52: heartbeats and fetches of the epoch before (AlterPartition: test_rules_controller.py)."""
+    """003-52: heartbeats and fetches of the epoch before (AlterPartition: test_brokers_and_controller.py)."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     leader = cluster.partition(*KEY).leader

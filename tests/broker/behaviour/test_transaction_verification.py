@@ -16,8 +16,8 @@ from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnTransaction,
 )
 from pykafka2.testing.simulation import Simulation
-from tests.broker.rules.transactional import TV1_PRODUCE, in_transaction, transactional_produce
 from tests.broker.transaction_wire import Producer, World
+from tests.broker.transactional import TV1_PRODUCE, in_transaction, transactional_produce
 from tests.testing.wire import partition_of
 
 A, B = ("t", 0), ("u", 1)

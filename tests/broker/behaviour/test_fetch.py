@@ -21,7 +21,7 @@ from pykafka2.protocol.messages.offsets import (
 )
 from pykafka2.records.batch import batches
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.rules.transactional import in_transaction, write
+from tests.broker.transactional import in_transaction, write
 from tests.testing.wire import NOW_MS, Wire, batch, data_of, fetch, fetch_request, produce
 
 Leader = Callable[[str, int], Wire]
