@@ -36,7 +36,7 @@ def partitions_seen(wire: Wire, topic: str) -> int:
 
 
 @pytest.mark.kafka(brokers=3)
-def test_41_each_broker_takes_the_write_and_all_see_it(
+def test_each_broker_takes_the_write_and_all_see_it(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], wait_for: WaitFor
 ) -> None:
     wires = [connect(broker) for broker in range(3)]
@@ -57,7 +57,7 @@ def test_41_each_broker_takes_the_write_and_all_see_it(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_41_our_admin_client_at_each_broker(kafka_cluster: KafkaCluster) -> None:
+def test_our_admin_client_at_each_broker(kafka_cluster: KafkaCluster) -> None:
     for broker in kafka_cluster.brokers:
         with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
             admin.create_topics([NewTopic("t", partitions=2, replication_factor=2)])
@@ -67,7 +67,7 @@ def test_41_our_admin_client_at_each_broker(kafka_cluster: KafkaCluster) -> None
 
 
 @pytest.mark.kafka(brokers=2)
-def test_41_min_insync_replicas_acts_at_once(
+def test_min_insync_replicas_acts_at_once(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], wait_for: WaitFor
 ) -> None:
     """003-36: with ISR = {leader}, 1 -> 2 makes the next acks=all produce fail; 2 -> 1 lets it through."""

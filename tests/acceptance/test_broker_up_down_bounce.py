@@ -44,7 +44,7 @@ WAYS: list[Callable[[KafkaCluster, int, Simulation], None]] = [stop_and_start, c
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_39_leaders_move_and_the_broker_comes_back_as_a_follower(
+def test_leaders_move_and_the_broker_comes_back_as_a_follower(
     simulation: Simulation, way: Callable[[KafkaCluster, int, Simulation], None]
 ) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
@@ -68,7 +68,7 @@ def test_39_leaders_move_and_the_broker_comes_back_as_a_follower(
     assert broker in cluster.partition(*KEY).isr
 
 
-def test_39_the_old_registration_is_refused(simulation: Simulation) -> None:
+def test_the_old_registration_is_refused(simulation: Simulation) -> None:
     """003-52: heartbeats and fetches of the epoch before (AlterPartition: test_brokers_and_controller.py)."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)

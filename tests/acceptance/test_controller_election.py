@@ -48,7 +48,7 @@ def active(cluster: KafkaCluster) -> list[int]:
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_37_exactly_one_other_takes_over_with_the_next_epoch(simulation: Simulation, how: str) -> None:
+def test_exactly_one_other_takes_over_with_the_next_epoch(simulation: Simulation, how: str) -> None:
     """The article's four stages: elected, gone, another one elected, the old one back."""
     end, mend = ENDS[how]
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
@@ -80,7 +80,7 @@ def test_37_exactly_one_other_takes_over_with_the_next_epoch(simulation: Simulat
     assert "after" in cluster.topics()
 
 
-def test_37_an_old_controller_that_wakes_up_late_changes_nothing(simulation: Simulation) -> None:
+def test_an_old_controller_that_wakes_up_late_changes_nothing(simulation: Simulation) -> None:
     """A request that it had taken before it slept is made by the new one; its own attempts are refused."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
@@ -124,7 +124,7 @@ def test_37_an_old_controller_that_wakes_up_late_changes_nothing(simulation: Sim
     asleep.close()
 
 
-def test_37_many_elections_one_after_another(simulation: Simulation) -> None:
+def test_many_elections_one_after_another(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=2)
     simulation.run_for(1)
     for epoch in range(1, 8):
@@ -143,7 +143,7 @@ def test_37_many_elections_one_after_another(simulation: Simulation) -> None:
     assert epochs == list(range(1, 9))
 
 
-def test_37_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
+def test_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
     """003-34: choice of the controller at start and later."""
     cluster = simulation.cluster(brokers=3, controller=1)
     assert (cluster.controller.id, cluster.controller.epoch) == (1, 1)
@@ -153,7 +153,7 @@ def test_37_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
     cluster.create_topic("t")
 
 
-def test_37_a_controller_that_reaches_nobody_gives_up(simulation: Simulation) -> None:
+def test_a_controller_that_reaches_nobody_gives_up(simulation: Simulation) -> None:
     """Three islands: nobody has a majority, so nobody is the controller until the links are joined."""
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     simulation.run_for(1)
@@ -173,7 +173,7 @@ def test_37_a_controller_that_reaches_nobody_gives_up(simulation: Simulation) ->
     assert not any(broker.is_fenced for broker in cluster.controller.image.brokers.values())
 
 
-def test_37_with_two_brokers_apart_the_controller_stays(simulation: Simulation) -> None:
+def test_with_two_brokers_apart_the_controller_stays(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 2})
     simulation.run_for(1)
     cluster.controls.cut_link(0, 1)

@@ -27,7 +27,7 @@ def values(cluster: KafkaCluster) -> list[list[bytes | None]]:
 
 
 @pytest.mark.parametrize("unnoticed", [False, True])
-def test_36_a_killed_leader_is_replaced_from_the_isr_and_truncates_on_its_return(
+def test_a_killed_leader_is_replaced_from_the_isr_and_truncates_on_its_return(
     simulation: Simulation, unnoticed: bool
 ) -> None:
     cluster = cluster_of(simulation)
@@ -54,7 +54,7 @@ def test_36_a_killed_leader_is_replaced_from_the_isr_and_truncates_on_its_return
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-def test_36_unclean_only_when_it_is_enabled(simulation: Simulation, unclean: bool) -> None:
+def test_unclean_only_when_it_is_enabled(simulation: Simulation, unclean: bool) -> None:
     cluster = cluster_of(simulation, unclean=unclean)
     append(cluster, KEY, b"everywhere")
     simulation.run_for(2)
@@ -86,7 +86,7 @@ def test_36_unclean_only_when_it_is_enabled(simulation: Simulation, unclean: boo
         assert marks(cluster, KEY) == [2, 2, 2]
 
 
-def test_36_unclean_elections_that_are_allowed_later_come_with_the_next_look(simulation: Simulation) -> None:
+def test_unclean_elections_that_are_allowed_later_come_with_the_next_look(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     view = cluster.partition(*KEY)
     others = [one for one in view.replicas if one != view.leader]

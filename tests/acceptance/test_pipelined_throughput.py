@@ -66,7 +66,7 @@ def send_for(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("in_flight", "at_least"), [(5, 2.4), (20, 6.0)])
-def test_23_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: float) -> None:
+def test_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: float) -> None:
     serial = send_for(pipelined=False, acks="all", in_flight=in_flight)
     pipelined = send_for(pipelined=True, acks="all", in_flight=in_flight)
     # One record in each round trip: the article's 16 MB/s.
@@ -76,13 +76,13 @@ def test_23_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: f
 
 
 @pytest.mark.slow
-def test_23_acks_1_is_the_same_in_both_modes() -> None:
+def test_acks_1_is_the_same_in_both_modes() -> None:
     rates = [send_for(pipelined=mode, acks=1, in_flight=5, seconds=0.2) for mode in (False, True)]
     assert rates[1] == pytest.approx(rates[0], rel=0.1)
 
 
 @pytest.mark.slow
-def test_24_more_producers_in_serial_mode_add_up() -> None:
+def test_more_producers_in_serial_mode_add_up() -> None:
     """The remedy that the article rejects, for each producer orders its own records only.
 
     A follower has one fetch under way, so a record that comes just after one was answered waits for the next:
@@ -97,7 +97,7 @@ def test_24_more_producers_in_serial_mode_add_up() -> None:
 
 
 @pytest.mark.slow
-def test_25_the_brokers_p99_stays_low_while_the_serial_client_waits_a_hundred_round_trips() -> None:
+def test_the_brokers_p99_stays_low_while_the_serial_client_waits_a_hundred_round_trips() -> None:
     """000-13: what waits in the socket's buffer is in none of the broker's figures."""
     with Simulation(seed=25) as simulation:
         cluster = article_cluster(simulation, pipelined=False)

@@ -18,7 +18,7 @@ def spread(counts: Counter[int], hosts: int) -> int:
     return max(counts.values()) - (min(counts.values()) if len(counts) == hosts else 0)
 
 
-def test_40_nine_partitions_of_three_replicas_on_three_brokers() -> None:
+def test_nine_partitions_of_three_replicas_on_three_brokers() -> None:
     with KafkaCluster(brokers=3) as cluster:
         cluster.create_topic("t", partitions=9, replication_factor=3)
         views = [cluster.partition("t", number) for number in range(9)]
@@ -27,7 +27,7 @@ def test_40_nine_partitions_of_three_replicas_on_three_brokers() -> None:
 
 
 @pytest.mark.slow
-def test_40_a_thousand_random_shapes_keep_leader_counts_within_one() -> None:
+def test_a_thousand_random_shapes_keep_leader_counts_within_one() -> None:
     rng = random.Random(40)
     for _ in range(1000):
         brokers = rng.randint(1, 30)
@@ -43,7 +43,7 @@ def test_40_a_thousand_random_shapes_keep_leader_counts_within_one() -> None:
             assert set(everywhere.values()) == {partitions * factor // brokers}
 
 
-def test_40_with_three_racks_each_partition_spans_three() -> None:
+def test_with_three_racks_each_partition_spans_three() -> None:
     racks = ("a", "b", "c")
     for brokers in (3, 4, 6, 7, 9):
         with KafkaCluster(brokers=brokers, racks=racks) as cluster:
@@ -55,7 +55,7 @@ def test_40_with_three_racks_each_partition_spans_three() -> None:
             assert spread(leaders, brokers) <= 1
 
 
-def test_40_live_brokers_come_first() -> None:
+def test_live_brokers_come_first() -> None:
     hosts = [Host(broker, is_live=broker != 1) for broker in range(4)]
     assert {replica for replicas in place(hosts, 30, 3, start=0) for replica in replicas} == {0, 2, 3}
     wide = place(hosts, 30, 4, start=0)
@@ -65,7 +65,7 @@ def test_40_live_brokers_come_first() -> None:
     assert all(replicas[0] != 2 and 2 in replicas for replicas in place(racked, 10, 2, start=0))
 
 
-def test_40_the_seed_says_where_it_begins_and_explicit_assignments_are_taken_as_given() -> None:
+def test_the_seed_says_where_it_begins_and_explicit_assignments_are_taken_as_given() -> None:
     def first_leader(seed: int) -> int:
         with KafkaCluster(brokers=3, seed=seed, topics={"t": 1}) as cluster:
             return cluster.partition("t", 0).leader

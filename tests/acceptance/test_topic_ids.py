@@ -17,7 +17,7 @@ from tests.testing.wire import batch
 KEY = ("t", 0)
 
 
-def test_42_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -> None:
+def test_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     append(cluster, KEY, b"old")
@@ -59,7 +59,7 @@ def test_42_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -
 
 
 @pytest.mark.slow
-def test_42_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
+def test_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"auto.create.topics.enable": False})
     producer = simulation.producer(cluster)
     consumer = simulation.consumer(cluster, "t", auto_offset_reset="earliest")

@@ -33,7 +33,7 @@ def read_for(consumer: KafkaConsumer, world: World, seconds: float = 2.0) -> lis
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_18_all_of_a_committed_and_none_of_an_aborted_transaction(version: int) -> None:
+def test_all_of_a_committed_and_none_of_an_aborted_transaction(version: int) -> None:
     with Simulation(seed=18) as simulation:
         world = World(simulation, transaction_version=version)
         committed, uncommitted = (
@@ -52,7 +52,7 @@ def test_18_all_of_a_committed_and_none_of_an_aborted_transaction(version: int) 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_18_the_last_stable_offset_stops_at_the_open_transaction(version: int) -> None:
+def test_the_last_stable_offset_stops_at_the_open_transaction(version: int) -> None:
     """One producer is open, another commits behind it: nothing from there is shown until the first ends."""
     with Simulation(seed=18) as simulation:
         world = World(simulation, transaction_version=version)

@@ -49,9 +49,7 @@ def new_topic(name: str, timeout_ms: int) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
 
 
-def test_38_changes_time_out_and_work_after_the_election(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_changes_time_out_and_work_after_the_election(simulation: Simulation, cluster: KafkaCluster) -> None:
     wire = SimWire(simulation, cluster.brokers[1].address)
     requests: list[tuple[Any, int]] = [
         (new_topic("new", 4000), 7),
@@ -88,7 +86,7 @@ def test_38_changes_time_out_and_work_after_the_election(
 
 
 @pytest.mark.slow
-def test_38_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: KafkaCluster) -> None:
     """On partitions that have a leader; those of the dead broker get one after the election."""
     producer = simulation.producer(cluster, acks=1, delivery_timeout_ms=120_000)
     led = {number: cluster.controller.partition("t", number).leader for number in range(3)}
@@ -120,7 +118,7 @@ def test_38_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: Ka
     wire.close()
 
 
-def test_38_commits_go_on(simulation: Simulation) -> None:
+def test_commits_go_on(simulation: Simulation) -> None:
     """A group whose coordinator needs nothing of the dead broker commits and reads as before."""
     config = {"offsets.topic.replication.factor": 1}
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, config=config)
@@ -143,7 +141,7 @@ def test_38_commits_go_on(simulation: Simulation) -> None:
     assert cluster.controller.id == -1
 
 
-def test_38_acks_all_that_needs_a_smaller_isr_waits_for_its_own_timeout(
+def test_acks_all_that_needs_a_smaller_isr_waits_for_its_own_timeout(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """003-83: the dead follower cannot leave the ISR before the election; then it does."""

@@ -23,7 +23,7 @@ from .test_other_clients import CODECS, rows_for
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_17_the_java_consumer_reads_what_we_write(
+def test_the_java_consumer_reads_what_we_write(
     apache: Cluster, peer_of: Callable[[str], Peer], codec: str
 ) -> None:
     topic, rows = apache.new_topic(), rows_for("ours", "java")
@@ -33,7 +33,7 @@ def test_17_the_java_consumer_reads_what_we_write(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_17_we_read_what_the_java_producer_writes(
+def test_we_read_what_the_java_producer_writes(
     apache: Cluster, peer_of: Callable[[str], Peer], codec: str
 ) -> None:
     topic, rows = apache.new_topic(), rows_for("java", "ours")
@@ -43,7 +43,7 @@ def test_17_we_read_what_the_java_producer_writes(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_17_damage_in_the_brokers_log_is_reported_with_its_place(
+def test_damage_in_the_brokers_log_is_reported_with_its_place(
     real_kafka: RealKafka, apache: Cluster, codec: str
 ) -> None:
     """One bit is flipped on Kafka's disk, which it serves without looking: our checksum must notice."""

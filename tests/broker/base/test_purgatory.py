@@ -34,7 +34,7 @@ class Wanted(DelayedOperation):
         self.completions += 1
 
 
-def test_rule_92_it_is_tried_before_and_after_it_is_watched() -> None:
+def test_it_is_tried_before_and_after_it_is_watched() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     operation = Wanted(1.0, {"a"}, set())
     assert not purgatory.try_complete_else_watch(operation, ["a"], 0.0)
@@ -96,7 +96,7 @@ def test_an_operation_that_starts_another_on_the_same_key_does_not_lose_it() -> 
     assert second.completions == 1
 
 
-def test_rule_92_completed_operations_are_swept_out_of_keys_that_stay_silent() -> None:
+def test_completed_operations_are_swept_out_of_keys_that_stay_silent() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     granted: set[str] = set()
     for _ in range(PURGE_INTERVAL):
@@ -117,7 +117,7 @@ def test_rule_92_completed_operations_are_swept_out_of_keys_that_stay_silent() -
         max_size=40,
     )
 )
-def test_rule_92_everything_completes_exactly_once(story: list[tuple[str, object, int]]) -> None:
+def test_everything_completes_exactly_once(story: list[tuple[str, object, int]]) -> None:
     """Whatever is granted when, each operation ends once: by its keys or by its deadline."""
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)

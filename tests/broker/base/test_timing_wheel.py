@@ -70,7 +70,7 @@ WheelAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_cou
 TestWheelAgainstList = WheelAgainstList.TestCase
 
 
-def test_rule_93_a_timer_never_runs_early() -> None:
+def test_a_timer_never_runs_early() -> None:
     ran: list[float] = []
     wheel = TimingWheel(0.0)
     wheel.add(0.0105, ran.append)
@@ -81,7 +81,7 @@ def test_rule_93_a_timer_never_runs_early() -> None:
     assert ran == [0.0115]
 
 
-def test_rule_93_overflow_wheels_are_made_on_demand() -> None:
+def test_overflow_wheels_are_made_on_demand() -> None:
     wheel = TimingWheel(0.0)
     wheel.add(0.019, lambda now: None)
     assert len(wheel._levels) == 1

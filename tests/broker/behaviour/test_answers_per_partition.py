@@ -70,7 +70,7 @@ def listed(wire: Wire, asked: list[tuple[str, int]]) -> Answers:
 
 @pytest.mark.kafka(brokers=2, topics={"t": 2})
 @pytest.mark.parametrize("ask", [produced, fetched, listed])
-def test_requirements_002_08_and_24_each_partition_has_its_own_answer(
+def test_each_partition_has_its_own_answer(
     kafka_cluster: KafkaCluster,
     connect: Callable[[int], Wire],
     ask: Callable[[Wire, list[tuple[str, int]]], Answers],

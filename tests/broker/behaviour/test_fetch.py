@@ -44,7 +44,7 @@ def error_of(data: PartitionData) -> str:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_51_consumers_read_below_the_high_watermark(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_consumers_read_below_the_high_watermark(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     wire = leader("t", 0)
     fill(wire, 2)
     kafka_cluster.controls.pause_followers()
@@ -59,7 +59,7 @@ def test_rule_51_consumers_read_below_the_high_watermark(kafka_cluster: KafkaClu
 
 
 @one_broker
-def test_rule_53_the_first_batch_comes_whole_whatever_the_limits(leader: Leader) -> None:
+def test_the_first_batch_comes_whole_whatever_the_limits(leader: Leader) -> None:
     wire = leader("t", 0)
     fill(wire, 5)
     assert offsets(fetch(wire, "t", 0, 0, max_bytes=1)) == [0]
@@ -69,7 +69,7 @@ def test_rule_53_the_first_batch_comes_whole_whatever_the_limits(leader: Leader)
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
-def test_rule_53_only_the_first_batch_of_a_response_may_break_the_limits(leader: Leader) -> None:
+def test_only_the_first_batch_of_a_response_may_break_the_limits(leader: Leader) -> None:
     wire = leader("t", 0)
     for partition in (0, 1):
         produce(wire, "t", partition, batch([b"x" * 100]))
@@ -84,14 +84,14 @@ def test_rule_53_only_the_first_batch_of_a_response_may_break_the_limits(leader:
 
 
 @one_broker
-def test_rule_54_an_offset_inside_a_batch_gives_the_whole_batch(leader: Leader) -> None:
+def test_an_offset_inside_a_batch_gives_the_whole_batch(leader: Leader) -> None:
     wire = leader("t", 0)
     produce(wire, "t", 0, batch([b"a", b"b", b"c"]))
     assert offsets(fetch(wire, "t", 0, 2)) == [0]
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_55_between_high_watermark_and_log_end_is_empty_beyond_is_an_error(
+def test_between_high_watermark_and_log_end_is_empty_beyond_is_an_error(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     wire = leader("t", 0)
@@ -107,7 +107,7 @@ def test_rule_55_between_high_watermark_and_log_end_is_empty_beyond_is_an_error(
 
 
 @one_broker
-def test_rule_56_a_fetch_waits_for_min_bytes(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_fetch_waits_for_min_bytes(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     reader, writer = leader("t", 0), leader("t", 0)
     request = fetch_request("t", 0, 0, max_wait_ms=10_000, min_bytes=2 * BATCH_BYTES)
     reader.send(request, 12)
@@ -118,9 +118,7 @@ def test_rule_56_a_fetch_waits_for_min_bytes(kafka_cluster: KafkaCluster, leader
 
 
 @one_broker
-def test_rule_56_what_is_in_an_older_segment_is_not_waited_for(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_what_is_in_an_older_segment_is_not_waited_for(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """It will not grow: the log was rolled behind it, before the fetch came or while it waits."""
     reader, writer = leader("t", 0), leader("t", 0)
     fill(writer, 1)
@@ -137,7 +135,7 @@ def test_rule_56_what_is_in_an_older_segment_is_not_waited_for(
 
 
 @one_broker
-def test_rule_56_a_fetch_ends_by_its_timeout(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_fetch_ends_by_its_timeout(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     data = fetch(leader("t", 0), "t", 0, 0, max_wait_ms=30)
     assert (error_of(data), offsets(data)) == ("none", [])
     (entry,) = kafka_cluster.history.entries("Fetch")
@@ -145,14 +143,14 @@ def test_rule_56_a_fetch_ends_by_its_timeout(kafka_cluster: KafkaCluster, leader
 
 
 @one_broker
-def test_rule_56_a_fetch_with_an_error_does_not_wait(leader: Leader) -> None:
+def test_a_fetch_with_an_error_does_not_wait(leader: Leader) -> None:
     wire = leader("t", 0)
     assert error_of(fetch(wire, "t", 0, 99, max_wait_ms=60_000)) == "OffsetOutOfRange"
     assert error_of(fetch(wire, "nosuch", 0, 0, max_wait_ms=60_000)) == "UnknownTopicOrPartition"
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_56_a_change_of_leader_ends_the_wait(
+def test_a_change_of_leader_ends_the_wait(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
@@ -166,7 +164,7 @@ def test_rule_56_a_change_of_leader_ends_the_wait(
 
 
 @one_broker
-def test_rule_57_an_unknown_session_is_refused(leader: Leader) -> None:
+def test_an_unknown_session_is_refused(leader: Leader) -> None:
     wire = leader("t", 0)
     fill(wire, 1)
     request = fetch_request("t", 0, 0)
@@ -176,9 +174,7 @@ def test_rule_57_an_unknown_session_is_refused(leader: Leader) -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_58_the_leader_epoch_must_be_the_current_one(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_the_leader_epoch_must_be_the_current_one(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
     wire = leader("t", 0)
     assert error_of(fetch(wire, "t", 0, 0, epoch=0)) == "FencedLeaderEpoch"
@@ -188,9 +184,7 @@ def test_rule_58_the_leader_epoch_must_be_the_current_one(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_59_an_epoch_that_ended_earlier_is_a_divergence(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_an_epoch_that_ended_earlier_is_a_divergence(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     fill(leader("t", 0), 2)
     kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
     wire = leader("t", 0)
@@ -219,7 +213,7 @@ def test_every_version_by_name_is_answered_with_data_and_with_errors(
 
 
 @one_broker
-def test_rule_60_an_unknown_topic_id_is_told(leader: Leader) -> None:
+def test_an_unknown_topic_id_is_told(leader: Leader) -> None:
     wire = leader("t", 0)
     fill(wire, 1)
     known = wire.call(MetadataRequest(topics=None), 12).topics[0].topic_id
@@ -237,7 +231,7 @@ def test_rule_60_an_unknown_topic_id_is_told(leader: Leader) -> None:
 
 
 @one_broker
-def test_rule_60_a_topic_made_anew_has_another_id(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_topic_made_anew_has_another_id(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     before = kafka_cluster.controller.image.topics["t"].id
     kafka_cluster.delete_topic("t")
     kafka_cluster.create_topic("t", 1)
@@ -246,7 +240,7 @@ def test_rule_60_a_topic_made_anew_has_another_id(kafka_cluster: KafkaCluster, l
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_61_a_follower_serves_consumers_up_to_its_own_high_watermark(
+def test_a_follower_serves_consumers_up_to_its_own_high_watermark(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire], wait_for: Callable[..., None]
 ) -> None:
     fill(leader("t", 0), 2)
@@ -284,7 +278,7 @@ def list_offsets(
     ],
     ids=["latest", "earliest", "max timestamp", "earliest local", "long ago", "a record's", "too late"],
 )
-def test_rule_62_offsets_by_time(leader: Leader, timestamp: int, offset: int, found: int) -> None:
+def test_offsets_are_found_by_time(leader: Leader, timestamp: int, offset: int, found: int) -> None:
     wire = leader("t", 0)
     fill(wire, 4)
     answer = list_offsets(wire, timestamp)
@@ -292,7 +286,7 @@ def test_rule_62_offsets_by_time(leader: Leader, timestamp: int, offset: int, fo
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_62_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
+def test_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     """It was just elected, its high watermark is still that of a follower (KIP-207)."""
@@ -314,7 +308,7 @@ def test_rule_62_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_rule_62_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
+def test_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     """Its high watermark is compared with where its epoch begins, not the last stable offset, which stays
@@ -331,7 +325,7 @@ def test_rule_62_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_62_the_debugging_consumer_asks_any_replica_for_its_end(
+def test_the_debugging_consumer_asks_any_replica_for_its_end(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
 ) -> None:
     wire = leader("t", 0)
@@ -350,12 +344,12 @@ def test_rule_62_the_debugging_consumer_asks_any_replica_for_its_end(
 
 
 @one_broker
-def test_rule_62_list_offsets_checks_the_epoch(leader: Leader) -> None:
+def test_list_offsets_checks_the_epoch(leader: Leader) -> None:
     assert for_code(list_offsets(leader("t", 0), -1, epoch=5).error_code).__name__ == "UnknownLeaderEpoch"
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_63_where_an_epoch_ends(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_an_epoch_ends_where_the_next_begins(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     fill(leader("t", 0), 2)
     kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
     wire = leader("t", 0)
@@ -391,7 +385,7 @@ ODD_FETCHES: list[tuple[dict[str, int], int, list[int], bool]] = [
 @pytest.mark.parametrize(
     ("options", "code", "base_offsets", "waits"), ODD_FETCHES, ids=lambda one: str(one)[:60]
 )
-def test_requirement_002_26_odd_limits_get_kafkas_answer(
+def test_odd_limits_get_kafkas_answer(
     kafka_cluster: KafkaCluster,
     leader: Leader,
     options: dict[str, int],
@@ -413,9 +407,7 @@ def test_requirement_002_26_odd_limits_get_kafkas_answer(
 @pytest.mark.parametrize(
     ("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, None)], ids=str
 )
-def test_rule_62_special_times_have_their_versions(
-    leader: Leader, timestamp: int, first_version: int | None
-) -> None:
+def test_special_times_have_their_versions(leader: Leader, timestamp: int, first_version: int | None) -> None:
     wire = leader("t", 0)
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
@@ -427,7 +419,7 @@ def test_rule_62_special_times_have_their_versions(
 
 
 @one_broker
-def test_rule_62_a_partition_asked_for_twice_is_an_invalid_request(leader: Leader) -> None:
+def test_a_partition_asked_for_twice_is_an_invalid_request(leader: Leader) -> None:
     asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked, asked])]

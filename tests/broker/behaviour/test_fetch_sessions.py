@@ -90,7 +90,7 @@ def reader(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster, connect:
 
 
 @two_partitions
-def test_rule_57_a_session_names_only_what_changed(reader: Reader) -> None:
+def test_a_session_names_only_what_changed(reader: Reader) -> None:
     first = reader.fetch({0: 0, 1: 0})
     assert told(first) == {0: 0, 1: 0}, "a full answer names everything"
     assert first.session_id > 0
@@ -105,9 +105,7 @@ def test_rule_57_a_session_names_only_what_changed(reader: Reader) -> None:
 
 
 @two_partitions
-def test_rule_57_a_fetch_of_a_session_waits_for_any_of_its_partitions(
-    reader: Reader, connect: Connect
-) -> None:
+def test_a_fetch_of_a_session_waits_for_any_of_its_partitions(reader: Reader, connect: Connect) -> None:
     reader.fetch({0: 0, 1: 0})
     reader.wire.send(reader.request(max_wait_ms=10_000), reader.version)
     produce(connect(), "t", 1, batch([b"x"]))
@@ -115,7 +113,7 @@ def test_rule_57_a_fetch_of_a_session_waits_for_any_of_its_partitions(
 
 
 @two_partitions
-def test_rule_57_what_is_forgotten_is_not_told(reader: Reader) -> None:
+def test_what_is_forgotten_is_not_told(reader: Reader) -> None:
     reader.fetch({0: 0, 1: 0})
     produce(reader.wire, "t", 1, batch())
     produce(reader.wire, "t", 0, batch())
@@ -124,7 +122,7 @@ def test_rule_57_what_is_forgotten_is_not_told(reader: Reader) -> None:
 
 
 @two_partitions
-def test_rule_57_an_empty_session_ends(kafka_cluster: KafkaCluster, reader: Reader) -> None:
+def test_an_empty_session_ends(kafka_cluster: KafkaCluster, reader: Reader) -> None:
     reader.fetch({0: 0})
     response = reader.fetch(forget=(0,))
     assert (told(response), response.session_id) == ({}, 0)
@@ -132,7 +130,7 @@ def test_rule_57_an_empty_session_ends(kafka_cluster: KafkaCluster, reader: Read
 
 
 @two_partitions
-def test_rule_57_an_error_is_told_until_it_is_over(kafka_cluster: KafkaCluster, reader: Reader) -> None:
+def test_an_error_is_told_until_it_is_over(kafka_cluster: KafkaCluster, reader: Reader) -> None:
     reader.fetch({0: 0, 1: 99})
     for _ in range(2):
         data = reader.fetch().responses[0].partitions[0]
@@ -145,7 +143,7 @@ def test_rule_57_an_error_is_told_until_it_is_over(kafka_cluster: KafkaCluster, 
 
 
 @two_partitions
-def test_rule_57_epochs_ids_and_kinds_must_fit(reader: Reader) -> None:
+def test_epochs_ids_and_kinds_must_fit(reader: Reader) -> None:
     reader.fetch({0: 0})
     assert code_of(reader.fetch(session_epoch=7)) == "InvalidFetchSessionEpoch"
     assert code_of(reader.fetch(session_id=77)) == "FetchSessionIdNotFound"
@@ -156,7 +154,7 @@ def test_rule_57_epochs_ids_and_kinds_must_fit(reader: Reader) -> None:
 
 @two_partitions
 @pytest.mark.parametrize("epoch", [0, -1], ids=["opens another", "opens none"])
-def test_rule_57_a_full_fetch_closes_the_session_that_it_names(reader: Reader, epoch: int) -> None:
+def test_a_full_fetch_closes_the_session_that_it_names(reader: Reader, epoch: int) -> None:
     old = reader.fetch({0: 0}).session_id
     response = reader.fetch({0: 0}, session_epoch=epoch)
     assert told(response) == {0: 0}
@@ -165,7 +163,7 @@ def test_rule_57_a_full_fetch_closes_the_session_that_it_names(reader: Reader, e
 
 
 @two_partitions
-def test_rule_57_limits_go_round_fairly(reader: Reader) -> None:
+def test_the_limits_of_a_session_are_shared_fairly(reader: Reader) -> None:
     reader.fetch({0: 0, 1: 0})
     for partition in (0, 1):
         produce(reader.wire, "t", partition, batch())
@@ -179,7 +177,7 @@ def test_rule_57_limits_go_round_fairly(reader: Reader) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"max.incremental.fetch.session.cache.slots": 0})
-def test_rule_57_without_slots_every_fetch_is_a_full_one(reader: Reader) -> None:
+def test_without_slots_every_fetch_is_a_full_one(reader: Reader) -> None:
     response = reader.fetch({0: 0})
     assert (told(response), response.session_id) == ({0: 0}, 0)
 
@@ -212,20 +210,20 @@ class TestSlots:
             now=now,
         )
 
-    def test_rule_57_a_young_session_of_a_consumer_stays_for_consumers_and_goes_for_followers(self) -> None:
+    def test_a_young_session_of_a_consumer_stays_for_consumers_and_goes_for_followers(self) -> None:
         small, large = self.open(1, 0), self.open(2, 0)
         assert self.open(9, 60) is None
         follower = self.open(1, 60, follower=True)
         assert [self.is_open(one) for one in (small, large, follower)] == [False, True, True]
 
-    def test_rule_57_one_not_used_for_two_minutes_goes(self) -> None:
+    def test_a_session_not_used_for_two_minutes_goes(self) -> None:
         first, second = self.open(5, 0), self.open(5, 0)
         self.use(first, 100)
         third = self.open(1, 121)
         assert [self.is_open(one) for one in (first, second, third)] == [True, False, True]
         assert self.sessions.evictions == 1
 
-    def test_rule_57_an_old_one_in_use_goes_for_a_larger_one_only(self) -> None:
+    def test_an_old_session_in_use_goes_for_a_larger_one_only(self) -> None:
         first, second = self.open(3, 0), self.open(4, 0)
         for session in (first, second):
             self.use(session, 120)
@@ -233,7 +231,7 @@ class TestSlots:
         larger = self.open(4, 130)
         assert [self.is_open(one) for one in (first, second, larger)] == [False, True, True]
 
-    def test_rule_57_a_follower_s_is_never_given_up_for_a_consumer_s(self) -> None:
+    def test_a_followers_session_is_never_given_up_for_a_consumers(self) -> None:
         followers = [self.open(1, 0, follower=True) for _ in range(2)]
         for session in followers:
             self.use(session, 120)
@@ -248,7 +246,7 @@ class TestSlots:
         assert [self.is_open(one) for one in opened] == [False] * 8 + [True]
         assert self.sessions.evictions == 0
 
-    def test_rule_57_what_is_evicted_is_not_found(self) -> None:
+    def test_an_evicted_session_is_not_found(self) -> None:
         gone = self.open(1, 0)
         self.open(1, 0)
         self.open(1, 1, follower=True)
@@ -274,7 +272,7 @@ def test_a_thousand_idle_partitions_cost_their_followers_nothing() -> None:
         assert {one.high_watermark for one in cluster.partition(*key).replicas.values()} == {1}
 
 
-def test_rule_65_a_paused_partition_leaves_the_isr_though_its_session_goes_on() -> None:
+def test_a_paused_partition_leaves_the_isr_though_its_session_goes_on() -> None:
     with Simulation(seed=3) as simulation:
         cluster = simulation.cluster(brokers=2, topics={"t": 3}, config={"replica.lag.time.max.ms": 2000})
         key = ("t", 0)
@@ -300,11 +298,11 @@ def test_an_idle_cluster_with_internal_topics_takes_no_percent_of_a_core() -> No
         assert (time.process_time() - before) / (time.monotonic() - began) < 0.02
 
 
-def test_rule_57_epochs_go_round_without_those_that_have_a_meaning() -> None:
+def test_session_epochs_wrap_past_those_that_have_a_meaning() -> None:
     assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 2, 2**31 - 1)] == [1, 2, 2**31 - 1, 1]
 
 
-def test_rule_57_an_id_that_nobody_knew_is_looked_up_with_every_fetch() -> None:
+def test_an_id_that_nobody_knew_is_looked_up_with_every_fetch() -> None:
     """Metadata may be late: the session asked for a topic that this broker has not heard of yet."""
     sessions = FetchSessions(10, SeededEntropy(1))
     topic_id = b"\x07" * 16

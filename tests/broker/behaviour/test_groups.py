@@ -56,9 +56,7 @@ def code(reply: Deferred[Any]) -> int | None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_rule_50_every_version_finds_the_leader_of_the_keys_partition(
-    simulation: Simulation, version: int
-) -> None:
+def test_every_version_finds_the_leader_of_the_keys_partition(simulation: Simulation, version: int) -> None:
     bench = GroupBench(simulation, brokers=3)
     leader = bench.cluster.partition(*PARTITION).leader
     wire = bench.wire(1)
@@ -76,7 +74,7 @@ def test_rule_50_every_version_finds_the_leader_of_the_keys_partition(
         ]
 
 
-def test_rule_50_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -> None:
+def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -> None:
     bench = GroupBench(simulation, brokers=3)
     assert bench.commit(5) == 0
     old, new = bench.coordinator, (bench.coordinator + 1) % 3
@@ -93,7 +91,7 @@ def test_rule_50_the_coordinator_follows_its_partitions_leader(simulation: Simul
     assert bench.committed() == 5
 
 
-def test_rule_50_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) -> None:
+def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) -> None:
     """Row 39: the group's coordinator moves with the broker's end, and the group goes on."""
     bench = GroupBench(simulation, brokers=3)
     members = bench.stable(2, session=30.0)
@@ -116,7 +114,7 @@ def test_rule_50_a_crashed_coordinator_is_followed_by_another(simulation: Simula
     [("", 0), ("my-group", 12), ("\u8ba2\u5355", 9), ("\U0001f600", 49), ("polygenelubricants", 0)],
 )
 @pytest.mark.parametrize(("kind", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
-def test_003_65_keys_are_hashed_as_kafka_hashes_them(
+def test_keys_are_hashed_as_kafka_hashes_them(
     simulation: Simulation, key: str, partition: int, kind: int, topic: str
 ) -> None:
     """003-65: goldens of kafka-clients 4.3.1 for 50 partitions; of groups and transactional ids alike."""
@@ -129,7 +127,7 @@ def test_003_65_keys_are_hashed_as_kafka_hashes_them(
     assert moved.node_id == (found.node_id + 1) % 3
 
 
-def test_rule_50_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulation) -> None:
+def test_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulation) -> None:
     """A write that the replicas do not take within offsets.commit.timeout.ms: the client looks elsewhere."""
     bench = GroupBench(simulation, brokers=3, config={"min.insync.replicas": 2})
     (member,) = bench.stable(1, session=60.0)
@@ -161,7 +159,7 @@ def commit_of(offset: int, member: str, generation: int) -> offsets.OffsetCommit
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_rule_76_a_new_member_is_given_an_id_first(bench: GroupBench, version: int) -> None:
+def test_a_new_member_is_given_an_id_first(bench: GroupBench, version: int) -> None:
     reply = bench.join(version=version)
     assert code(reply) == MEMBER_ID_REQUIRED
     assert reply.response is not None
@@ -172,7 +170,7 @@ def test_rule_76_a_new_member_is_given_an_id_first(bench: GroupBench, version: i
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_rule_76_old_versions_join_at_once(bench: GroupBench, version: int) -> None:
+def test_old_versions_join_at_once(bench: GroupBench, version: int) -> None:
     joined = bench.join(version=version)
     bench.advance(3.1)
     assert joined.response is not None
@@ -180,13 +178,13 @@ def test_rule_76_old_versions_join_at_once(bench: GroupBench, version: int) -> N
     assert joined.response.leader == joined.response.member_id
 
 
-def test_rule_76_an_id_that_is_not_used_expires_with_the_session_timeout(bench: GroupBench) -> None:
+def test_an_id_that_is_not_used_expires_with_the_session_timeout(bench: GroupBench) -> None:
     member = bench.member_id(session=10.0)
     bench.advance(11.0)
     assert code(bench.join(member)) == UNKNOWN_MEMBER
 
 
-def test_rule_77_the_first_rebalance_waits_and_longer_while_members_come(bench: GroupBench) -> None:
+def test_the_first_rebalance_waits_and_longer_while_members_come(bench: GroupBench) -> None:
     first = bench.join(bench.member_id())
     bench.advance(2.5)
     second = bench.join(bench.member_id())
@@ -197,7 +195,7 @@ def test_rule_77_the_first_rebalance_waits_and_longer_while_members_come(bench: 
     assert bench.group.epoch == 1
 
 
-def test_rule_77_the_wait_ends_at_the_rebalance_timeout(bench: GroupBench) -> None:
+def test_the_wait_ends_at_the_rebalance_timeout(bench: GroupBench) -> None:
     began = bench.now
     first = bench.join(bench.member_id(), rebalance=7.0)
     late = []
@@ -208,7 +206,7 @@ def test_rule_77_the_wait_ends_at_the_rebalance_timeout(bench: GroupBench) -> No
     assert {code(one) for one in late[:-2]} == {0}
 
 
-def test_rule_78_a_new_group_passes_the_states_in_order(bench: GroupBench) -> None:
+def test_a_new_group_passes_the_states_in_order(bench: GroupBench) -> None:
     """And refuses to skip one: tests/testing/coordinators walks the table, acceptance row 52 the events."""
     member = bench.member_id()
     seen = [bench.group.state]
@@ -225,7 +223,7 @@ def test_rule_78_a_new_group_passes_the_states_in_order(bench: GroupBench) -> No
     assert bench.describe().group_state == "Dead"
 
 
-def test_rule_79_members_are_told_what_is_wrong(bench: GroupBench) -> None:
+def test_members_are_told_what_is_wrong(bench: GroupBench) -> None:
     leader, other = bench.stable(2)
     assert bench.heartbeat(leader, 0) == ILLEGAL_GENERATION
     assert code(bench.sync(leader, 2)) == ILLEGAL_GENERATION
@@ -242,17 +240,17 @@ def test_rule_79_members_are_told_what_is_wrong(bench: GroupBench) -> None:
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(5.999, INVALID_SESSION_TIMEOUT), (6, 79), (1800, 79), (1800.001, 26)]
 )
-def test_rule_79_session_timeouts_have_bounds(bench: GroupBench, seconds: float, expected: int) -> None:
+def test_session_timeouts_have_bounds(bench: GroupBench, seconds: float, expected: int) -> None:
     assert code(bench.join(session=seconds)) == expected
 
 
-def test_rule_79_a_full_group_takes_no_more(simulation: Simulation) -> None:
+def test_a_full_group_takes_no_more(simulation: Simulation) -> None:
     bench = GroupBench(simulation, config={"group.max.size": 2, "group.min.session.timeout.ms": 1})
     bench.stable(2, session=0.5)
     assert code(bench.join()) == GROUP_FULL
 
 
-def test_rule_80_a_static_member_comes_back_without_a_rebalance(bench: GroupBench) -> None:
+def test_a_static_member_comes_back_without_a_rebalance(bench: GroupBench) -> None:
     both = {"range": subscription("orders"), "sticky": subscription("orders")}
     join = bench.join(instance="i", protocols=both)
     bench.advance(3.1)
@@ -274,7 +272,7 @@ def test_rule_80_a_static_member_comes_back_without_a_rebalance(bench: GroupBenc
     assert (bench.group.state, bench.group.epoch) == ("CompletingRebalance", 2)
 
 
-def test_rule_81_who_does_not_sync_in_time_is_out(bench: GroupBench) -> None:
+def test_who_does_not_sync_in_time_is_out(bench: GroupBench) -> None:
     ids = [bench.member_id(session=300.0, rebalance=20.0) for _ in range(2)]
     joins = [bench.join(one, session=300.0, rebalance=20.0) for one in ids]
     bench.advance(6.5)
@@ -288,7 +286,7 @@ def test_rule_81_who_does_not_sync_in_time_is_out(bench: GroupBench) -> None:
     assert bench.heartbeat(leader, 1) == REBALANCE_IN_PROGRESS
 
 
-def test_002_47_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(bench: GroupBench) -> None:
+def test_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(bench: GroupBench) -> None:
     """002-47: by a timer that writes records, not by the purgatory."""
     leader, other = bench.stable(2, session=300.0, rebalance=30.0)
     first = bench.join(leader, session=300.0, rebalance=30.0)
@@ -305,7 +303,7 @@ def test_002_47_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(
     assert (code(alone), list(bench.group.members)) == (0, [leader])
 
 
-def test_003_70_who_waits_when_the_coordinator_moves_is_sent_on(simulation: Simulation) -> None:
+def test_who_waits_when_the_coordinator_moves_is_sent_on(simulation: Simulation) -> None:
     """003-70: pending JoinGroup and SyncGroup are answered NOT_COORDINATOR; members come again."""
     bench = GroupBench(simulation, brokers=3)
     leader, other = bench.stable(2, session=60.0)
@@ -322,7 +320,7 @@ def test_003_70_who_waits_when_the_coordinator_moves_is_sent_on(simulation: Simu
     assert code(syncing) == NOT_COORDINATOR
 
 
-def test_003_70_a_stable_group_goes_on_without_a_rebalance(simulation: Simulation) -> None:
+def test_a_stable_group_goes_on_without_a_rebalance(simulation: Simulation) -> None:
     """003-70: the new coordinator loads generation, members and offsets."""
     bench = GroupBench(simulation, brokers=3)
     members = bench.stable(3, session=60.0)
@@ -335,7 +333,7 @@ def test_003_70_a_stable_group_goes_on_without_a_rebalance(simulation: Simulatio
     assert bench.group == before
 
 
-def test_003_71_the_leader_alone_is_told_of_the_members(bench: GroupBench) -> None:
+def test_the_leader_alone_is_told_of_the_members(bench: GroupBench) -> None:
     """003-71: the first accepted leads until it leaves."""
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
@@ -355,7 +353,7 @@ def test_003_71_the_leader_alone_is_told_of_the_members(bench: GroupBench) -> No
     assert bench.group.leader == ids[1]
 
 
-def test_004_28_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
+def test_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
     """004-28: heartbeats blocked, a commit every 5 s keeps the member; without it is out at its timeout."""
     (member,) = bench.stable(1, session=10.0)
     for number in range(6):
@@ -367,7 +365,7 @@ def test_004_28_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
     assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER
 
 
-def test_004_28_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: GroupBench) -> None:
+def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: GroupBench) -> None:
     """004-28: commits of KIP-848 members do not re-arm their sessions."""
     bench.beat("one", 0)
     for number in range(8):
@@ -400,7 +398,7 @@ def test_what_waits_for_a_closed_connection_is_dropped(bench: GroupBench) -> Non
 # -- offsets ------------------------------------------------------------------------------------------
 
 
-def test_rule_82_commits_without_a_generation_need_an_empty_group(bench: GroupBench) -> None:
+def test_commits_without_a_generation_need_an_empty_group(bench: GroupBench) -> None:
     assert bench.commit(3) == 0
     ids = [bench.member_id() for _ in range(2)]
     for one in ids:
@@ -416,14 +414,14 @@ def test_rule_82_commits_without_a_generation_need_an_empty_group(bench: GroupBe
     assert bench.committed() == 4
 
 
-def test_rule_83_metadata_has_a_limit(bench: GroupBench) -> None:
+def test_metadata_has_a_limit(bench: GroupBench) -> None:
     assert bench.commit(1, metadata="x" * 4096) == 0
     assert bench.commit(2, metadata="x" * 4097) == METADATA_TOO_LARGE
     assert bench.committed() == 1
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_rule_83_what_nobody_committed_is_minus_one_without_an_error(bench: GroupBench, version: int) -> None:
+def test_what_nobody_committed_is_minus_one_without_an_error(bench: GroupBench, version: int) -> None:
     if version >= 8:
         group = bench.fetch([0, 5], version=version)
         assert group.error_code == 0
@@ -435,7 +433,7 @@ def test_rule_83_what_nobody_committed_is_minus_one_without_an_error(bench: Grou
     assert [(one.committed_offset, one.error_code) for one in answer.topics[0].partitions] == [(-1, 0)] * 2
 
 
-def test_rule_84_offsets_expire_after_their_retention_and_the_group_dies(simulation: Simulation) -> None:
+def test_offsets_expire_after_their_retention_and_the_group_dies(simulation: Simulation) -> None:
     minutes = 30
     bench = GroupBench(simulation, config={"offsets.retention.minutes": minutes})
     (member,) = bench.stable(1)
@@ -448,7 +446,7 @@ def test_rule_84_offsets_expire_after_their_retention_and_the_group_dies(simulat
     assert bench.describe().error_code == GROUP_NOT_FOUND
 
 
-def test_rule_84_a_live_group_keeps_what_it_reads_and_loses_the_rest(simulation: Simulation) -> None:
+def test_a_live_group_keeps_what_it_reads_and_loses_the_rest(simulation: Simulation) -> None:
     bench = GroupBench(simulation, config={"offsets.retention.minutes": 10})
     (member,) = bench.stable(1, session=1800.0)
     assert bench.commit(5, member=member, generation=1) == 0
@@ -471,7 +469,7 @@ def test_a_deleted_topic_takes_its_offsets_along(simulation: Simulation) -> None
 # -- administration -----------------------------------------------------------------------------------
 
 
-def test_rule_85_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
+def test_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
     (member,) = bench.stable(1)
     assert bench.commit(5, member=member, generation=1) == 0
     assert bench.delete_group() == NON_EMPTY_GROUP
@@ -493,14 +491,12 @@ def test_rule_85_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) 
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_rule_85_an_unknown_group_is_dead_and_since_version_6_not_found(
-    bench: GroupBench, version: int
-) -> None:
+def test_an_unknown_group_is_dead_and_since_version_6_not_found(bench: GroupBench, version: int) -> None:
     group = bench.describe("nobody", version)
     assert (group.group_state, group.error_code) == ("Dead", GROUP_NOT_FOUND if version >= 6 else 0)
 
 
-def test_rule_85_lists_and_descriptions_come_from_all_partitions(simulation: Simulation) -> None:
+def test_lists_and_descriptions_come_from_all_partitions(simulation: Simulation) -> None:
     bench = GroupBench(simulation, brokers=3)
     names = [f"g{number}" for number in range(12)]
     homes = {name: bench.cluster.coordinator(name) for name in names}
@@ -523,7 +519,7 @@ def test_rule_85_lists_and_descriptions_come_from_all_partitions(simulation: Sim
 # -- KIP-848 ------------------------------------------------------------------------------------------
 
 
-def test_rule_86_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: GroupBench) -> None:
+def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: GroupBench) -> None:
     topic = bench.cluster.controller.image.topics["orders"].id
     first = bench.beat("one", 0)
     assert (first.error_code, first.member_epoch, given(first)) == (0, 2, {topic: [0, 1, 2, 3, 4, 5]})
@@ -540,7 +536,7 @@ def test_rule_86_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench:
     assert (bench.group.kind, bench.group.state) == ("consumer", "Stable")
 
 
-def test_rule_86_epochs_join_leave_and_fence(bench: GroupBench) -> None:
+def test_epochs_join_leave_and_fence(bench: GroupBench) -> None:
     assert bench.beat("one", 0).member_epoch == 2
     assert bench.beat("one", 7).error_code == FENCED_EPOCH
     assert bench.beat("nobody", 3).error_code == UNKNOWN_MEMBER
@@ -550,7 +546,7 @@ def test_rule_86_epochs_join_leave_and_fence(bench: GroupBench) -> None:
     assert bench.beat("two", 0, assignor="best").error_code == UNSUPPORTED_ASSIGNOR
 
 
-def test_rule_86_a_static_member_leaves_for_a_while(bench: GroupBench) -> None:
+def test_a_static_member_leaves_for_a_while(bench: GroupBench) -> None:
     joined = bench.beat("one", 0, instance="i")
     assert bench.beat("two", 0, instance="i").error_code == UNRELEASED_INSTANCE
     assert bench.beat("one", -2, instance="i").member_epoch == -2
@@ -559,7 +555,7 @@ def test_rule_86_a_static_member_leaves_for_a_while(bench: GroupBench) -> None:
     assert list(bench.group.members) == ["two"]
 
 
-def test_rule_86_a_silent_member_is_out_after_the_session_timeout(bench: GroupBench) -> None:
+def test_a_silent_member_is_out_after_the_session_timeout(bench: GroupBench) -> None:
     bench.beat("one", 0)
     bench.advance(44.0)
     assert list(bench.group.members) == ["one"]
@@ -619,7 +615,7 @@ def test_a_groups_own_configuration_goes_before_the_brokers(bench: GroupBench) -
     assert bench.group.members == {}
 
 
-def test_rule_86_a_group_and_its_epochs_move_with_the_coordinator(simulation: Simulation) -> None:
+def test_a_group_and_its_epochs_move_with_the_coordinator(simulation: Simulation) -> None:
     bench = GroupBench(simulation, brokers=3)
     bench.beat("one", 0)
     before = bench.group
@@ -632,7 +628,7 @@ def test_rule_86_a_group_and_its_epochs_move_with_the_coordinator(simulation: Si
     assert (described.error_code, described.group_epoch, len(described.members)) == (0, 2, 1)
 
 
-def test_rule_86_a_pattern_is_resolved_by_the_coordinator(bench: GroupBench) -> None:
+def test_a_pattern_is_resolved_by_the_coordinator(bench: GroupBench) -> None:
     """Subscriptions by RE2 patterns (KIP-848): here by Python's `re`, of a bounded length."""
     topics = bench.cluster.controller.image.topics
     joined = bench.beat("one", 0, regex="ord.*|nothing")
@@ -643,7 +639,7 @@ def test_rule_86_a_pattern_is_resolved_by_the_coordinator(bench: GroupBench) -> 
     assert got == {topics["orders"].id: [0, 1, 2, 3, 4, 5]}
 
 
-def test_rule_87_commits_and_fetches_name_the_members_epoch(bench: GroupBench) -> None:
+def test_commits_and_fetches_name_the_members_epoch(bench: GroupBench) -> None:
     bench.beat("one", 0)
     assert bench.commit(5, member="one", generation=2) == 0
     bench.beat("one", 2, topics=["refunds"])  # the group's epoch goes up
@@ -662,7 +658,7 @@ def test_rule_87_commits_and_fetches_name_the_members_epoch(bench: GroupBench) -
     ("policy", "upgrades"),
     [("bidirectional", True), ("upgrade", True), ("downgrade", False), ("disabled", False)],
 )
-def test_rule_87_a_group_changes_its_protocol_as_the_policy_allows(
+def test_a_group_changes_its_protocol_as_the_policy_allows(
     simulation: Simulation, policy: str, upgrades: bool
 ) -> None:
     bench = GroupBench(simulation, config={"group.consumer.migration.policy": policy})
@@ -678,7 +674,7 @@ def test_rule_87_a_group_changes_its_protocol_as_the_policy_allows(
     assert member in bench.group.members
 
 
-def test_rule_87_an_empty_group_changes_its_protocol_under_any_policy(simulation: Simulation) -> None:
+def test_an_empty_group_changes_its_protocol_under_any_policy(simulation: Simulation) -> None:
     bench = GroupBench(simulation, config={"group.consumer.migration.policy": "disabled"})
     assert bench.commit(5) == 0
     assert bench.beat("new", 0).error_code == 0

@@ -25,7 +25,7 @@ def send(wire: Wire, sequence: int, *, count: int = 1, epoch: int = 0) -> Partit
 
 
 @one_broker
-def test_rule_30_the_last_five_batches_are_known_again(leader: Leader) -> None:
+def test_the_last_five_batches_are_known_again(leader: Leader) -> None:
     """A retry of one of them has the first offset; one before them is out of order."""
     wire = leader("t", 0)
     assert [send(wire, 2 * n, count=2).base_offset for n in range(6)] == [0, 2, 4, 6, 8, 10]
@@ -37,7 +37,7 @@ def test_rule_30_the_last_five_batches_are_known_again(leader: Leader) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_rule_30_a_retry_is_answered_like_a_success(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_retry_is_answered_like_a_success(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     wire = leader("t", 0)
     assert send(wire, 0).log_append_time_ms > 0
     again = send(wire, 0)
@@ -46,7 +46,7 @@ def test_rule_30_a_retry_is_answered_like_a_success(kafka_cluster: KafkaCluster,
 
 
 @one_broker
-def test_rule_30_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """Append, lose the reply, try again on another connection: the first offset, one record in the log."""
     kafka_cluster.controls.lose_reply(ProduceRequest)
     records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
@@ -59,7 +59,7 @@ def test_rule_30_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaClu
 
 
 @one_broker
-def test_rule_31_the_next_sequence_follows_the_last(leader: Leader) -> None:
+def test_the_next_sequence_follows_the_last(leader: Leader) -> None:
     wire = leader("t", 0)
     assert send(wire, 0, count=3).error_code == 0
     assert send(wire, 4).error_code == errors.OutOfOrderSequenceNumber.code
@@ -67,7 +67,7 @@ def test_rule_31_the_next_sequence_follows_the_last(leader: Leader) -> None:
 
 
 @one_broker
-def test_rule_31_after_the_last_sequence_comes_0(leader: Leader) -> None:
+def test_after_the_last_sequence_comes_0(leader: Leader) -> None:
     wire = leader("t", 0)
     assert send(wire, LAST_SEQUENCE - 1, count=2).error_code == 0
     assert send(wire, 1).error_code == errors.OutOfOrderSequenceNumber.code
@@ -75,7 +75,7 @@ def test_rule_31_after_the_last_sequence_comes_0(leader: Leader) -> None:
 
 
 @one_broker
-def test_rule_31_a_batch_may_wrap_within_itself(leader: Leader) -> None:
+def test_a_batch_may_wrap_within_itself(leader: Leader) -> None:
     wire = leader("t", 0)
     assert send(wire, LAST_SEQUENCE, count=3).error_code == 0
     assert send(wire, LAST_SEQUENCE, count=3).base_offset == 0
@@ -83,13 +83,13 @@ def test_rule_31_a_batch_may_wrap_within_itself(leader: Leader) -> None:
 
 
 @one_broker
-def test_rule_32_an_unknown_producer_may_start_anywhere(leader: Leader) -> None:
+def test_an_unknown_producer_may_start_anywhere(leader: Leader) -> None:
     """UNKNOWN_PRODUCER_ID belongs to brokers from 0.11 to 2.4."""
     assert send(leader("t", 0), 4711).error_code == 0
 
 
 @one_broker
-def test_rule_33_a_new_epoch_starts_at_0_and_ends_the_old_one(leader: Leader) -> None:
+def test_a_new_epoch_starts_at_0_and_ends_the_old_one(leader: Leader) -> None:
     wire = leader("t", 0)
     assert send(wire, 0, epoch=3).error_code == 0
     assert send(wire, 1, epoch=4).error_code == errors.OutOfOrderSequenceNumber.code
@@ -99,7 +99,7 @@ def test_rule_33_a_new_epoch_starts_at_0_and_ends_the_old_one(leader: Leader) ->
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_rule_34_replicated_batches_and_markers_are_not_checked_for_sequences(
+def test_replicated_batches_and_markers_are_not_checked_for_sequences(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     """The follower takes what the leader took; a marker has no sequence and changes none."""
@@ -114,9 +114,7 @@ def test_rule_34_replicated_batches_and_markers_are_not_checked_for_sequences(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_rule_35_a_new_leader_knows_the_producers_from_its_log(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_a_new_leader_knows_the_producers_from_its_log(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     assert send(leader("t", 0), 0).base_offset == 0
     kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
     assert send(leader("t", 0), 0).base_offset == 0
@@ -125,7 +123,7 @@ def test_rule_35_a_new_leader_knows_the_producers_from_its_log(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_rule_35_truncation_forgets_what_was_cut_off(
+def test_truncation_forgets_what_was_cut_off(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     """What only the dead leader had is gone, its sequences too: the producer's retry is appended."""
@@ -143,7 +141,7 @@ def test_rule_35_truncation_forgets_what_was_cut_off(
     assert send(leader("t", 0), 1).base_offset == 1
 
 
-def test_rule_35_producers_that_are_not_heard_of_for_a_day_are_forgotten() -> None:
+def test_producers_that_are_not_heard_of_for_a_day_are_forgotten() -> None:
     with Simulation(seed=35) as simulation:
         # An hour instead of a day, to play less idle time.
         cluster = simulation.cluster(1, {"t": 1}, config={"producer.id.expiration.ms": 3_600_000})
@@ -158,7 +156,7 @@ def test_rule_35_producers_that_are_not_heard_of_for_a_day_are_forgotten() -> No
 
 
 @pytest.mark.kafka(brokers=2)
-def test_rule_36_producer_ids_come_in_blocks_and_never_repeat(connect: Callable[[int], Wire]) -> None:
+def test_producer_ids_come_in_blocks_and_never_repeat(connect: Callable[[int], Wire]) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     wires = [connect(0), connect(1)]
     given = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]

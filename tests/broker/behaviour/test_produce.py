@@ -34,7 +34,7 @@ def error_of(wire: Wire, records: bytes | None, **options: int) -> str:
 
 @one_broker
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_rule_14_acks_are_minus_1_0_or_1(leader: Leader, acks: int) -> None:
+def test_acks_are_minus_1_0_or_1(leader: Leader, acks: int) -> None:
     assert error_of(leader("t", 0), batch(), acks=acks) == "InvalidRequiredAcks"
 
 
@@ -44,12 +44,12 @@ def test_rule_14_acks_are_minus_1_0_or_1(leader: Leader, acks: int) -> None:
     [None, b"", batch() + batch(), batch(magic=1)],
     ids=["null", "empty", "two batches", "magic 1"],
 )
-def test_rule_15_exactly_one_batch_of_format_2(leader: Leader, records: bytes | None) -> None:
+def test_exactly_one_batch_of_format_2(leader: Leader, records: bytes | None) -> None:
     assert error_of(leader("t", 0), records) == "InvalidRecord"
 
 
 @one_broker
-def test_rule_15_zstd_needs_version_7(leader: Leader) -> None:
+def test_zstd_needs_version_7(leader: Leader) -> None:
     wire = leader("t", 0)
     request = produce_request("t", 0, batch(codec=ZSTD))
     assert partition_of(wire.call(request, 6)).error_code == 76
@@ -57,30 +57,30 @@ def test_rule_15_zstd_needs_version_7(leader: Leader) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"max.message.bytes": 200})})
-def test_rule_16_a_batch_above_max_message_bytes_is_too_large(leader: Leader) -> None:
+def test_a_batch_above_max_message_bytes_is_too_large(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch([b"x" * 200])) == "MessageTooLarge"
     assert error_of(leader("t", 0), batch([b"x" * 20])) == "none"
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"internal.segment.bytes": 200})})
-def test_rule_16_a_batch_above_segment_bytes_is_too_large(leader: Leader) -> None:
+def test_a_batch_above_segment_bytes_is_too_large(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch([b"x" * 200])) == "RecordListTooLarge"
 
 
 @pytest.mark.kafka(
     brokers=1, topics={"t": Topic(configs={"max.message.bytes": 300, "compression.type": "uncompressed"})}
 )
-def test_rule_16_the_size_is_checked_again_after_recompression(leader: Leader) -> None:
+def test_the_size_is_checked_again_after_recompression(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch([b"x" * 1000], codec=GZIP)) == "MessageTooLarge"
 
 
 @one_broker
-def test_rule_17_a_wrong_checksum_is_corrupt(leader: Leader) -> None:
+def test_a_wrong_checksum_is_corrupt(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch(corrupt=True)) == "CorruptMessage"
 
 
 @one_broker
-def test_rule_15_a_torn_batch_is_none_and_what_is_torn_behind_one_is_left_out(
+def test_a_torn_batch_is_none_and_what_is_torn_behind_one_is_left_out(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     assert error_of(leader("t", 0), batch()[:-3]) == "InvalidRecord"
@@ -101,12 +101,12 @@ def test_rule_15_a_torn_batch_is_none_and_what_is_torn_behind_one_is_left_out(
     ],
     ids=["count", "last delta", "no records", "control batch", "sequence below 0"],
 )
-def test_rule_18_inconsistent_headers_are_invalid(leader: Leader, records: bytes) -> None:
+def test_inconsistent_headers_are_invalid(leader: Leader, records: bytes) -> None:
     assert error_of(leader("t", 0), records) == "InvalidRecord"
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"cleanup.policy": "compact"})})
-def test_rule_19_a_compacted_topic_wants_keys_and_names_the_records_without(leader: Leader) -> None:
+def test_a_compacted_topic_wants_keys_and_names_the_records_without(leader: Leader) -> None:
     wire = leader("t", 0)
     answer = produce(wire, "t", 0, batch([b"a", b"b", b"c"], keys=[b"k", None, None]))
     assert for_code(answer.error_code).__name__ == "InvalidRecord"
@@ -129,9 +129,7 @@ def test_strict_validation_reads_every_record(leader: Leader) -> None:
 
 
 @one_broker
-def test_rule_20_a_timestamp_more_than_an_hour_ahead_is_invalid(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_a_timestamp_more_than_an_hour_ahead_is_invalid(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """The default of message.timestamp.after.max.ms since Kafka 4.0."""
     now_ms = kafka_cluster.runtime.clock.wall_ms()
     assert error_of(leader("t", 0), batch(timestamp=now_ms + 3_700_000)) == "InvalidTimestamp"
@@ -140,12 +138,12 @@ def test_rule_20_a_timestamp_more_than_an_hour_ahead_is_invalid(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.before.max.ms": 1000})})
-def test_rule_20_a_timestamp_too_old_is_invalid(leader: Leader) -> None:
+def test_a_timestamp_too_old_is_invalid(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch(timestamp=NOW_MS)) == "InvalidTimestamp"
 
 
 @one_broker
-def test_rule_20_a_mark_of_log_append_time_is_cleared_where_create_times_are_kept(
+def test_a_mark_of_log_append_time_is_cleared_where_create_times_are_kept(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     """As Kafka 4.3 does; older descriptions say that it is refused."""
@@ -156,14 +154,14 @@ def test_rule_20_a_mark_of_log_append_time_is_cleared_where_create_times_are_kep
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_rule_20_a_client_may_not_stamp_its_batch_itself(leader: Leader) -> None:
+def test_a_client_may_not_stamp_its_batch_itself(leader: Leader) -> None:
     answer = produce(leader("t", 0), "t", 0, batch([b"a", b"b"], attributes=0x08))
     assert for_code(answer.error_code).__name__ == "InvalidTimestamp"
     assert [one.batch_index for one in answer.record_errors] == [0, 1]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_rule_21_log_append_time_is_stamped_and_told(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_log_append_time_is_stamped_and_told(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     before = kafka_cluster.runtime.clock.wall_ms()
     answer = produce(leader("t", 0), "t", 0, batch([b"a", b"b"]))
     after = kafka_cluster.runtime.clock.wall_ms()
@@ -175,7 +173,7 @@ def test_rule_21_log_append_time_is_stamped_and_told(kafka_cluster: KafkaCluster
 
 
 @one_broker
-def test_rule_21_create_time_answers_minus_1(leader: Leader) -> None:
+def test_create_time_answers_minus_1(leader: Leader) -> None:
     assert produce(leader("t", 0), "t", 0, batch()).log_append_time_ms == -1
 
 
@@ -183,7 +181,7 @@ def test_rule_21_create_time_answers_minus_1(leader: Leader) -> None:
     ("wanted", "codec"),
     [("gzip", GZIP), ("snappy", SNAPPY), ("lz4", LZ4), ("zstd", ZSTD), ("uncompressed", 0)],
 )
-def test_rule_22_a_topic_with_its_own_compression_recompresses(wanted: str, codec: int) -> None:
+def test_a_topic_with_its_own_compression_recompresses(wanted: str, codec: int) -> None:
     topic = Topic(configs={"compression.type": wanted})
     with (
         KafkaCluster(brokers=1, topics={"t": topic}) as cluster,
@@ -198,9 +196,7 @@ def test_rule_22_a_topic_with_its_own_compression_recompresses(wanted: str, code
 
 
 @one_broker
-def test_rule_22_compression_type_producer_keeps_the_bytes(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_compression_type_producer_keeps_the_bytes(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     sent = batch([b"value" * 20], codec=LZ4)
     produce(leader("t", 0), "t", 0, sent)
     (stored,) = kafka_cluster.log("t", 0).batches()
@@ -208,7 +204,7 @@ def test_rule_22_compression_type_producer_keeps_the_bytes(
 
 
 @pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -50, 19)])
-def test_rule_22_at_the_level_of_the_topic(codec: str, low: int, high: int) -> None:
+def test_a_topic_recompresses_at_its_own_level(codec: str, low: int, high: int) -> None:
     values = [b"%d, %d and once more %d" % (n, n * n, n) for n in range(400)]
     topics = {
         name: Topic(configs={"compression.type": codec, f"compression.{codec}.level": level})
@@ -224,7 +220,7 @@ def test_rule_22_at_the_level_of_the_topic(codec: str, low: int, high: int) -> N
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(configs={"max.message.bytes": 200})})
-def test_rule_24_an_error_has_no_offset_and_tells_the_logs_start_where_it_was_looked_at(
+def test_an_error_has_no_offset_and_tells_the_logs_start_where_it_was_looked_at(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
@@ -249,9 +245,7 @@ def test_rule_24_an_error_has_no_offset_and_tells_the_logs_start_where_it_was_lo
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_rule_25_the_wrong_broker_says_who_leads(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
-) -> None:
+def test_the_wrong_broker_says_who_leads(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     wire = connect((leading + 1) % 3)
     response = wire.call(produce_request("t", 0, batch()), 12)
@@ -276,21 +270,21 @@ def test_every_version_by_name_is_answered_with_success_and_with_errors(
 
 
 @pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
-def test_rule_26_clients_may_not_write_to_internal_topics(connect: Callable[[], Wire]) -> None:
+def test_clients_may_not_write_to_internal_topics(connect: Callable[[], Wire]) -> None:
     answer = produce(connect(), "__consumer_offsets", 0, batch())
     assert for_code(answer.error_code).__name__ == "InvalidTopicException"
 
 
 @pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
-def test_rule_26_except_one_that_says_that_it_is_the_admin_client(kafka_cluster: KafkaCluster) -> None:
+def test_a_client_that_calls_itself_the_admin_client_may_write_to_internal_topics(
+    kafka_cluster: KafkaCluster,
+) -> None:
     with Wire(kafka_cluster.brokers[0].address, client_id="__admin_client") as wire:
         assert produce(wire, "__consumer_offsets", 0, batch(keys=[b"k"])).error_code == 0
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 3})})
-def test_rule_27_too_few_in_sync_refuses_and_appends_nothing(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_too_few_in_sync_refuses_and_appends_nothing(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.crash_broker((leading + 1) % 3)
     wire = leader("t", 0)
@@ -300,12 +294,12 @@ def test_rule_27_too_few_in_sync_refuses_and_appends_nothing(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(replication_factor=1, configs={"min.insync.replicas": 2})})
-def test_rule_27_min_isr_cannot_ask_for_more_replicas_than_there_are(leader: Leader) -> None:
+def test_min_isr_cannot_ask_for_more_replicas_than_there_are(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch()) == "none"
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 2})})
-def test_rule_52_below_min_isr_the_high_watermark_does_not_move(
+def test_below_min_isr_the_high_watermark_does_not_move(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     """Both followers die while an acks=all waits: it is not answered as if one replica were enough (4.x)."""
@@ -324,7 +318,7 @@ def test_rule_52_below_min_isr_the_high_watermark_does_not_move(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_29_replicas_that_do_not_come_time_out_and_the_data_stays(
+def test_replicas_that_do_not_come_time_out_and_the_data_stays(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     kafka_cluster.controls.pause_followers()
@@ -339,7 +333,7 @@ def test_rule_29_replicas_that_do_not_come_time_out_and_the_data_stays(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_29_a_new_leader_ends_the_wait_at_once(
+def test_a_new_leader_ends_the_wait_at_once(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     kafka_cluster.controls.pause_followers()

@@ -80,41 +80,41 @@ class TestRetention:
 
     AGE = RetentionPolicy(max_age_ms=1000)
 
-    def test_rule_88_a_segment_goes_by_its_largest_timestamp(self) -> None:
+    def test_a_segment_goes_by_its_largest_timestamp(self) -> None:
         log = log_of(5000, 0, 100, 200, 300)
         assert apply_retention(log, self.AGE, 6000) == 0, "5000 is in the first segment"
         assert apply_retention(log, self.AGE, 6001) == 3
         assert (log.log_start_offset, bases(log)) == (5, [5])
 
-    def test_rule_88_an_old_segment_behind_a_young_one_stays(self) -> None:
+    def test_an_old_segment_behind_a_young_one_stays(self) -> None:
         log = log_of(0, 0, 5000, 5000, 0, 0, 0)
         assert apply_retention(log, self.AGE, 5500) == 1
         assert (log.log_start_offset, bases(log)) == (2, [2, 4, 6])
 
-    def test_rule_88_nothing_at_or_above_the_high_watermark_goes(self) -> None:
+    def test_nothing_at_or_above_the_high_watermark_goes(self) -> None:
         log = log_of(0, 0, 0, 0)
         log.append_as_leader(view(batch([b"0"], timestamp=0)), 0)
         assert apply_retention(log, self.AGE, 9999) == 2
         assert (log.log_start_offset, bases(log)) == (4, [4])
 
-    def test_rule_88_the_active_segment_goes_only_after_a_roll(self) -> None:
+    def test_the_active_segment_goes_only_after_a_roll(self) -> None:
         log = log_of(0)
         assert apply_retention(log, self.AGE, 9999) == 1
         assert (log.log_start_offset, log.log_end_offset, bases(log)) == (1, 1, [1])
         assert apply_retention(log, self.AGE, 9999) == 0, "an empty one stays"
 
-    def test_rule_88_by_size_what_stays_is_at_least_the_limit(self) -> None:
+    def test_by_size_what_stays_is_at_least_the_limit(self) -> None:
         log = log_of(1, 2, 3, 4, 5)
         for limit, start in ((5 * SIZE, 0), (3 * SIZE + 1, 0), (3 * SIZE, 2), (SIZE, 4), (0, 5)):
             apply_retention(log, RetentionPolicy(max_age_ms=-1, max_bytes=limit), 9999)
             assert log.log_start_offset == start
 
-    def test_rule_88_minus_one_is_no_limit_and_compacted_logs_are_kept(self) -> None:
+    def test_minus_one_is_no_limit_and_compacted_logs_are_kept(self) -> None:
         log = log_of(0, 0, 0)
         assert apply_retention(log, RetentionPolicy(max_age_ms=-1), 1 << 50) == 0
         assert apply_retention(log, RetentionPolicy(deletes=False, max_age_ms=1, max_bytes=0), 9999) == 0
 
-    def test_rule_88_producers_are_known_after_their_batches_are_gone(self) -> None:
+    def test_producers_are_known_after_their_batches_are_gone(self) -> None:
         log = log_of()
         first = view(batch([b"0"], timestamp=0, producer_id=7, producer_epoch=0, base_sequence=0))
         log.append_as_leader(first, 0)
@@ -125,7 +125,7 @@ class TestRetention:
         assert log.append_as_leader(first, 0).is_duplicate
 
 
-def test_rule_88_the_brokers_look_every_log_retention_check_interval(simulation: Simulation) -> None:
+def test_the_brokers_look_every_log_retention_check_interval(simulation: Simulation) -> None:
     cluster = simulation.cluster(
         brokers=2,
         topics={"t": Topic(configs={"retention.ms": 6000})},
@@ -148,7 +148,7 @@ def test_rule_88_the_brokers_look_every_log_retention_check_interval(simulation:
     assert ends(cluster, KEY) == [3, 3]
 
 
-def test_rule_88_retention_on_demand(simulation: Simulation) -> None:
+def test_retention_on_demand(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1, topics={"t": Topic(configs={"retention.bytes": 0}), "u": 1})
     append(cluster, KEY, b"a")
     append(cluster, ("u", 0), b"kept")
@@ -159,7 +159,7 @@ def test_rule_88_retention_on_demand(simulation: Simulation) -> None:
 
 
 @one_broker
-def test_rule_88_readers_below_the_new_start_are_out_of_range(
+def test_readers_below_the_new_start_are_out_of_range(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     wire = leader(*KEY)
@@ -173,7 +173,7 @@ def test_rule_88_readers_below_the_new_start_are_out_of_range(
 
 
 @one_broker
-def test_rule_56_a_roll_under_the_reader_ends_its_wait(
+def test_a_roll_under_the_reader_ends_its_wait(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     reader, writer = leader(*KEY), leader(*KEY)
@@ -211,7 +211,7 @@ def delete(
 
 
 @one_broker
-def test_rule_64_the_log_begins_where_it_is_told(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_the_log_begins_where_it_is_told(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     wire = leader(*KEY)
     produce(wire, *KEY, batch([b"a", b"b", b"c"]))
     for version, offset, low in ((0, 1, 1), (1, 0, 1), (2, 2, 2), (2, -1, 3)):
@@ -229,7 +229,7 @@ def test_rule_64_the_log_begins_where_it_is_told(kafka_cluster: KafkaCluster, le
         "both": Topic(configs={"cleanup.policy": "compact,delete"}),
     },
 )
-def test_rule_64_what_cannot_be_deleted(
+def test_what_cannot_be_deleted(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
 ) -> None:
     wire = leader(*KEY)
@@ -250,7 +250,7 @@ def test_rule_64_what_cannot_be_deleted(
 
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_64_the_answer_waits_for_the_live_replicas(
+def test_the_answer_waits_for_the_live_replicas(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     wire = leader(*KEY)
@@ -278,7 +278,7 @@ def test_rule_64_the_answer_waits_for_the_live_replicas(
     assert (answer.low_watermark, answer.error_code) == (2, 0)
 
 
-def test_requirement_003_25_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation) -> None:
+def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation) -> None:
     """It learns of it from every answer, drops whole segments, and holds to it when it leads."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     for value in (b"a", b"b", b"c"):
@@ -303,7 +303,7 @@ def test_requirement_003_25_a_follower_s_log_starts_where_its_leader_s_does(simu
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_rule_64_a_timeout_of_zero_looks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_timeout_of_zero_looks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """librdkafka's 0081 asks so: a log without followers begins there at once, others are late."""
     kafka_cluster.create_topic("alone", 1, replication_factor=1)
     for topic, expected in (("alone", (2, "none")), ("t", (0, "RequestTimedOut"))):
@@ -316,7 +316,7 @@ def test_rule_64_a_timeout_of_zero_looks_once(kafka_cluster: KafkaCluster, leade
         assert view.replicas[view.leader].log_start_offset == 2
 
 
-def test_rule_64_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
+def test_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     append(cluster, KEY, b"a")
     simulation.run_for(1)

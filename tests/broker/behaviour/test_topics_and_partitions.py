@@ -65,9 +65,7 @@ def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResp
 
 
 @pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
-def test_rule_70_asking_for_a_topic_makes_it_on_every_broker(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_asking_for_a_topic_makes_it_on_every_broker(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(1)
     (first,) = asked_for(wire, "new")
     assert name_of(first.error_code) in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
@@ -79,7 +77,9 @@ def test_rule_70_asking_for_a_topic_makes_it_on_every_broker(
 @pytest.mark.parametrize(
     ("config", "in_request"), [({"auto.create.topics.enable": False}, True), ({}, False)]
 )
-def test_rule_70_it_needs_the_request_and_the_broker(config: dict[str, object], in_request: bool) -> None:
+def test_creation_by_asking_needs_the_request_and_the_broker(
+    config: dict[str, object], in_request: bool
+) -> None:
     with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.brokers[0].address) as wire:
         (topic,) = asked_for(wire, "new", create=in_request)
         assert name_of(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
@@ -87,14 +87,14 @@ def test_rule_70_it_needs_the_request_and_the_broker(config: dict[str, object], 
 
 
 @pytest.mark.kafka(brokers=1)
-def test_rule_70_an_internal_topic_is_told_by_its_name_before_there_is_one(connect: Connect) -> None:
+def test_an_internal_topic_is_told_by_its_name_before_there_is_one(connect: Connect) -> None:
     answers = asked_for(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
     assert {name_of(one.error_code) for one in answers} == {"UNKNOWN_TOPIC_OR_PARTITION"}
     assert [one.is_internal for one in answers] == [True, True, False]
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_rule_70_no_topic_comes_of_an_illegal_or_a_colliding_name(
+def test_no_topic_comes_of_an_illegal_or_a_colliding_name(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     illegal, colliding = asked_for(connect(), "a b", "a_b")
@@ -107,7 +107,7 @@ def test_rule_70_no_topic_comes_of_an_illegal_or_a_colliding_name(
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_rule_71_names(connect: Connect) -> None:
+def test_topic_names_are_checked(connect: Connect) -> None:
     wire = connect()
     for name, words in (
         ("", ILLEGAL + "the empty string is not allowed"),
@@ -188,7 +188,7 @@ WRONG_VALUES = [
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_72_what_create_topics_refuses(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_what_create_topics_refuses(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect()
     for arguments, error, words in ASKED_WRONGLY:
         (result,) = create(wire, topic_of("t", **arguments))
@@ -210,9 +210,7 @@ def test_rule_72_what_create_topics_refuses(kafka_cluster: KafkaCluster, connect
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_72_what_was_created_is_told_with_its_configs(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_what_was_created_is_told_with_its_configs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(2)
     (validated,) = create(wire, topic_of("t", 2, 3), validate_only=True)
     assert (told(validated), validated.num_partitions) == (DONE, 2)
@@ -227,7 +225,7 @@ def test_rule_72_what_was_created_is_told_with_its_configs(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_72_a_fenced_broker_takes_a_replica_where_there_are_not_enough_others(
+def test_a_fenced_broker_takes_a_replica_where_there_are_not_enough_others(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     kafka_cluster.controls.crash_broker(0)
@@ -242,7 +240,7 @@ def test_rule_72_a_fenced_broker_takes_a_replica_where_there_are_not_enough_othe
 
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1, "c": 1})
-def test_rule_72_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect()
     ids = {name: topic.id for name, topic in kafka_cluster.controller.image.topics.items()}
     for asked, error, words in (
@@ -267,7 +265,7 @@ def test_rule_72_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaClust
 
 
 @pytest.mark.kafka(brokers=3, topics={"p": Topic(2, 2)})
-def test_rule_73_more_partitions(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_partitions_can_only_be_added(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(1)
     currently = "The topic p currently has 2 partition(s); {} would not be an increase."
     attempted = "Attempted to add 1 additional partition(s), but only {} assignment(s) were specified."
@@ -311,7 +309,9 @@ def elect(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_73_elections(kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor) -> None:
+def test_leaders_are_elected_by_request(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
     create(connect(), topic_of("e", assignment={0: [0, 1], 1: [1, 0]}))
     wire = connect(1)
     not_needed = ("ELECTION_NOT_NEEDED", "Leader election not needed for topic partition.")
@@ -333,7 +333,7 @@ def test_rule_73_elections(kafka_cluster: KafkaCluster, connect: Connect, wait_f
 
 
 @pytest.mark.kafka(brokers=2)
-def test_rule_73_an_unclean_election_takes_whom_it_can_get(
+def test_an_unclean_election_takes_whom_it_can_get(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     create(connect(1), topic_of("e", assignment={0: [0, 1]}), topic_of("f", assignment={0: [0]}))
@@ -375,7 +375,7 @@ def moving(wire: Wire, *numbers: int) -> list[tuple[int, list[int], list[int], l
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_73_what_cannot_be_moved(connect: Connect) -> None:
+def test_moves_that_cannot_be_are_refused(connect: Connect) -> None:
     wire = connect(2)
     create(wire, topic_of("m", assignment={0: [0, 1]}))
     invalid = "INVALID_REPLICA_ASSIGNMENT"
@@ -395,7 +395,7 @@ def test_rule_73_what_cannot_be_moved(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_73_a_move_copies_the_data_and_drops_the_old_replicas(
+def test_a_move_copies_the_data_and_drops_the_old_replicas(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(0)
@@ -421,7 +421,7 @@ def test_rule_73_a_move_copies_the_data_and_drops_the_old_replicas(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_73_a_move_is_taken_back_changed_or_only_an_order(
+def test_a_move_is_taken_back_changed_or_only_an_order(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(0)
@@ -451,7 +451,7 @@ def test_rule_73_a_move_is_taken_back_changed_or_only_an_order(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_73_a_move_that_is_changed_half_way_goes_kafkas_way(
+def test_a_move_that_is_changed_half_way_goes_kafkas_way(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     """As three brokers of 4.3.1 did with replication throttled: what was to come counts as there.
@@ -486,7 +486,7 @@ def test_rule_73_a_move_that_is_changed_half_way_goes_kafkas_way(
 
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=3)
-def test_rule_73_fewer_replicas_wait_until_all_that_stay_are_in_sync(
+def test_fewer_replicas_wait_until_all_that_stay_are_in_sync(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(0)
@@ -500,7 +500,7 @@ def test_rule_73_fewer_replicas_wait_until_all_that_stay_are_in_sync(
 
 
 @pytest.mark.kafka(brokers=4)
-def test_rule_73_a_move_outlives_the_controller_that_began_it(
+def test_a_move_outlives_the_controller_that_began_it(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(1)
@@ -522,7 +522,7 @@ def test_rule_73_a_move_outlives_the_controller_that_began_it(
 
 @pytest.mark.kafka(brokers=2, topics={"m": 1})
 @pytest.mark.parametrize("asked_of", [0, 1])
-def test_rule_73_a_question_without_patience_is_answered(connect: Connect, asked_of: int) -> None:
+def test_a_list_of_moves_asked_for_without_a_timeout_is_answered(connect: Connect, asked_of: int) -> None:
     """Apache's controller heeds the time-outs of five requests; kafka-go's ListPartitionReassignments, which
     names none (0 ms), is not one of them, nor is UpdateFeatures."""
     wire = connect(asked_of)

@@ -30,7 +30,7 @@ INVALID_STATE = errors.InvalidTxnState.code
 # ---------------------------------------------------------------------- InitProducerId (37 to 40)
 
 
-def test_rule_37_an_empty_id_or_too_long_a_timeout_is_refused(new: World) -> None:
+def test_an_empty_id_or_too_long_a_timeout_is_refused(new: World) -> None:
     producer = Producer(new)
     assert Producer(new, "").try_init().error_code == errors.InvalidRequest.code
     too_long = errors.InvalidTransactionTimeout.code
@@ -39,7 +39,7 @@ def test_rule_37_an_empty_id_or_too_long_a_timeout_is_refused(new: World) -> Non
     assert producer.epoch == 0
 
 
-def test_rule_38_a_second_producer_aborts_and_fences_the_first(world: World) -> None:
+def test_a_second_producer_aborts_and_fences_the_first(world: World) -> None:
     first = Producer(world).begin()
     first.send(b"gone")
     second = Producer(world)
@@ -56,7 +56,7 @@ def test_rule_38_a_second_producer_aborts_and_fences_the_first(world: World) -> 
     assert world.values() == [b"kept"]
 
 
-def test_rule_38_while_markers_are_on_their_way_a_producer_has_to_wait(world: World) -> None:
+def test_while_markers_are_on_their_way_a_producer_has_to_wait(world: World) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     held = world.cluster.controls
@@ -69,7 +69,7 @@ def test_rule_38_while_markers_are_on_their_way_a_producer_has_to_wait(world: Wo
     assert Producer(world).init() == 0
 
 
-def test_rule_39_old_versions_hear_of_an_invalid_epoch_instead_of_fencing(old: World) -> None:
+def test_old_versions_hear_of_an_invalid_epoch_instead_of_fencing(old: World) -> None:
     first = Producer(old).begin()
     Producer(old).begin()
     assert (first.add(A, version=2), first.add(A, version=1)) == ([FENCED], [INVALID_EPOCH])
@@ -80,7 +80,7 @@ def test_rule_39_old_versions_hear_of_an_invalid_epoch_instead_of_fencing(old: W
     assert answers == [FENCED, INVALID_EPOCH]
 
 
-def test_rule_40_used_up_epochs_bring_a_new_producer_id(old: World) -> None:
+def test_used_up_epochs_bring_a_new_producer_id(old: World) -> None:
     """The coordinator's state is put before its last epochs: nobody asks 32,000 times."""
     import attrs
 
@@ -99,7 +99,7 @@ def test_rule_40_used_up_epochs_bring_a_new_producer_id(old: World) -> None:
 # ---------------------------------------------------------------------- EndTxn (41, 42)
 
 
-def test_rule_41_a_repeated_end_is_answered_like_the_first_another_is_refused(old: World) -> None:
+def test_a_repeated_end_is_answered_like_the_first_another_is_refused(old: World) -> None:
     producer = Producer(old).begin()
     assert producer.end() == INVALID_STATE  # Empty
     producer.send(b"x")
@@ -111,7 +111,7 @@ def test_rule_41_a_repeated_end_is_answered_like_the_first_another_is_refused(ol
     assert old.values() == [b"x"]
 
 
-def test_rule_41_an_end_meanwhile_is_told_to_wait(old: World) -> None:
+def test_an_end_meanwhile_is_told_to_wait(old: World) -> None:
     producer = Producer(old).begin()
     producer.send(b"x")
     old.cluster.controls.pause_followers(A)
@@ -122,7 +122,7 @@ def test_rule_41_an_end_meanwhile_is_told_to_wait(old: World) -> None:
     assert producer.end() == 0
 
 
-def test_rule_42_every_end_brings_an_epoch_and_its_retry_is_known_by_the_one_before(new: World) -> None:
+def test_every_end_brings_an_epoch_and_its_retry_is_known_by_the_one_before(new: World) -> None:
     producer = Producer(new).begin()
     producer.send(b"x")
     retry = Producer(new)
@@ -138,7 +138,7 @@ def test_rule_42_every_end_brings_an_epoch_and_its_retry_is_known_by_the_one_bef
     assert producer.epoch == retry.epoch + 2
 
 
-def test_rule_42_a_produce_makes_its_partition_take_part(new: World) -> None:
+def test_a_produce_makes_its_partition_take_part(new: World) -> None:
     producer = Producer(new).begin()
     assert new.cluster.transaction("tid").state == "Empty"
     assert producer.write([b"x"]).error_code == 0
@@ -151,9 +151,7 @@ def test_rule_42_a_produce_makes_its_partition_take_part(new: World) -> None:
 
 
 @pytest.mark.parametrize("patience_ms", [100, 5_000])
-def test_rule_42_a_batch_right_after_the_end_waits_for_the_markers(
-    simulated: Simulation, patience_ms: int
-) -> None:
+def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, patience_ms: int) -> None:
     """The next transaction begins while the one before is being ended: the leader asks again by itself."""
     world = World(simulated, config={"add.partitions.to.txn.retry.backoff.max.ms": patience_ms})
     producer = Producer(world).begin()
@@ -173,7 +171,7 @@ def test_rule_42_a_batch_right_after_the_end_waits_for_the_markers(
 # ---------------------------------------------------------------------- timeouts (45), markers (46)
 
 
-def test_rule_45_an_idle_transaction_is_aborted_and_its_producer_fenced(world: World) -> None:
+def test_an_idle_transaction_is_aborted_and_its_producer_fenced(world: World) -> None:
     producer = Producer(world).begin(timeout_ms=5_000)
     producer.send(b"x")
     assert world.read().last_stable_offset == 0
@@ -190,7 +188,7 @@ def test_rule_45_an_idle_transaction_is_aborted_and_its_producer_fenced(world: W
     assert producer.init(5_000) == 0
 
 
-def test_rule_46_markers_reach_a_leader_that_was_away(world: World) -> None:
+def test_markers_reach_a_leader_that_was_away(world: World) -> None:
     """The decision stands; the marker follows when the partition has a leader again."""
     producer = Producer(world).begin()
     leader = world.leader("u", 1)
@@ -210,7 +208,7 @@ def test_rule_46_markers_reach_a_leader_that_was_away(world: World) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-def test_rule_46_a_coordinator_that_dies_amid_the_end_is_succeeded_by_one_that_finishes_it(
+def test_a_coordinator_that_dies_amid_the_end_is_succeeded_by_one_that_finishes_it(
     world: World, committed: bool
 ) -> None:
     producer = Producer(world).begin()
@@ -231,7 +229,7 @@ def test_rule_46_a_coordinator_that_dies_amid_the_end_is_succeeded_by_one_that_f
     assert producer.end() == 0
 
 
-def test_rule_46_a_coordinator_that_moves_amid_a_transaction_keeps_it(world: World) -> None:
+def test_a_coordinator_that_moves_amid_a_transaction_keeps_it(world: World) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     before = world.cluster.transaction("tid")
@@ -246,7 +244,7 @@ def test_rule_46_a_coordinator_that_moves_amid_a_transaction_keeps_it(world: Wor
     assert (world.values(), world.values("u", 1)) == ([b"x"], [b"y"])
 
 
-def test_rule_46_a_partition_whose_topic_is_deleted_does_not_hold_the_end_up(world: World) -> None:
+def test_a_partition_whose_topic_is_deleted_does_not_hold_the_end_up(world: World) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     producer.send(b"y", "u", 1)
@@ -261,7 +259,7 @@ def test_rule_46_a_partition_whose_topic_is_deleted_does_not_hold_the_end_up(wor
 # ---------------------------------------------------------------------- coordinators (50), looking
 
 
-def test_rule_50_another_broker_is_not_the_coordinator(world: World) -> None:
+def test_another_broker_is_not_the_coordinator(world: World) -> None:
     producer = Producer(world).begin()
     other = (world.find("tid") + 1) % 3
     request = InitProducerIdRequest(transactional_id="tid", transaction_timeout_ms=1000)
@@ -296,7 +294,7 @@ def test_describe_and_list_transactions(world: World) -> None:
     assert two.end(committed=False) == (0 if world.version == 2 else INVALID_STATE)
 
 
-def test_003_103_the_coordinator_follows_the_finalised_transaction_version(new: World) -> None:
+def test_the_coordinator_follows_the_finalised_transaction_version(new: World) -> None:
     """With version 2 the coordinator's own abort is one of an epoch for each transaction, with 1 it is not;
     UpdateFeatures changes it while transactions are open.
     """

@@ -59,7 +59,7 @@ def test_a_request_has_batches_of_one_producer_only(leader: Leader) -> None:
 
 
 @unverified
-def test_rule_44_a_plain_batch_in_an_open_transaction_is_refused(leader: Leader) -> None:
+def test_a_plain_batch_in_an_open_transaction_is_refused(leader: Leader) -> None:
     wire = leader("t", 0)
     assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
     plain = batch([b"y"], producer_id=7, producer_epoch=0, base_sequence=1)
@@ -72,7 +72,7 @@ def test_rule_44_a_plain_batch_in_an_open_transaction_is_refused(leader: Leader)
 
 
 @unverified
-def test_rule_46_a_marker_is_a_control_batch_with_an_offset_and_the_coordinators_epoch(
+def test_a_marker_is_a_control_batch_with_an_offset_and_the_coordinators_epoch(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     from pykafka2.records.control import read_marker
@@ -89,7 +89,7 @@ def test_rule_46_a_marker_is_a_control_batch_with_an_offset_and_the_coordinators
 
 
 @unverified
-def test_rule_46_an_older_coordinator_or_producer_epoch_is_refused(leader: Leader) -> None:
+def test_an_older_coordinator_or_producer_epoch_is_refused(leader: Leader) -> None:
     wire = leader("t", 0)
     write(wire, "tid", in_transaction([b"x"], 7, epoch=3))
     assert mark(wire, 7, committed=True, epoch=2) == errors.InvalidProducerEpoch.code
@@ -100,7 +100,7 @@ def test_rule_46_an_older_coordinator_or_producer_epoch_is_refused(leader: Leade
 
 
 @unverified
-def test_rule_46_with_an_epoch_for_each_transaction_the_markers_epoch_is_above_the_records(
+def test_with_an_epoch_for_each_transaction_the_markers_epoch_is_above_the_records(
     leader: Leader,
 ) -> None:
     wire = leader("t", 0)
@@ -111,9 +111,7 @@ def test_rule_46_with_an_epoch_for_each_transaction_the_markers_epoch_is_above_t
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_rule_46_a_marker_goes_to_the_leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
-) -> None:
+def test_a_marker_goes_to_the_leader(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
     leader = kafka_cluster.partition("t", 0).leader
     assert mark(connect(1 - leader), 7, committed=True) == errors.NotLeaderOrFollower.code
     assert mark(connect(leader), 7, committed=True, topic="u") == errors.UnknownTopicOrPartition.code
@@ -122,7 +120,7 @@ def test_rule_46_a_marker_goes_to_the_leader(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_rule_46_a_marker_is_answered_when_the_replicas_have_it(
+def test_a_marker_is_answered_when_the_replicas_have_it(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
@@ -143,7 +141,7 @@ def test_rule_46_a_marker_is_answered_when_the_replicas_have_it(
 
 
 @unverified
-def test_rule_47_the_last_stable_offset_is_where_the_earliest_open_transaction_begins(leader: Leader) -> None:
+def test_the_last_stable_offset_is_where_the_earliest_open_transaction_begins(leader: Leader) -> None:
     wire = leader("t", 0)
     produce(wire, "t", 0, batch([b"plain"]))
     write(wire, "a", in_transaction([b"a"], 7))
@@ -162,7 +160,7 @@ def test_rule_47_the_last_stable_offset_is_where_the_earliest_open_transaction_b
 
 
 @unverified
-def test_rule_48_the_aborted_list_covers_the_returned_range(leader: Leader) -> None:
+def test_the_aborted_list_covers_the_returned_range(leader: Leader) -> None:
     wire = leader("t", 0)
     write(wire, "a", in_transaction([b"bad"], 7))  # 0
     write(wire, "b", in_transaction([b"good"], 8))  # 1
@@ -181,7 +179,7 @@ def test_rule_48_the_aborted_list_covers_the_returned_range(leader: Leader) -> N
 
 
 @unverified
-def test_rule_47_a_waiting_read_committed_fetch_ends_when_the_transaction_does(leader: Leader) -> None:
+def test_a_waiting_read_committed_fetch_ends_when_the_transaction_does(leader: Leader) -> None:
     wire, reader = leader("t", 0), leader("t", 0)
     write(wire, "a", in_transaction([b"x"], 7))
     reader.send(fetch_request(max_wait_ms=9000), 12)
@@ -195,7 +193,7 @@ def test_rule_47_a_waiting_read_committed_fetch_ends_when_the_transaction_does(l
     topics={"t": 1},
     config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
 )
-def test_rule_47_a_new_leader_knows_what_is_open_and_what_was_aborted(
+def test_a_new_leader_knows_what_is_open_and_what_was_aborted(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     wire = leader("t", 0)

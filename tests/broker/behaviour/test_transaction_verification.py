@@ -31,7 +31,7 @@ INVALID_STATE = errors.InvalidTxnState.code
 # ---------------------------------------------------------------------- verification (43)
 
 
-def test_rule_43_a_partition_that_was_not_added_is_refused(old: World) -> None:
+def test_a_partition_that_was_not_added_is_refused(old: World) -> None:
     producer = Producer(old).begin()
     assert producer.write([b"x"], version=10).error_code == INVALID_STATE
     assert producer.write([b"x"], version=11).error_code == errors.TransactionAbortable.code
@@ -40,7 +40,7 @@ def test_rule_43_a_partition_that_was_not_added_is_refused(old: World) -> None:
     assert producer.write([b"x"]).error_code == 0
 
 
-def test_rule_43_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: World) -> None:
+def test_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: World) -> None:
     producer = Producer(old).begin()
     assert producer.add(A, B) == [0, 0]
     controls = old.cluster.controls
@@ -54,7 +54,7 @@ def test_rule_43_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: Wo
     assert producer.write([b"x"]).error_code == 0
 
 
-def test_rule_43_a_stranger_cannot_write_into_a_transaction(old: World) -> None:
+def test_a_stranger_cannot_write_into_a_transaction(old: World) -> None:
     producer = Producer(old).begin()
     producer.send(b"x")
     records = in_transaction([b"y"], producer.id + 7)
@@ -66,7 +66,7 @@ def test_rule_43_a_stranger_cannot_write_into_a_transaction(old: World) -> None:
     assert old.values() == [b"x"]
 
 
-def test_rule_43_later_requests_of_a_connection_wait_behind_one_that_is_verified(old: World) -> None:
+def test_later_requests_of_a_connection_wait_behind_one_that_is_verified(old: World) -> None:
     """Two batches pipelined, the first must ask the coordinator, which is slow: their order stays."""
     from pykafka2.protocol.messages.produce import ProduceRequest
     from tests.testing.sim_wire import SimWire
@@ -92,7 +92,7 @@ def test_rule_43_later_requests_of_a_connection_wait_behind_one_that_is_verified
     assert old.values() == [b"0", b"1", b"2"]
 
 
-def test_rule_43_without_verification_older_producers_write_unasked_newer_ones_still_add(
+def test_without_verification_older_producers_write_unasked_newer_ones_still_add(
     simulated: Simulation,
 ) -> None:
     """The option is dynamic; with it off a batch that was not added hangs, as before KIP-890."""
@@ -130,7 +130,7 @@ def ask_for_many(world: World, asked: list[tuple[Producer, bool]]) -> dict[str, 
     }
 
 
-def test_rule_43_one_request_verifies_or_adds_for_many_transactions(simulated: Simulation) -> None:
+def test_one_request_verifies_or_adds_for_many_transactions(simulated: Simulation) -> None:
     world = World(simulated, brokers=1)
     one, two = Producer(world, "one").begin(), Producer(world, "two").begin()
     assert ask_for_many(world, [(one, True), (two, False)]) == {
@@ -153,7 +153,7 @@ def test_partitions_that_do_not_exist_are_not_added_nor_are_those_beside_them(ol
 # ---------------------------------------------------------------------- offsets (49)
 
 
-def test_rule_49_offsets_of_a_transaction_are_invisible_until_it_commits(world: World) -> None:
+def test_offsets_of_a_transaction_are_invisible_until_it_commits(world: World) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -166,7 +166,7 @@ def test_rule_49_offsets_of_a_transaction_are_invisible_until_it_commits(world: 
     assert world.offset("g").committed_offset == 5
 
 
-def test_rule_49_offsets_of_an_aborted_transaction_never_were(world: World) -> None:
+def test_offsets_of_an_aborted_transaction_never_were(world: World) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -177,7 +177,7 @@ def test_rule_49_offsets_of_an_aborted_transaction_never_were(world: World) -> N
     assert (found.error_code, found.committed_offset) == (0, -1)
 
 
-def test_rule_49_offsets_survive_the_group_coordinator(world: World) -> None:
+def test_offsets_survive_the_group_coordinator(world: World) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -191,14 +191,14 @@ def test_rule_49_offsets_survive_the_group_coordinator(world: World) -> None:
     assert world.offset("g").committed_offset == 5
 
 
-def test_rule_49_an_offset_outside_of_the_transaction_is_verified_and_refused(old: World) -> None:
+def test_an_offset_outside_of_the_transaction_is_verified_and_refused(old: World) -> None:
     producer = Producer(old).begin()
     assert producer.commit_offset("g", 5, version=3) == INVALID_STATE
     assert producer.commit_offset("g", 5, version=4) == errors.TransactionAbortable.code
     assert old.offset("g").committed_offset == -1
 
 
-def test_rule_49_member_and_generation_are_checked(world: World) -> None:
+def test_member_and_generation_are_checked(world: World) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -206,7 +206,7 @@ def test_rule_49_member_and_generation_are_checked(world: World) -> None:
     assert code in (errors.IllegalGeneration.code, errors.UnknownMemberId.code)
 
 
-def test_rule_49_an_old_producer_commits_no_offset(world: World) -> None:
+def test_an_old_producer_commits_no_offset(world: World) -> None:
     first = Producer(world).begin()
     second = Producer(world).begin()
     if world.version == 1:

@@ -69,7 +69,7 @@ def name(code: int) -> str:
     return for_code(code).__name__ if code else "none"
 
 
-def test_rule_29_a_deleted_topic_ends_the_wait_of_a_produce(scene: Scene) -> None:
+def test_a_deleted_topic_ends_the_wait_of_a_produce(scene: Scene) -> None:
     scene.cluster.controls.pause_followers()
     scene.wire.send(produce_request(*KEY, batch(), timeout_ms=60_000), 12)
     scene.simulation.run_for(5)
@@ -79,7 +79,7 @@ def test_rule_29_a_deleted_topic_ends_the_wait_of_a_produce(scene: Scene) -> Non
     assert name(answer.error_code) == "UnknownTopicOrPartition"
 
 
-def test_rule_64_a_deleted_topic_ends_the_wait_of_a_deletion(scene: Scene) -> None:
+def test_a_deleted_topic_ends_the_wait_of_a_deletion(scene: Scene) -> None:
     append(scene.cluster, KEY, b"a")
     scene.simulation.run_for(1)
     scene.cluster.controls.pause_followers()
@@ -95,7 +95,7 @@ def test_rule_64_a_deleted_topic_ends_the_wait_of_a_deletion(scene: Scene) -> No
 @pytest.mark.parametrize(
     ("brokers", "answers"), [(1, [(1, "none"), (2, "none")]), (2, [(0, "RequestTimedOut")] * 2)]
 )
-def test_rule_64_without_time_what_is_done_is_told_and_the_rest_has_timed_out(
+def test_without_time_what_is_done_is_told_and_the_rest_has_timed_out(
     simulation: Simulation, brokers: int, answers: list[tuple[int, str]]
 ) -> None:
     scene = Scene(simulation, brokers)
@@ -109,7 +109,7 @@ def test_rule_64_without_time_what_is_done_is_told_and_the_rest_has_timed_out(
     scene.close()
 
 
-def test_rule_64_a_partition_named_twice_is_answered_once_by_its_last_offset(scene: Scene) -> None:
+def test_a_partition_named_twice_is_answered_once_by_its_last_offset(scene: Scene) -> None:
     append(scene.cluster, KEY, b"a")
     append(scene.cluster, KEY, b"b")
     scene.simulation.run_for(1)
@@ -117,7 +117,7 @@ def test_rule_64_a_partition_named_twice_is_answered_once_by_its_last_offset(sce
     assert [(one.low_watermark, one.error_code) for one in topic.partitions] == [(1, 0)]
 
 
-def test_rule_55_a_fetch_above_what_it_may_read_is_answered_at_once(scene: Scene) -> None:
+def test_a_fetch_above_what_it_may_read_is_answered_at_once(scene: Scene) -> None:
     """Kafka waits only where a reader has read all it may; above that it says so, empty and without error."""
     scene.cluster.controls.pause_followers()
     append(scene.cluster, KEY, b"a")
@@ -130,7 +130,7 @@ def test_rule_55_a_fetch_above_what_it_may_read_is_answered_at_once(scene: Scene
     assert scene.simulation.now - before < 1
 
 
-def test_rule_59_who_is_below_the_log_s_start_begins_anew_wherever_the_logs_parted(scene: Scene) -> None:
+def test_who_is_below_the_log_s_start_begins_anew_wherever_the_logs_parted(scene: Scene) -> None:
     """Epoch 1 wrote nothing, so a reader who names it has parted; that its offset is gone comes first."""
     append(scene.cluster, KEY, b"a")
     append(scene.cluster, KEY, b"b")
@@ -156,7 +156,7 @@ def list_offsets(wire: SimWire, *, isolation_level: int = 0, replica_id: int = -
     return answer.offset, name(answer.error_code)
 
 
-def test_rule_62_an_open_transaction_does_not_hide_the_end_from_a_new_leader(simulation: Simulation) -> None:
+def test_an_open_transaction_does_not_hide_the_end_from_a_new_leader(simulation: Simulation) -> None:
     """Its high watermark has reached its epoch: that the last stable offset has not does not matter."""
     scene = Scene(simulation, **{"transaction.partition.verification.enable": False})
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
@@ -178,7 +178,7 @@ def test_rule_62_an_open_transaction_does_not_hide_the_end_from_a_new_leader(sim
     scene.close()
 
 
-def test_rule_67_who_is_no_replica_but_knows_the_epoch_is_to_ask_again(simulation: Simulation) -> None:
+def test_who_is_no_replica_but_knows_the_epoch_is_to_ask_again(simulation: Simulation) -> None:
     """It may have heard of a reassignment before the leader did."""
     scene = Scene(simulation, brokers=3)
     stranger = 77

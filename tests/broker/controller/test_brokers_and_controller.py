@@ -56,7 +56,7 @@ def ask(
 # ---------------------------------------------------------------------- producer ids
 
 
-def test_rule_36_producer_ids_never_repeat_whoever_gives_them_and_whoever_is_the_controller(
+def test_producer_ids_never_repeat_whoever_gives_them_and_whoever_is_the_controller(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3)
@@ -78,7 +78,7 @@ def test_rule_36_producer_ids_never_repeat_whoever_gives_them_and_whoever_is_the
     assert len(given) == len(set(given)) == 4500 + 3000 + 4500
 
 
-def test_rule_36_without_a_controller_producers_wait_for_the_next_block(simulation: Simulation) -> None:
+def test_without_a_controller_producers_wait_for_the_next_block(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     cluster.controls.hold_elections()
@@ -96,7 +96,7 @@ def test_rule_36_without_a_controller_producers_wait_for_the_next_block(simulati
 # ---------------------------------------------------------------------- AlterPartition
 
 
-def test_rule_66_isr_changes_go_to_the_controller_and_the_old_epoch_is_refused(
+def test_isr_changes_go_to_the_controller_and_the_old_epoch_is_refused(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
@@ -140,7 +140,7 @@ def test_rule_66_isr_changes_go_to_the_controller_and_the_old_epoch_is_refused(
     assert change(0) == (0, errors.InvalidUpdateVersion.code)
 
 
-def test_rule_66_an_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
+def test_an_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
     """003-83: an acks=all produce that needs a smaller ISR waits with it."""
     cluster = simulation.cluster(
         brokers=3,
@@ -168,7 +168,7 @@ def test_rule_66_an_isr_change_waits_for_a_controller(simulation: Simulation) ->
 # ---------------------------------------------------------------------- forwarding, Metadata's controller
 
 
-def test_rule_69_every_broker_takes_admin_writes_and_names_any_live_broker_as_controller(
+def test_every_broker_takes_admin_writes_and_names_any_live_broker_as_controller(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3, controller=2)
@@ -199,7 +199,7 @@ def test_rule_69_every_broker_takes_admin_writes_and_names_any_live_broker_as_co
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_rule_70_a_topic_appears_after_the_first_metadata(simulation: Simulation, allowed: bool) -> None:
+def test_a_topic_appears_after_the_first_metadata(simulation: Simulation, allowed: bool) -> None:
     cluster = simulation.cluster(brokers=3, config={"auto.create.topics.enable": allowed})
     simulation.run_for(1)
     wire = SimWire(simulation, cluster.brokers[1].address)
@@ -222,7 +222,7 @@ def test_rule_70_a_topic_appears_after_the_first_metadata(simulation: Simulation
 # ---------------------------------------------------------------------- sessions
 
 
-def test_rule_74_a_broker_that_is_not_heard_is_fenced_and_its_leaderships_move(
+def test_a_broker_that_is_not_heard_is_fenced_and_its_leaderships_move(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3}, controller=0)
@@ -244,7 +244,7 @@ def test_rule_74_a_broker_that_is_not_heard_is_fenced_and_its_leaderships_move(
     assert 1 not in after.isr
 
 
-def test_rule_74_a_broker_stays_fenced_until_it_has_the_metadata(simulation: Simulation) -> None:
+def test_a_broker_stays_fenced_until_it_has_the_metadata(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     follower = next(one for one in (1, 2) if one != cluster.partition(*KEY).leader)
@@ -260,7 +260,7 @@ def test_rule_74_a_broker_stays_fenced_until_it_has_the_metadata(simulation: Sim
     assert follower in cluster.partition(*KEY).isr
 
 
-def test_rule_74_a_paused_broker_is_fenced_and_comes_back_as_a_follower(simulation: Simulation) -> None:
+def test_a_paused_broker_is_fenced_and_comes_back_as_a_follower(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     leader = cluster.partition(*KEY).leader
@@ -285,7 +285,7 @@ def test_rule_74_a_paused_broker_is_fenced_and_comes_back_as_a_follower(simulati
     assert ends(cluster, KEY) == [2, 2, 2]
 
 
-def test_rule_74_brokers_with_nothing_to_do_are_heard_all_the_same(simulation: Simulation) -> None:
+def test_brokers_with_nothing_to_do_are_heard_all_the_same(simulation: Simulation) -> None:
     """No topics, no clients; a broker that was restarted among them."""
     cluster = simulation.cluster(brokers=3)
     cluster.controls.crash_broker(2)
@@ -297,7 +297,7 @@ def test_rule_74_brokers_with_nothing_to_do_are_heard_all_the_same(simulation: S
     assert cluster.controller.image.version <= version + 1, "heartbeats change nothing"
 
 
-def test_rule_74_heartbeats_of_an_older_registration_are_refused(simulation: Simulation) -> None:
+def test_heartbeats_of_an_older_registration_are_refused(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
 
@@ -477,7 +477,7 @@ def test_a_change_by_hand_says_that_there_is_no_controller(simulation: Simulatio
     cluster.create_topic("t")
 
 
-def test_rule_75_a_topic_made_anew_has_a_new_id_on_every_broker(simulation: Simulation) -> None:
+def test_a_topic_made_anew_has_a_new_id_on_every_broker(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     append(cluster, KEY, b"old")

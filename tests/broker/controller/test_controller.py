@@ -60,7 +60,7 @@ def test_every_change_is_published_with_a_higher_version(published: Published) -
     assert image.topic_by_id(image.topics["t"].id) is image.topics["t"]
 
 
-def test_rule_68_the_first_live_replica_in_sync_leads(published: Published) -> None:
+def test_the_first_live_replica_in_sync_leads(published: Published) -> None:
     published.controller.broker_is_gone(0)
     assert published.partition == PartitionImage((0, 1, 2), (1, 2), 1, leader_epoch=1, partition_epoch=1)
     published.controller.broker_is_gone(2)
@@ -70,7 +70,7 @@ def test_rule_68_the_first_live_replica_in_sync_leads(published: Published) -> N
     assert published.partition == PartitionImage((0, 1, 2), (1,), -1, leader_epoch=2, partition_epoch=3)
 
 
-def test_rule_74_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published: Published) -> None:
+def test_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published: Published) -> None:
     before = published.controller.image.brokers[0].epoch
     for broker in (0, 2, 1):
         published.controller.broker_is_gone(broker)
@@ -88,7 +88,7 @@ def test_a_broker_that_is_gone_twice_changes_nothing(published: Published) -> No
     assert len(published.images) == count
 
 
-def test_rule_68_unclean_election_only_where_it_is_allowed() -> None:
+def test_unclean_election_only_where_it_is_allowed() -> None:
     published = Published(**{"unclean.leader.election.enable": True})
     published.controller.broker_is_gone(1)
     published.controller.broker_is_gone(2)
@@ -97,7 +97,7 @@ def test_rule_68_unclean_election_only_where_it_is_allowed() -> None:
     assert (published.partition.leader, published.partition.isr) == (2, (2,))
 
 
-def test_rule_66_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
+def test_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
     controller = published.controller
 
     topic_id = controller.image.topics["t"].id
@@ -154,7 +154,7 @@ def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:
         controller.move_leader("t", 0, 0)
 
 
-def test_rule_75_a_topic_made_anew_has_a_new_id(published: Published) -> None:
+def test_a_topic_made_anew_has_a_new_id(published: Published) -> None:
     before = published.controller.image.topics["t"].id
     published.controller.delete_topic("t")
     assert published.controller.image.topic_by_id(before) is None

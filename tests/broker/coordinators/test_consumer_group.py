@@ -23,7 +23,7 @@ def bench() -> Bench:
     return Bench(AT_ONCE)
 
 
-def test_rule_86_epoch_0_joins_and_is_given_everything(bench: Bench) -> None:
+def test_epoch_0_joins_and_is_given_everything(bench: Bench) -> None:
     answer = bench.beat("a", 0)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
     assert answer.heartbeat_interval_ms == 5000
@@ -38,7 +38,7 @@ def test_version_0_is_given_a_member_id(bench: Bench) -> None:
     assert bench.beat("", 0, version=1).error_code == 42
 
 
-def test_rule_86_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: Bench) -> None:
+def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: Bench) -> None:
     bench.beat("a", 0)
     second = bench.beat("b", 0)
     assert (second.member_epoch, assigned(second)) == (3, {})
@@ -54,7 +54,7 @@ def test_rule_86_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench:
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_rule_86_who_does_not_give_up_in_its_rebalance_timeout_is_fenced(bench: Bench) -> None:
+def test_who_does_not_give_up_in_its_rebalance_timeout_is_fenced(bench: Bench) -> None:
     bench.beat("a", 0, rebalance=20.0)
     bench.beat("b", 0)
     bench.beat("a", 2)
@@ -66,7 +66,7 @@ def test_rule_86_who_does_not_give_up_in_its_rebalance_timeout_is_fenced(bench: 
     assert assigned(bench.beat("b", 3)) == {ORDERS: ALL}
 
 
-def test_rule_86_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
+def test_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.advance(30.0)
@@ -77,7 +77,7 @@ def test_rule_86_a_silent_member_is_out_after_the_session_timeout(bench: Bench) 
     assert (answer.member_epoch, assigned(answer)) == (4, {ORDERS: ALL})
 
 
-def test_rule_86_epoch_minus_1_leaves(bench: Bench) -> None:
+def test_epoch_minus_1_leaves(bench: Bench) -> None:
     bench.beat("a", 0)
     answer = bench.beat("a", -1)
     assert (answer.error_code, answer.member_epoch) == (0, -1)
@@ -90,7 +90,7 @@ def test_rule_86_epoch_minus_1_leaves(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("epoch", "owned", "code"), [(4, [0], 110), (0, None, 0), (2, [0, 1, 2], 0), (1, [0], 110)]
 )
-def test_rule_86_only_the_members_epoch_or_the_one_before_is_taken(
+def test_only_the_members_epoch_or_the_one_before_is_taken(
     bench: Bench, epoch: int, owned: list[int] | None, code: int
 ) -> None:
     bench.beat("a", 0)
@@ -101,7 +101,7 @@ def test_rule_86_only_the_members_epoch_or_the_one_before_is_taken(
     assert answer.error_code == code
 
 
-def test_rule_86_the_epoch_before_needs_a_subset_of_what_is_owned(bench: Bench) -> None:
+def test_the_epoch_before_needs_a_subset_of_what_is_owned(bench: Bench) -> None:
     """The answer with the new epoch may be lost, but a member that reads more than its own is behind."""
     bench.beat("a", 0)
     bench.beat("b", 0)
@@ -126,7 +126,7 @@ def test_requests_that_make_no_sense_are_invalid(bench: Bench, options: dict[str
     assert bench.beat("a", epoch, **options).error_code == 42  # type: ignore[arg-type]
 
 
-def test_rule_86_unknown_assignors_are_refused(bench: Bench) -> None:
+def test_unknown_assignors_are_refused(bench: Bench) -> None:
     assert bench.beat("a", 0, assignor="sticky").error_code == 112
     assert bench.beat("a", 0, assignor="range").error_code == 0
     described = bench.answer(
@@ -147,7 +147,7 @@ def test_a_full_group_takes_no_more() -> None:
     assert bench.beat("a", 2).error_code == 0
 
 
-def test_rule_86_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Bench) -> None:
+def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0, instance="two")
     bench.beat("a", 2, owned={ORDERS: [0, 1, 2]}, instance="one")
@@ -163,7 +163,7 @@ def test_rule_86_a_static_member_leaves_for_a_while_and_finds_its_partitions(ben
     assert bench.beat("a", epoch, instance="one").error_code == 82
 
 
-def test_rule_86_a_static_member_that_leaves_for_a_while_has_given_up_what_it_had_to(bench: Bench) -> None:
+def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_had_to(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0)
     assert assigned(bench.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
@@ -172,13 +172,13 @@ def test_rule_86_a_static_member_that_leaves_for_a_while_has_given_up_what_it_ha
     assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
 
 
-def test_rule_86_an_instance_in_use_is_not_released(bench: Bench) -> None:
+def test_an_instance_in_use_is_not_released(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     assert bench.beat("b", 0, instance="one").error_code == 111
     assert bench.beat("b", 2, instance="other").error_code == 25
 
 
-def test_rule_86_a_static_member_that_stays_away_is_out_after_its_session(bench: Bench) -> None:
+def test_a_static_member_that_stays_away_is_out_after_its_session(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("a", -2, instance="one")
     bench.advance(45.0)
@@ -268,7 +268,7 @@ def test_a_group_goes_on_under_its_next_coordinator(bench: Bench) -> None:
     assert bench.consumer().members == {}
 
 
-def test_rule_86_the_time_to_give_up_goes_on_under_the_next_coordinator(bench: Bench) -> None:
+def test_the_time_to_give_up_goes_on_under_the_next_coordinator(bench: Bench) -> None:
     bench.beat("a", 0, rebalance=20.0)
     bench.beat("b", 0)
     bench.beat("a", 2)
@@ -289,7 +289,7 @@ def test_a_group_that_changed_its_protocol_leaves_nothing_behind(bench: Bench) -
     assert bench.shard.groups == {}, "from the compacted log either"
 
 
-def test_rule_87_empty_groups_change_their_protocol(bench: Bench) -> None:
+def test_empty_groups_change_their_protocol(bench: Bench) -> None:
     bench.commit(5)
     assert bench.beat("a", 0).error_code == 0
     bench.reload()
@@ -303,7 +303,7 @@ def test_rule_87_empty_groups_change_their_protocol(bench: Bench) -> None:
     assert bench.committed() == 5
 
 
-def test_rule_85_groups_with_members_are_not_deleted(bench: Bench) -> None:
+def test_groups_with_members_are_not_deleted(bench: Bench) -> None:
     bench.beat("a", 0)
     assert bench.delete_group() == 68
     bench.beat("a", -1)
@@ -312,7 +312,7 @@ def test_rule_85_groups_with_members_are_not_deleted(bench: Bench) -> None:
     assert bench.shard.groups == {}
 
 
-def test_rule_84_an_empty_group_goes_with_its_last_offset() -> None:
+def test_an_empty_group_goes_with_its_last_offset() -> None:
     settings = GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0)
     bench = Bench(settings)
     bench.beat("a", 0)

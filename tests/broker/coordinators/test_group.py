@@ -18,7 +18,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 
 @pytest.mark.parametrize("state", list(GroupState))
 @pytest.mark.parametrize("to", list(GroupState))
-def test_rule_78_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: GroupState) -> None:
+def test_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: GroupState) -> None:
     group = ClassicGroup("g")
     group.state = state
     if to in LEGAL_MOVES[state]:
@@ -30,7 +30,7 @@ def test_rule_78_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupSta
         assert group.state is state
 
 
-def test_rule_78_a_new_group_passes_all_states() -> None:
+def test_a_new_group_passes_all_states() -> None:
     """Row 52."""
     bench = Bench()
     member = bench.member_id()
@@ -141,7 +141,7 @@ WALK: dict[tuple[GroupState, str], tuple[int | None, GroupState | None]] = {
 
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE])
-def test_rule_79_every_event_in_every_state(state: GroupState, event: str) -> None:
+def test_every_event_in_every_state(state: GroupState, event: str) -> None:
     bench, member, generation = in_state(state)
     code = EVENTS[event](bench, member, generation)
     group = bench.shard.groups.get(GROUP)
@@ -156,7 +156,7 @@ def _code(response: object) -> int | None:
 # -- rules by number ----------------------------------------------------------------------------------
 
 
-def test_rule_76_a_new_member_is_given_an_id_and_comes_again_with_it() -> None:
+def test_a_new_member_is_given_an_id_and_comes_again_with_it() -> None:
     bench = Bench()
     refused = bench.join(version=4).response
     assert refused is not None
@@ -166,7 +166,7 @@ def test_rule_76_a_new_member_is_given_an_id_and_comes_again_with_it() -> None:
     assert list(bench.classic().members) == ["client-0001"]
 
 
-def test_rule_76_an_id_that_is_not_used_expires_with_the_session_timeout() -> None:
+def test_an_id_that_is_not_used_expires_with_the_session_timeout() -> None:
     bench = Bench()
     late = bench.member_id(session=10.0)
     bench.advance(9.9)
@@ -178,7 +178,7 @@ def test_rule_76_an_id_that_is_not_used_expires_with_the_session_timeout() -> No
     assert response.error_code == 25
 
 
-def test_rule_76_a_rebalance_waits_for_ids_that_were_given_out() -> None:
+def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     bench = Bench()
     (leader,) = bench.stable(1)
     pending = bench.member_id()
@@ -188,7 +188,7 @@ def test_rule_76_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     assert [_code(one.response) for one in (rejoined, joined)] == [0, 0]
 
 
-def test_rule_76_old_clients_join_without_an_id() -> None:
+def test_old_clients_join_without_an_id() -> None:
     bench = Bench()
     joins = [bench.join(version=version) for version in range(4)]
     bench.advance(6.0)
@@ -196,7 +196,7 @@ def test_rule_76_old_clients_join_without_an_id() -> None:
     assert len(bench.classic().members) == 4
 
 
-def test_rule_77_the_first_rebalance_waits_for_the_initial_delay() -> None:
+def test_the_first_rebalance_waits_for_the_initial_delay() -> None:
     bench = Bench()
     joined = bench.join(bench.member_id())
     bench.advance(2.9)
@@ -206,7 +206,7 @@ def test_rule_77_the_first_rebalance_waits_for_the_initial_delay() -> None:
     assert joined.response.generation_id == 1
 
 
-def test_rule_77_the_wait_grows_while_members_come_up_to_the_rebalance_timeout() -> None:
+def test_the_wait_grows_while_members_come_up_to_the_rebalance_timeout() -> None:
     bench = Bench()
     joins = [bench.join(bench.member_id(rebalance=7.0), rebalance=7.0)]
     for _ in range(3):
@@ -218,7 +218,7 @@ def test_rule_77_the_wait_grows_while_members_come_up_to_the_rebalance_timeout()
     assert bench.classic().generation == 1
 
 
-def test_rule_77_members_within_the_first_wait_share_one_generation() -> None:
+def test_members_within_the_first_wait_share_one_generation() -> None:
     """Row 53: 3 members in the initial wait, generation 1; a fourth one begins the second."""
     bench = Bench()
     ids = [bench.member_id() for _ in range(3)]
@@ -233,7 +233,7 @@ def test_rule_77_members_within_the_first_wait_share_one_generation() -> None:
     assert fourth.response.generation_id == 2
 
 
-def test_rule_79_session_timeouts_have_bounds() -> None:
+def test_session_timeouts_have_bounds() -> None:
     bench = Bench()
     for session, code in ((5.999, 26), (6.0, 79), (1800.0, 79), (1800.001, 26)):
         response = bench.join(session=session).response
@@ -241,13 +241,13 @@ def test_rule_79_session_timeouts_have_bounds() -> None:
         assert response.error_code == code
 
 
-def test_rule_79_a_group_has_a_name() -> None:
+def test_a_group_has_a_name() -> None:
     response = Bench().join(group_id="").response
     assert response is not None
     assert response.error_code == 24
 
 
-def test_rule_79_members_need_a_protocol_in_common() -> None:
+def test_members_need_a_protocol_in_common() -> None:
     bench = Bench()
     bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
     refused = bench.join(protocols={"roundrobin": b""}).response
@@ -256,7 +256,7 @@ def test_rule_79_members_need_a_protocol_in_common() -> None:
     assert _code(bench.join(protocols={"sticky": b"", "roundrobin": b""}).response) == 79
 
 
-def test_rule_79_the_protocol_that_most_name_first_is_chosen() -> None:
+def test_the_protocol_that_most_name_first_is_chosen() -> None:
     bench = Bench()
     a, b, c = {"x": b"1", "y": b"1"}, {"y": b"2", "x": b"2"}, {"y": b"3", "z": b"3", "x": b"3"}
     ids = [bench.member_id(protocols=one) for one in (a, b, c)]
@@ -272,7 +272,7 @@ def test_rule_79_the_protocol_that_most_name_first_is_chosen() -> None:
     ]
 
 
-def test_rule_79_sync_names_the_generations_protocol() -> None:
+def test_sync_names_the_generations_protocol() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     assert _code(bench.sync(member, 1, kind="connect").response) == 23
@@ -282,7 +282,7 @@ def test_rule_79_sync_names_the_generations_protocol() -> None:
     assert _code(bench.sync(member, 1, kind=None, version=4).response) == 0
 
 
-def test_rule_79_a_full_group_takes_no_more() -> None:
+def test_a_full_group_takes_no_more() -> None:
     bench = Bench(GroupSettings(max_size=2))
     ids = bench.stable(2)
     refused = bench.join().response
@@ -291,7 +291,7 @@ def test_rule_79_a_full_group_takes_no_more() -> None:
     assert bench.heartbeat(ids[0], 1) == 0
 
 
-def test_rule_79_while_preparing_only_the_first_ones_get_a_place() -> None:
+def test_while_preparing_only_the_first_ones_get_a_place() -> None:
     bench = Bench(GroupSettings(max_size=2))
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
@@ -300,7 +300,7 @@ def test_rule_79_while_preparing_only_the_first_ones_get_a_place() -> None:
     assert [_code(join.response) for join in joins] == [0, 0, 81]
 
 
-def test_rule_80_a_static_member_comes_back_without_a_rebalance() -> None:
+def test_a_static_member_comes_back_without_a_rebalance() -> None:
     bench = Bench()
     first, second = bench.join(instance="a"), bench.join(instance="b")
     bench.advance(6.0)
@@ -325,7 +325,7 @@ def test_rule_80_a_static_member_comes_back_without_a_rebalance() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
-def test_rule_80_a_static_leader_that_comes_back_does_not_assign(version: int) -> None:
+def test_a_static_leader_that_comes_back_does_not_assign(version: int) -> None:
     bench = Bench()
     first = bench.join(instance="a", version=version)
     bench.advance(3.0)
@@ -341,7 +341,7 @@ def test_rule_80_a_static_leader_that_comes_back_does_not_assign(version: int) -
     assert bench.classic().leader == back.member_id
 
 
-def test_rule_80_changed_protocols_of_a_static_member_rebalance() -> None:
+def test_changed_protocols_of_a_static_member_rebalance() -> None:
     bench = Bench()
     first = bench.join(instance="a", protocols={"range": b"", "sticky": b""})
     bench.advance(3.0)
@@ -351,7 +351,7 @@ def test_rule_80_changed_protocols_of_a_static_member_rebalance() -> None:
     assert bench.classic().generation == 2
 
 
-def test_rule_80_a_static_member_that_comes_back_during_a_rebalance_fences_its_old_request() -> None:
+def test_a_static_member_that_comes_back_during_a_rebalance_fences_its_old_request() -> None:
     bench = Bench()
     waiting = bench.join(instance="a")
     back = bench.join(instance="a")
@@ -360,7 +360,7 @@ def test_rule_80_a_static_member_that_comes_back_during_a_rebalance_fences_its_o
     assert _code(back.response) == 0
 
 
-def test_rule_80_a_static_member_that_comes_back_before_the_sync_begins_another_rebalance() -> None:
+def test_a_static_member_that_comes_back_before_the_sync_begins_another_rebalance() -> None:
     bench = Bench()
     a, b = bench.join(instance="a"), bench.join(instance="b")
     bench.advance(6.0)
@@ -374,7 +374,7 @@ def test_rule_80_a_static_member_that_comes_back_before_the_sync_begins_another_
     assert bench.classic().generation == 2
 
 
-def test_rule_80_static_members_stay_while_their_session_lasts() -> None:
+def test_static_members_stay_while_their_session_lasts() -> None:
     bench = Bench()
     first = bench.join(instance="a", session=100.0)
     bench.advance(3.0)
@@ -389,7 +389,7 @@ def test_rule_80_static_members_stay_while_their_session_lasts() -> None:
     assert other.response.leader == other.response.member_id, "the leader is one who came"
 
 
-def test_rule_80_an_unstored_return_of_a_static_member_is_taken_back() -> None:
+def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
     bench = Bench()
     first = bench.join(instance="a")
     bench.advance(3.0)
@@ -401,7 +401,7 @@ def test_rule_80_an_unstored_return_of_a_static_member_is_taken_back() -> None:
     assert bench.heartbeat(old, 1, "a") == 0
 
 
-def test_rule_81_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
+def test_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
     bench = Bench()
     ids = [bench.member_id(session=600.0) for _ in range(2)]
     joins = [bench.join(one, session=600.0) for one in ids]
@@ -415,7 +415,7 @@ def test_rule_81_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None
     assert ids[0] not in bench.classic().members
 
 
-def test_002_47_a_join_completes_at_the_rebalance_timeout_without_the_missing() -> None:
+def test_a_join_completes_at_the_rebalance_timeout_without_the_missing() -> None:
     bench = Bench()
     ids = bench.stable(3, session=600.0)
     joins = [bench.join(one, session=600.0) for one in ids[:2]]
@@ -427,7 +427,7 @@ def test_002_47_a_join_completes_at_the_rebalance_timeout_without_the_missing() 
     assert bench.heartbeat(ids[2], 1) == 25
 
 
-def test_002_47_a_join_completes_at_once_when_all_are_there() -> None:
+def test_a_join_completes_at_once_when_all_are_there() -> None:
     bench = Bench()
     ids = bench.stable(3)
     joins = [bench.join(one) for one in ids]
@@ -442,7 +442,7 @@ def test_a_superseded_join_of_the_same_member_is_answered_too() -> None:
     assert _code(first.response) == 27
 
 
-def test_003_70_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
+def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
     bench = Bench()
     ids = bench.stable(2)
     joining = bench.join(ids[0])
@@ -459,7 +459,7 @@ def test_003_70_members_waiting_when_the_coordinator_moves_are_sent_on() -> None
     assert _code(syncing.response) == 16
 
 
-def test_003_70_a_stable_group_goes_on_under_its_new_coordinator() -> None:
+def test_a_stable_group_goes_on_under_its_new_coordinator() -> None:
     bench = Bench()
     ids = bench.stable(3)
     bench.commit(7, member=ids[0], generation=1)
@@ -474,7 +474,7 @@ def test_003_70_a_stable_group_goes_on_under_its_new_coordinator() -> None:
     assert bench.classic().generation == 1
 
 
-def test_003_70_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> None:
+def test_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> None:
     bench = Bench()
     ids = bench.stable(2)
     bench.reload()
@@ -485,7 +485,7 @@ def test_003_70_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> 
     assert list(bench.classic().members) == ids[:1]
 
 
-def test_003_70_a_group_that_became_too_large_rebalances_when_loaded() -> None:
+def test_a_group_that_became_too_large_rebalances_when_loaded() -> None:
     bench = Bench()
     bench.stable(3)
     bench.settings = GroupSettings(max_size=2)
@@ -493,7 +493,7 @@ def test_003_70_a_group_that_became_too_large_rebalances_when_loaded() -> None:
     assert bench.classic().state is PREPARING
 
 
-def test_003_71_only_the_leader_is_told_the_members() -> None:
+def test_only_the_leader_is_told_the_members() -> None:
     bench = Bench()
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
@@ -502,7 +502,7 @@ def test_003_71_only_the_leader_is_told_the_members() -> None:
     assert {join.response.leader for join in joins if join.response} == {ids[0]}
 
 
-def test_003_71_the_leader_stays_leader_and_is_followed_by_the_oldest_left() -> None:
+def test_the_leader_stays_leader_and_is_followed_by_the_oldest_left() -> None:
     bench = Bench()
     ids = bench.stable(3)
     joins = [bench.join(one) for one in reversed(ids)]
@@ -513,7 +513,7 @@ def test_003_71_the_leader_stays_leader_and_is_followed_by_the_oldest_left() -> 
     assert {join.response.leader for join in joins if join.response} == {ids[1]}
 
 
-def test_004_28_a_commit_keeps_a_members_session() -> None:
+def test_a_commit_keeps_a_members_session() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     for _ in range(10):
@@ -525,7 +525,7 @@ def test_004_28_a_commit_keeps_a_members_session() -> None:
     assert bench.classic().state is EMPTY
 
 
-def test_row_55_a_silent_member_is_out_after_its_session_timeout() -> None:
+def test_a_silent_member_is_out_after_its_session_timeout() -> None:
     bench = Bench()
     ids = bench.stable(2)
     bench.advance(9.0)
@@ -620,7 +620,7 @@ def test_an_administrator_removes_static_members_by_instance() -> None:
     assert bench.classic().state is EMPTY
 
 
-def test_rule_85_describing_shows_members_of_a_stable_group_only_with_their_data() -> None:
+def test_describing_shows_members_of_a_stable_group_only_with_their_data() -> None:
     bench = Bench()
     ids = bench.stable(1)
     group = bench.describe()
@@ -637,14 +637,14 @@ def test_rule_85_describing_shows_members_of_a_stable_group_only_with_their_data
     ]
 
 
-def test_rule_85_an_unknown_group_is_dead_and_since_version_6_not_found() -> None:
+def test_an_unknown_group_is_dead_and_since_version_6_not_found() -> None:
     bench = Bench()
     old, new = bench.describe(version=5), bench.describe(version=6)
     assert (old.error_code, old.group_state) == (0, "Dead")
     assert (new.error_code, new.group_state, new.error_message) == (69, "Dead", "Group billing not found.")
 
 
-def test_rule_85_groups_with_members_are_not_deleted() -> None:
+def test_groups_with_members_are_not_deleted() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     assert bench.delete_group() == 68
@@ -679,7 +679,7 @@ def test_listing_filters_by_state_and_type() -> None:
     assert listed(states_filter=["Empty", "Dead"], types_filter=["classic"]) == everything[2:]
 
 
-def test_rule_77_nobody_who_leaves_ends_the_first_wait() -> None:
+def test_nobody_who_leaves_ends_the_first_wait() -> None:
     """It is for members yet to come, so it lasts however many of those who came are gone again."""
     bench = Bench()
     joined = bench.join(bench.member_id())
@@ -694,7 +694,7 @@ def test_rule_77_nobody_who_leaves_ends_the_first_wait() -> None:
     assert _code(joined.response) == 0
 
 
-def test_rule_77_an_id_that_expires_does_not_end_the_first_wait() -> None:
+def test_an_id_that_expires_does_not_end_the_first_wait() -> None:
     bench = Bench()
     late = bench.member_id(session=6.0)
     bench.advance(5.0)
@@ -706,7 +706,7 @@ def test_rule_77_an_id_that_expires_does_not_end_the_first_wait() -> None:
     assert _code(joined.response) == 0
 
 
-def test_rule_80_a_fenced_join_says_whose_it_was() -> None:
+def test_a_fenced_join_says_whose_it_was() -> None:
     """A request that is answered later names the member that it was for; one that left names nobody."""
     bench = Bench()
     waiting = bench.join(instance="a")

@@ -90,7 +90,7 @@ def old_group(bench: Bench, data: bytes | None = None) -> Old:
     return old
 
 
-def test_rule_87_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Bench) -> None:
+def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Bench) -> None:
     old = old_group(bench)
     answer = bench.beat("new", 0)
     assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, {})
@@ -113,7 +113,7 @@ def test_rule_87_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(ben
     assert bench.consumer().state.value == "Stable"
 
 
-def test_rule_87_an_old_consumer_joins_a_new_group(bench: Bench) -> None:
+def test_an_old_consumer_joins_a_new_group(bench: Bench) -> None:
     bench.beat("new", 0)
     old = Old(bench)
     assert old.join().generation_id == 3
@@ -128,14 +128,14 @@ def test_rule_87_an_old_consumer_joins_a_new_group(bench: Bench) -> None:
     assert old.owned == [3, 4, 5]
 
 
-def test_rule_87_old_versions_join_without_an_id(bench: Bench) -> None:
+def test_old_versions_join_without_an_id(bench: Bench) -> None:
     bench.beat("new", 0)
     response = bench.join(version=3, protocols=says()).response
     assert response is not None
     assert (response.error_code, response.generation_id, response.protocol_name) == (0, 3, "range")
 
 
-def test_rule_87_members_of_other_protocols_stay_out(bench: Bench) -> None:
+def test_members_of_other_protocols_stay_out(bench: Bench) -> None:
     bench.beat("new", 0)
     Old(bench).join()
     for options in ({"kind": "connect"}, {"protocols": {"sticky": says()["range"]}}):
@@ -144,7 +144,7 @@ def test_rule_87_members_of_other_protocols_stay_out(bench: Bench) -> None:
         assert refused.error_code == 23
 
 
-def test_rule_87_the_last_new_consumer_takes_the_new_protocol_along(bench: Bench) -> None:
+def test_the_last_new_consumer_takes_the_new_protocol_along(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     bench.commit(7, member=old.member_id, generation=1)
@@ -162,7 +162,7 @@ def test_rule_87_the_last_new_consumer_takes_the_new_protocol_along(bench: Bench
     assert bench.classic().state.value == "Stable"
 
 
-def test_rule_87_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: Bench) -> None:
+def test_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     for _ in range(8):
@@ -173,14 +173,14 @@ def test_rule_87_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: B
     assert list(bench.classic().members) == [old.member_id]
 
 
-def test_rule_87_an_old_consumer_that_is_gone_when_the_group_is_upgraded_times_out(bench: Bench) -> None:
+def test_an_old_consumer_that_is_gone_when_the_group_is_upgraded_times_out(bench: Bench) -> None:
     old_group(bench)
     bench.beat("new", 0)
     bench.advance(10.0)
     assert set(bench.consumer().members) == {"new"}
 
 
-def test_rule_87_a_group_stays_new_while_one_is(bench: Bench) -> None:
+def test_a_group_stays_new_while_one_is(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("a", 0)
     bench.beat("b", 0)
@@ -191,7 +191,7 @@ def test_rule_87_a_group_stays_new_while_one_is(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("policy", list(MigrationPolicy))
-def test_rule_87_the_policy_says_which_way_is_open(policy: MigrationPolicy) -> None:
+def test_the_policy_says_which_way_is_open(policy: MigrationPolicy) -> None:
     bench = Bench(GroupSettings(migration_policy=policy))
     old_group(bench)
     up = policy in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
@@ -205,13 +205,13 @@ def test_rule_87_the_policy_says_which_way_is_open(policy: MigrationPolicy) -> N
 
 
 @pytest.mark.parametrize("data", [b"xx", reads(ALL, b"my own")])
-def test_rule_87_assignments_that_cannot_be_read_are_not_upgraded(bench: Bench, data: bytes) -> None:
+def test_assignments_that_cannot_be_read_are_not_upgraded(bench: Bench, data: bytes) -> None:
     old = old_group(bench, data)
     assert bench.beat("new", 0).error_code == 69
     assert old.heartbeat() == 0
 
 
-def test_rule_87_who_waits_for_a_rebalance_is_told_to_join_anew(bench: Bench) -> None:
+def test_who_waits_for_a_rebalance_is_told_to_join_anew(bench: Bench) -> None:
     old_group(bench)
     second = bench.member_id()
     waiting = bench.join(second, protocols=says())
@@ -221,7 +221,7 @@ def test_rule_87_who_waits_for_a_rebalance_is_told_to_join_anew(bench: Bench) ->
     assert waiting.response.error_code == 27
 
 
-def test_rule_87_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> None:
+def test_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> None:
     old = old_group(bench)
     bench.log.fails_with = NotEnoughReplicas()
     assert bench.beat("new", 0).error_code == 15
@@ -230,7 +230,7 @@ def test_rule_87_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> N
     assert old.heartbeat() == 0
 
 
-def test_rule_87_mixed_groups_go_on_under_the_next_coordinator(bench: Bench) -> None:
+def test_mixed_groups_go_on_under_the_next_coordinator(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     bench.reload()
@@ -247,7 +247,7 @@ def test_rule_87_mixed_groups_go_on_under_the_next_coordinator(bench: Bench) -> 
     ]
 
 
-def test_rule_87_an_old_consumers_own_session_timeout_counts(bench: Bench) -> None:
+def test_an_old_consumers_own_session_timeout_counts(bench: Bench) -> None:
     old = old_group(bench)  # 10 s
     bench.beat("new", 0)
     old.join()
@@ -255,7 +255,7 @@ def test_rule_87_an_old_consumers_own_session_timeout_counts(bench: Bench) -> No
     assert set(bench.consumer().members) == {"new"}
 
 
-def test_rule_87_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
+def test_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     for _ in range(12):
@@ -272,7 +272,7 @@ def test_rule_87_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
     assert set(bench.consumer().members) == {"new"}, "it joined and never synced"
 
 
-def test_rule_87_who_joins_and_syncs_in_time_stays(bench: Bench) -> None:
+def test_who_joins_and_syncs_in_time_stays(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     assert old.heartbeat() == 27
@@ -289,7 +289,7 @@ def test_rule_87_who_joins_and_syncs_in_time_stays(bench: Bench) -> None:
     assert set(bench.consumer().members) == {"new", old.member_id}
 
 
-def test_rule_87_after_a_downgrade_silent_members_time_out(bench: Bench) -> None:
+def test_after_a_downgrade_silent_members_time_out(bench: Bench) -> None:
     old_group(bench)
     bench.beat("new", 0)
     bench.beat("new", -1)
@@ -297,7 +297,7 @@ def test_rule_87_after_a_downgrade_silent_members_time_out(bench: Bench) -> None
     assert bench.classic().state.value == "Empty"
 
 
-def test_rule_87_an_old_consumer_keeps_what_nobody_else_reads(bench: Bench) -> None:
+def test_an_old_consumer_keeps_what_nobody_else_reads(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0, topics=["refunds"])
     assert bench.consumer().targets[old.member_id] == {ORDERS: frozenset(ALL)}
@@ -307,7 +307,7 @@ def test_rule_87_an_old_consumer_keeps_what_nobody_else_reads(bench: Bench) -> N
     assert old.owned == list(ALL)
 
 
-def test_rule_87_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
+def test_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
     bench.beat("new", 0)
     old = Old(bench, "one")
     assert old.join().error_code == 0
@@ -321,7 +321,7 @@ def test_rule_87_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -
     assert set(bench.consumer().members) == {"new", stranger.member_id}
 
 
-def test_rule_87_strangers_and_new_members_do_not_speak_the_old_protocol(bench: Bench) -> None:
+def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     assert bench.heartbeat("new", 2) == 25

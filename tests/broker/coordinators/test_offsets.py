@@ -20,14 +20,14 @@ DAY = 86400.0
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_rule_82_an_empty_group_takes_commits_from_outside_in_every_version(version: int) -> None:
+def test_an_empty_group_takes_commits_from_outside_in_every_version(version: int) -> None:
     bench = Bench()
     assert bench.commit(42, version=version) == 0
     assert bench.committed() == 42
     assert bench.describe().group_state == "Empty"
 
 
-def test_rule_82_a_group_with_members_takes_none_from_outside() -> None:
+def test_a_group_with_members_takes_none_from_outside() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     assert bench.commit() == 25
@@ -36,14 +36,14 @@ def test_rule_82_a_group_with_members_takes_none_from_outside() -> None:
     assert bench.commit(member=member, generation=1) == 0
 
 
-def test_rule_82_while_the_assignment_is_awaited_commits_are_refused() -> None:
+def test_while_the_assignment_is_awaited_commits_are_refused() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     bench.join(member)
     assert bench.commit(member=member, generation=2) == 27
 
 
-def test_rule_82_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
+def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
     """Its producer knows nothing of rebalances; the member's generation is checked all the same."""
     bench = Bench()
     (member,) = bench.stable(1)
@@ -58,7 +58,7 @@ def test_a_generation_of_a_group_that_does_not_exist() -> None:
     assert bench.commit(member="m", generation=3, version=9) == 69
 
 
-def test_rule_80_a_replaced_static_member_cannot_commit() -> None:
+def test_a_replaced_static_member_cannot_commit() -> None:
     bench = Bench()
     first = bench.join(instance="a").response
     bench.advance(3.0)
@@ -72,13 +72,13 @@ def test_rule_80_a_replaced_static_member_cannot_commit() -> None:
 @pytest.mark.parametrize(
     ("metadata", "code"), [("x" * 4096, 0), ("x" * 4097, 12), ("é" * 4096, 0), (None, 0)]
 )
-def test_rule_83_metadata_has_a_limit(metadata: str | None, code: int) -> None:
+def test_metadata_has_a_limit(metadata: str | None, code: int) -> None:
     bench = Bench()
     assert bench.commit(metadata=metadata) == code
     assert bench.committed() == (-1 if code else 5)
 
 
-def test_rule_83_what_nobody_committed_is_minus_one_without_an_error() -> None:
+def test_what_nobody_committed_is_minus_one_without_an_error() -> None:
     bench = Bench()
     unknown_group = bench.fetch([0, 1], group_id="nobody")
     assert unknown_group.error_code == 0
@@ -186,7 +186,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
 # -- transactions -------------------------------------------------------------------------------------
 
 
-def test_rule_49_what_a_transaction_commits_shows_when_it_commits() -> None:
+def test_what_a_transaction_commits_shows_when_it_commits() -> None:
     bench = Bench()
     bench.commit(1)
     assert bench.commit_transactional(8, MOVER) == 0
@@ -197,7 +197,7 @@ def test_rule_49_what_a_transaction_commits_shows_when_it_commits() -> None:
     assert bench.committed(require_stable=True) == 8
 
 
-def test_rule_49_an_aborted_transactions_offsets_were_never_there() -> None:
+def test_an_aborted_transactions_offsets_were_never_there() -> None:
     bench = Bench()
     bench.commit_transactional(8, MOVER)
     bench.end_transaction(MOVER, committed=False)
@@ -206,7 +206,7 @@ def test_rule_49_an_aborted_transactions_offsets_were_never_there() -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("reloaded", ["before the marker", "after the marker"])
-def test_rule_49_pending_offsets_outlive_their_coordinator(reloaded: str, committed: bool) -> None:
+def test_pending_offsets_outlive_their_coordinator(reloaded: str, committed: bool) -> None:
     bench = Bench()
     bench.commit(1)
     bench.commit_transactional(8, MOVER)
@@ -219,7 +219,7 @@ def test_rule_49_pending_offsets_outlive_their_coordinator(reloaded: str, commit
     assert bench.committed(require_stable=True) == (8 if committed else 1)
 
 
-def test_rule_49_two_producers_transactions_end_apart() -> None:
+def test_two_producers_transactions_end_apart() -> None:
     bench = Bench()
     other = Producer(8, 0)
     bench.commit_transactional(8, MOVER)
@@ -229,7 +229,7 @@ def test_rule_49_two_producers_transactions_end_apart() -> None:
     assert bench.committed(0, require_stable=True) == -1 - 88
 
 
-def test_rule_49_what_was_committed_since_the_transaction_said_its_own_stays() -> None:
+def test_what_was_committed_since_the_transaction_said_its_own_stays() -> None:
     """As in Apache Kafka, where the later record counts, not the later end; also to the next coordinator."""
     bench = Bench()
     bench.commit_transactional(8, MOVER)
@@ -243,7 +243,7 @@ def test_rule_49_what_was_committed_since_the_transaction_said_its_own_stays() -
     assert bench.committed(require_stable=True) == 10
 
 
-def test_rule_49_a_marker_does_not_bring_a_deleted_group_back() -> None:
+def test_a_marker_does_not_bring_a_deleted_group_back() -> None:
     bench = Bench()
     bench.commit_transactional(8, MOVER)
     assert bench.delete_group() == 0
@@ -253,7 +253,7 @@ def test_rule_49_a_marker_does_not_bring_a_deleted_group_back() -> None:
 
 
 @pytest.mark.parametrize("how", ["OffsetDelete", "the topic goes"])
-def test_rule_49_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> None:
+def test_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> None:
     bench = Bench()
     bench.commit_transactional(8, MOVER)
     if how == "OffsetDelete":
@@ -268,7 +268,7 @@ def test_rule_49_pending_offsets_can_be_deleted_before_they_are_committed(how: s
     assert bench.committed() == -1
 
 
-def test_rule_49_a_deleted_groups_pending_offsets_are_gone_too() -> None:
+def test_a_deleted_groups_pending_offsets_are_gone_too() -> None:
     bench = Bench()
     bench.commit_transactional(8, MOVER)
     assert bench.delete_group() == 0
@@ -278,7 +278,7 @@ def test_rule_49_a_deleted_groups_pending_offsets_are_gone_too() -> None:
     assert bench.committed() == -1
 
 
-def test_rule_49_member_and_generation_are_checked_where_given() -> None:
+def test_member_and_generation_are_checked_where_given() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     assert bench.commit_transactional(8, MOVER, version=2) == 0
@@ -307,7 +307,7 @@ def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int
     return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else None
 
 
-def test_rule_85_offsets_of_topics_that_members_read_are_not_deleted() -> None:
+def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     bench = Bench()
     assert delete(bench) == (69, None)
     (member,) = bench.stable(1)
@@ -324,13 +324,13 @@ def test_rule_85_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     assert bench.committed() == -1
 
 
-def test_rule_85_groups_that_are_no_consumers_must_be_empty_for_it() -> None:
+def test_groups_that_are_no_consumers_must_be_empty_for_it() -> None:
     bench = Bench()
     bench.stable(1, kind="connect")
     assert delete(bench) == (68, None)
 
 
-def test_rule_84_offsets_expire_a_week_after_the_group_became_empty() -> None:
+def test_offsets_expire_a_week_after_the_group_became_empty() -> None:
     bench = Bench()
     (member,) = bench.stable(1, session=1800.0)
     bench.commit(5, member=member, generation=1)
@@ -346,7 +346,7 @@ def test_rule_84_offsets_expire_a_week_after_the_group_became_empty() -> None:
     assert bench.shard.offsets.committed == {}
 
 
-def test_rule_84_outside_of_groups_a_weeks_silence_is_enough() -> None:
+def test_outside_of_groups_a_weeks_silence_is_enough() -> None:
     bench = Bench()
     bench.commit(5)
     bench.commit(6, partition=1)
@@ -356,7 +356,7 @@ def test_rule_84_outside_of_groups_a_weeks_silence_is_enough() -> None:
     assert (bench.committed(0), bench.committed(1)) == (-1, 6)
 
 
-def test_rule_84_of_a_live_group_topics_that_it_reads_no_more_expire() -> None:
+def test_of_a_live_group_topics_that_it_reads_no_more_expire() -> None:
     bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     (member,) = bench.stable(1, session=1800.0)
     bench.commit(5, member=member, generation=1)
@@ -365,7 +365,7 @@ def test_rule_84_of_a_live_group_topics_that_it_reads_no_more_expire() -> None:
     assert [topic.name for topic in bench.fetch(None).topics] == ["orders"]
 
 
-def test_rule_84_a_group_that_is_no_consumer_keeps_its_offsets_while_it_lives() -> None:
+def test_a_group_that_is_no_consumer_keeps_its_offsets_while_it_lives() -> None:
     bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     (member,) = bench.stable(1, session=1800.0, kind="connect")
     bench.commit(5, member=member, generation=1)
@@ -373,7 +373,7 @@ def test_rule_84_a_group_that_is_no_consumer_keeps_its_offsets_while_it_lives() 
     assert bench.committed() == 5
 
 
-def test_rule_84_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
+def test_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
     bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     bench.commit(5)
     bench.commit_transactional(6, MOVER)
@@ -384,7 +384,7 @@ def test_rule_84_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
     assert bench.shard.groups == {}
 
 
-def test_rule_84_a_group_whose_only_offsets_are_in_a_transaction_stays() -> None:
+def test_a_group_whose_only_offsets_are_in_a_transaction_stays() -> None:
     bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     bench.commit_transactional(6, MOVER)
     bench.advance(1200.0)
@@ -407,7 +407,7 @@ def test_old_clients_choose_the_retention_of_a_commit() -> None:
 # -- KIP-848 ------------------------------------------------------------------------------------------
 
 
-def test_rule_87_members_commit_at_their_epoch() -> None:
+def test_members_commit_at_their_epoch() -> None:
     bench = Bench()
     bench.beat("m", 0)
     assert bench.commit(5, member="m", generation=2) == 0
@@ -417,7 +417,7 @@ def test_rule_87_members_commit_at_their_epoch() -> None:
     assert bench.commit(5, member="m", generation=2, version=8) == 35
 
 
-def test_rule_87_an_old_epoch_commits_what_the_member_still_holds_from_then() -> None:
+def test_an_old_epoch_commits_what_the_member_still_holds_from_then() -> None:
     """KIP-1251, Kafka 4.3; before it any old epoch was stale."""
     bench = Bench(GroupSettings(consumer_assignment_interval=0.0))
     bench.beat("a", 0)
@@ -432,7 +432,7 @@ def test_rule_87_an_old_epoch_commits_what_the_member_still_holds_from_then() ->
     assert bench.commit_transactional(5, MOVER, member="a", generation=2, partition=5) == 22
 
 
-def test_rule_87_members_fetch_at_their_epoch() -> None:
+def test_members_fetch_at_their_epoch() -> None:
     bench = Bench()
     bench.beat("m", 0)
     assert bench.fetch([0], member="m", epoch=2).error_code == 0

@@ -101,7 +101,7 @@ def test_between_election_and_loading_it_says_that_it_loads() -> None:
     assert code_of(broker.ask(commit("g"), 9)) == 14
 
 
-def test_rule_50_a_group_moves_with_its_partition() -> None:
+def test_a_group_moves_with_its_partition() -> None:
     broker, other = Broker(), Broker()
     broker.lead(*range(PARTITIONS))
     broker.ask(commit("g", 8), 9)

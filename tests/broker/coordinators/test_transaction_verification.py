@@ -33,7 +33,7 @@ def ask(bench: Bench, producer: Producer, support: Support) -> dict[tuple[str, i
     return told(request, bench.ask(request, 5), support)
 
 
-def test_rule_43_what_a_producer_understands_is_in_its_version() -> None:
+def test_what_a_producer_understands_is_in_its_version() -> None:
     found = [Support.of_produce(version) for version in (3, 10, 11, 12, 13)]
     assert found == [
         Support.OLD_ERRORS,
@@ -44,7 +44,7 @@ def test_rule_43_what_a_producer_understands_is_in_its_version() -> None:
     ]
 
 
-def test_rule_43_older_producers_are_verified() -> None:
+def test_older_producers_are_verified() -> None:
     bench = Bench()
     producer = bench.begin()
     bench.add(producer, (A,), version=3)
@@ -53,14 +53,14 @@ def test_rule_43_older_producers_are_verified() -> None:
     assert bench.transaction.partitions == {A}
 
 
-def test_rule_42_newer_producers_add_the_partition_by_producing() -> None:
+def test_newer_producers_add_the_partition_by_producing() -> None:
     bench = Bench()
     producer = bench.begin()
     assert ask(bench, producer, Support.ADDS_PARTITIONS) == {A: 0, B: 0}
     assert bench.transaction.partitions == {A, B}
 
 
-def test_rule_43_a_fenced_producer_hears_of_its_epoch() -> None:
+def test_a_fenced_producer_hears_of_its_epoch() -> None:
     bench = Bench()
     stale = bench.begin()
     bench.begin()
@@ -73,7 +73,7 @@ def test_rule_43_a_fenced_producer_hears_of_its_epoch() -> None:
     "error",
     [errors.CoordinatorLoadInProgress, errors.CoordinatorNotAvailable, errors.NotCoordinator],
 )
-def test_rule_43_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError]) -> None:
+def test_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError]) -> None:
     request = question("t", 1, 0, [A], Support.OLD_ERRORS)
     response = refusal(request, 5, error.code or 0)
     assert isinstance(response, AddPartitionsToTxnResponse)
@@ -84,13 +84,13 @@ def test_rule_43_a_coordinator_in_trouble_is_not_enough_replicas(error: type[Bro
     assert silent == {A: errors.NotEnoughReplicas.code}
 
 
-def test_rule_43_offsets_hear_of_a_coordinator_in_trouble_in_words_that_they_retry() -> None:
+def test_offsets_hear_of_a_coordinator_in_trouble_in_words_that_they_retry() -> None:
     assert for_offsets(errors.NetworkException.code) == errors.CoordinatorLoadInProgress.code
     assert for_offsets(errors.NotLeaderOrFollower.code) == errors.NotCoordinator.code
     assert for_offsets(errors.InvalidTxnState.code) == errors.InvalidTxnState.code
 
 
-def test_rule_43_an_ending_transaction_is_concurrent_only_to_those_who_know() -> None:
+def test_an_ending_transaction_is_concurrent_only_to_those_who_know() -> None:
     bench = Bench()
     producer = bench.begin()
     bench.add(producer)
@@ -105,13 +105,13 @@ def test_rule_43_an_ending_transaction_is_concurrent_only_to_those_who_know() ->
         assert ask(bench, following, support) == {A: code, B: code}
 
 
-def test_rule_43_a_coordinator_that_forbids_the_question() -> None:
+def test_a_coordinator_that_forbids_the_question() -> None:
     request = question("t", 1, 0, [A], Support.ABORTABLE)
     response = AddPartitionsToTxnResponse(error_code=errors.ClusterAuthorizationFailed.code)
     assert told(request, response, Support.ABORTABLE) == {A: errors.InvalidTxnState.code}
 
 
-def test_rule_43_a_batch_that_comes_after_the_abort_stays_out() -> None:
+def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
     """The hanging transaction of KIP-890, from the question to the log."""
     bench = Bench(transaction_version=1)
     producer = bench.begin(timeout_ms=1000)

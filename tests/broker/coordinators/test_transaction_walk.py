@@ -140,9 +140,7 @@ def walk() -> Iterator[tuple[TransactionState, str, str, int]]:
 
 
 @pytest.mark.parametrize(("state", "event", "expected", "version"), list(walk()))
-def test_rule_41_every_event_in_every_state(
-    state: TransactionState, event: str, expected: str, version: int
-) -> None:
+def test_every_event_in_every_state(state: TransactionState, event: str, expected: str, version: int) -> None:
     bench, producer = in_state(state, version)
     answer, _, becomes = expected.partition(" ")
     records = len(bench.log.entries)
@@ -159,7 +157,7 @@ def test_rule_41_every_event_in_every_state(
         assert len(bench.log.entries) == records
 
 
-def test_rule_41_who_is_not_known_has_nothing_to_end() -> None:
+def test_who_is_not_known_has_nothing_to_end() -> None:
     bench = Bench()
     code = errors.InvalidProducerIdMapping.code
     assert bench.end(Producer(1, 0)).error_code == code

@@ -54,14 +54,14 @@ def exhaust(bench: Bench, epoch: int = MAX_EPOCH - 1) -> Producer:
 # -------------------------------------------------------------------- 36, 37
 
 
-def test_rule_36_every_transactional_id_has_a_producer_id_of_its_own(bench: Bench) -> None:
+def test_every_transactional_id_has_a_producer_id_of_its_own(bench: Bench) -> None:
     ids = {bench.begin(name=name).id for name in "abc"}
     ids.add(bench.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5).producer_id)
     assert ids == {1001, 1002, 1003, 1004}
     assert bench.begin(name="a") == Producer(1001, 1)
 
 
-def test_rule_37_an_empty_transactional_id_is_refused(bench: Bench) -> None:
+def test_an_empty_transactional_id_is_refused(bench: Bench) -> None:
     assert bench.init(name="").error_code == errors.InvalidRequest.code
     assert bench.add(Producer(1, 0), name="") == {errors.InvalidRequest.code}
     assert bench.end(Producer(1, 0), name="").error_code == errors.InvalidRequest.code
@@ -71,17 +71,17 @@ def test_rule_37_an_empty_transactional_id_is_refused(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("timeout_ms", "is_valid"), [(0, False), (1, True), (900_000, True), (900_001, False)]
 )
-def test_rule_37_the_timeout_has_a_maximum(bench: Bench, timeout_ms: int, is_valid: bool) -> None:
+def test_the_timeout_has_a_maximum(bench: Bench, timeout_ms: int, is_valid: bool) -> None:
     code = bench.init(timeout_ms=timeout_ms).error_code
     assert code == (0 if is_valid else errors.InvalidTransactionTimeout.code)
 
 
-def test_rule_37_a_producer_id_comes_with_its_epoch(bench: Bench) -> None:
+def test_a_producer_id_comes_with_its_epoch(bench: Bench) -> None:
     assert bench.init(Producer(5, -1)).error_code == errors.InvalidRequest.code
     assert bench.init(Producer(-1, 5)).error_code == errors.InvalidRequest.code
 
 
-def test_rule_37_two_phase_commit_is_switched_off(bench: Bench) -> None:
+def test_two_phase_commit_is_switched_off(bench: Bench) -> None:
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1, enable2_pc=True)
     assert bench.ask(request, 6).error_code == errors.TransactionalIdAuthorizationFailed.code
 
@@ -90,7 +90,7 @@ def test_rule_37_two_phase_commit_is_switched_off(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_rule_38_a_new_producer_aborts_and_fences_the_one_before(version: int) -> None:
+def test_a_new_producer_aborts_and_fences_the_one_before(version: int) -> None:
     bench = Bench(transaction_version=version)
     old = bench.begin()
     bench.add(old)
@@ -106,7 +106,7 @@ def test_rule_38_a_new_producer_aborts_and_fences_the_one_before(version: int) -
     assert bench.committed_values(A) == []
 
 
-def test_rule_38_while_markers_are_on_their_way_everybody_waits(bench: Bench) -> None:
+def test_while_markers_are_on_their_way_everybody_waits(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.end(producer)
@@ -115,7 +115,7 @@ def test_rule_38_while_markers_are_on_their_way_everybody_waits(bench: Bench) ->
     assert bench.state == "PrepareCommit"
 
 
-def test_rule_38_a_failed_fence_changes_nothing(bench: Bench) -> None:
+def test_a_failed_fence_changes_nothing(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.log.fails_with = NotEnoughReplicas()
@@ -129,7 +129,7 @@ def test_rule_38_a_failed_fence_changes_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_rule_39_init_producer_id_knows_fenced_from_version_4_on(bench: Bench, version: int) -> None:
+def test_init_producer_id_knows_fenced_from_version_4_on(bench: Bench, version: int) -> None:
     bench.begin()
     producer = bench.begin()
     stale = Producer(producer.id, producer.epoch - 1)
@@ -137,7 +137,7 @@ def test_rule_39_init_producer_id_knows_fenced_from_version_4_on(bench: Bench, v
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_rule_39_the_others_know_fenced_from_version_2_on(bench: Bench, version: int) -> None:
+def test_the_other_requests_know_fenced_from_version_2_on(bench: Bench, version: int) -> None:
     stale = Producer(bench.begin().id, 7)
     expected = FENCED if version >= 2 else OLD_EPOCH
     assert bench.add(stale, version=version) == {expected}
@@ -177,14 +177,14 @@ def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(bench:
 # -------------------------------------------------------------------- 40
 
 
-def test_rule_40_when_its_epochs_are_used_up_a_producer_gets_a_new_id(bench: Bench) -> None:
+def test_when_its_epochs_are_used_up_a_producer_gets_a_new_id(bench: Bench) -> None:
     last = exhaust(bench, MAX_EPOCH - 2)
     assert bench.init().producer_epoch == MAX_EPOCH - 1
     response = bench.init()
     assert (response.producer_id, response.producer_epoch) == (last.id + 1, 0)
 
 
-def test_rule_40_the_id_before_is_kept_for_a_retry(bench: Bench) -> None:
+def test_the_id_before_is_kept_for_a_retry(bench: Bench) -> None:
     last = exhaust(bench)
     first = bench.init(last)
     again = bench.init(last)
@@ -195,7 +195,7 @@ def test_rule_40_the_id_before_is_kept_for_a_retry(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_rule_40_the_last_epoch_is_kept_for_fencing(version: int) -> None:
+def test_the_last_epoch_is_kept_for_fencing(version: int) -> None:
     bench = Bench(transaction_version=version)
     last = exhaust(bench)
     bench.add(last, version=3)
@@ -209,7 +209,7 @@ def test_rule_40_the_last_epoch_is_kept_for_fencing(version: int) -> None:
     assert response.producer_epoch == (1 if version == 2 else 0)
 
 
-def test_rule_40_in_version_2_the_end_of_a_transaction_brings_the_new_id(bench: Bench) -> None:
+def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(bench: Bench) -> None:
     last = exhaust(bench)
     bench.add(last)
     response = bench.end(last)
@@ -226,7 +226,7 @@ def test_rule_40_in_version_2_the_end_of_a_transaction_brings_the_new_id(bench: 
 
 
 @OLD_VERSIONS
-def test_rule_41_commit_again_and_abort_after_commit(version: int) -> None:
+def test_commit_again_and_abort_after_commit(version: int) -> None:
     bench = Bench(transaction_version=version)
     producer = bench.begin()
     assert bench.end(producer, version=4).error_code == INVALID_STATE
@@ -239,7 +239,7 @@ def test_rule_41_commit_again_and_abort_after_commit(version: int) -> None:
     assert bench.transaction.epoch == producer.epoch
 
 
-def test_rule_42_every_end_brings_a_new_epoch(bench: Bench) -> None:
+def test_every_end_brings_a_new_epoch(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.write(producer, A, b"one")
@@ -258,7 +258,7 @@ def test_rule_42_every_end_brings_a_new_epoch(bench: Bench) -> None:
     assert bench.committed_values(A) == [b"one"]
 
 
-def test_rule_42_an_abort_of_nothing_ends_at_once_with_a_new_epoch(bench: Bench) -> None:
+def test_an_abort_of_nothing_ends_at_once_with_a_new_epoch(bench: Bench) -> None:
     producer = bench.begin()
     response = bench.end(producer, committed=False)
     assert (response.error_code, response.producer_epoch) == (0, producer.epoch + 1)
@@ -267,7 +267,7 @@ def test_rule_42_an_abort_of_nothing_ends_at_once_with_a_new_epoch(bench: Bench)
     assert bench.end(bumped(producer), committed=True).error_code == INVALID_STATE
 
 
-def test_rule_42_adding_partitions_through_the_broker_is_remembered_as_version_2(bench: Bench) -> None:
+def test_adding_partitions_through_the_broker_is_remembered_as_version_2(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer, version=5)
     assert bench.transaction.client_version == 2
@@ -276,7 +276,7 @@ def test_rule_42_adding_partitions_through_the_broker_is_remembered_as_version_2
     assert bench.transaction.partitions == {A, B}
 
 
-def test_rule_42_old_clients_do_not_learn_of_epochs(bench: Bench) -> None:
+def test_old_clients_do_not_learn_of_epochs(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer, version=3)
     response = bench.end(producer, version=4)
@@ -288,7 +288,7 @@ def test_rule_42_old_clients_do_not_learn_of_epochs(bench: Bench) -> None:
 # -------------------------------------------------------------------- 43 (the coordinator's part)
 
 
-def test_rule_43_a_broker_may_verify_and_changes_nothing(bench: Bench) -> None:
+def test_a_broker_may_verify_and_changes_nothing(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer, (A,))
     written = len(bench.log.entries)
@@ -302,7 +302,7 @@ def test_rule_43_a_broker_may_verify_and_changes_nothing(bench: Bench) -> None:
     assert bench.add(bumped(producer), (A,), verify_only=True) == {CONCURRENT}
 
 
-def test_rule_43_many_transactions_in_one_request_have_answers_of_their_own(bench: Bench) -> None:
+def test_many_transactions_in_one_request_have_answers_of_their_own(bench: Bench) -> None:
     one, other = bench.begin(name="one"), bench.begin(name="other")
     topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
     request = AddPartitionsToTxnRequest(
@@ -350,7 +350,7 @@ def test_a_groups_offsets_take_part_by_the_partition_of_the_group(bench: Bench) 
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_rule_45_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(version: int) -> None:
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(version: int) -> None:
     bench = Bench(transaction_version=version)
     producer = bench.begin(timeout_ms=15_000)
     bench.add(producer, version=3)
@@ -367,7 +367,7 @@ def test_rule_45_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
     assert bench.begin() == bumped(producer, 2)
 
 
-def test_rule_45_the_clock_starts_with_the_first_partition_and_survives_the_coordinator(
+def test_the_clock_starts_with_the_first_partition_and_survives_the_coordinator(
     bench: Bench,
 ) -> None:
     producer = bench.begin(timeout_ms=15_000)
@@ -380,7 +380,7 @@ def test_rule_45_the_clock_starts_with_the_first_partition_and_survives_the_coor
     assert bench.state == "PrepareAbort"
 
 
-def test_rule_45_a_round_that_cannot_append_is_tried_again(bench: Bench) -> None:
+def test_a_timeout_that_cannot_be_appended_is_tried_again(bench: Bench) -> None:
     bench.add(bench.begin(timeout_ms=1000))
     bench.log.fails_with = NotEnoughReplicas()
     bench.pass_time(15.0)
@@ -391,7 +391,7 @@ def test_rule_45_a_round_that_cannot_append_is_tried_again(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("loaded_at", [0.1 * n for n in range(1, 60, 7)])
-def test_rule_45_rounds_follow_one_another_whatever_the_clock_says(loaded_at: float) -> None:
+def test_looks_for_idle_transactions_follow_one_another_whatever_the_clock_says(loaded_at: float) -> None:
     bench = Bench(abort_check_interval=0.3)
     bench.now = loaded_at
     bench.reload()
@@ -428,7 +428,7 @@ def test_transactional_ids_are_forgotten_in_time_but_not_inside_a_transaction(be
 # -------------------------------------------------------------------- 46 and the end
 
 
-def test_rule_46_orders_carry_the_coordinators_epoch_and_the_decision(bench: Bench) -> None:
+def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer, (A, B))
     bench.end(producer)
@@ -440,7 +440,7 @@ def test_rule_46_orders_carry_the_coordinators_epoch_and_the_decision(bench: Ben
     assert again == attrs.evolve(order, coordinator_epoch=2)
 
 
-def test_rule_46_no_marker_goes_out_before_the_decision_is_committed(bench: Bench) -> None:
+def test_no_marker_goes_out_before_the_decision_is_committed(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.log.commits_at_once = False
@@ -463,7 +463,7 @@ def test_rule_46_no_marker_goes_out_before_the_decision_is_committed(bench: Benc
     assert answer.response.error_code == errors.NotCoordinator.code
 
 
-def test_rule_46_a_new_coordinator_waits_for_what_it_has_loaded_to_be_committed(bench: Bench) -> None:
+def test_a_new_coordinator_waits_for_what_it_has_loaded_to_be_committed(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.log.commits_at_once = False
@@ -527,7 +527,7 @@ def test_a_deleted_partition_needs_no_marker(bench: Bench) -> None:
     assert bench.state == "CompleteCommit"
 
 
-def test_rule_46_a_fenced_coordinator_stops_and_the_next_one_ends_it(bench: Bench) -> None:
+def test_a_fenced_coordinator_stops_and_the_next_one_ends_it(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer, (A, B))
     bench.end(producer)
@@ -541,7 +541,7 @@ def test_rule_46_a_fenced_coordinator_stops_and_the_next_one_ends_it(bench: Benc
     assert bench.state == "CompleteCommit"
 
 
-def test_rule_46_the_report_of_an_earlier_coordinator_or_transaction_counts_for_nothing(bench: Bench) -> None:
+def test_the_report_of_an_earlier_coordinator_or_transaction_counts_for_nothing(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.end(producer)
@@ -585,7 +585,7 @@ def test_a_log_that_ends_between_the_two_records_of_an_empty_abort_is_completed(
 
 
 @OLD_VERSIONS
-def test_003_103_the_record_is_in_the_version_of_the_finalised_feature(version: int) -> None:
+def test_the_record_is_in_the_version_of_the_finalised_feature(version: int) -> None:
     bench = Bench(transaction_version=version)
     producer = bench.begin()
     bench.init(producer)

@@ -293,7 +293,7 @@ def test_secrets_are_never_told(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_003_36_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     """Requirement 003-36: within one propagation, on every replica, without a restart."""
     leader = kafka_cluster.partition("t", 0).leader
     wire = connect(leader)
@@ -323,7 +323,7 @@ def test_003_36_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaClust
 
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_003_36_compression_and_retention_too(
+def test_compression_and_retention_too(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     """Requirement 003-36, the rest of the options that it names."""

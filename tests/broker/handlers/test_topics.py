@@ -87,7 +87,7 @@ def test_a_partition_without_leader_says_so(kafka_cluster: KafkaCluster, connect
 
 
 @pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
-def test_rule_70_a_topic_asked_for_is_unknown_once_and_there_the_next_time(connect: Connect) -> None:
+def test_a_topic_asked_for_is_unknown_once_and_there_the_next_time(connect: Connect) -> None:
     wire = connect()
     assert code_name(metadata(wire, "new", create=True).topics[0].error_code) == "UnknownTopicOrPartition"
     found = metadata(wire, "new").topics[0]
@@ -95,7 +95,7 @@ def test_rule_70_a_topic_asked_for_is_unknown_once_and_there_the_next_time(conne
 
 
 @pytest.mark.parametrize("by", ["request", "broker"])
-def test_rule_70_creation_needs_the_request_and_the_broker(by: str) -> None:
+def test_creation_needs_the_request_and_the_broker(by: str) -> None:
     config = {"auto.create.topics.enable": by == "request"}
     with (
         KafkaCluster(brokers=1, config=config) as cluster,
@@ -108,14 +108,14 @@ def test_rule_70_creation_needs_the_request_and_the_broker(by: str) -> None:
 
 @pytest.mark.kafka(brokers=1)
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250, "a/b"])
-def test_rule_71_illegal_names(connect: Connect, name: str) -> None:
+def test_illegal_names(connect: Connect, name: str) -> None:
     wire = connect()
     assert code_name(metadata(wire, name, create=True).topics[0].error_code) == "InvalidTopicException"
     assert create(wire, name)[1] == "InvalidTopicException"
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_rule_71_a_dot_and_an_underscore_collide(connect: Connect) -> None:
+def test_a_dot_and_an_underscore_collide(connect: Connect) -> None:
     wire = connect()
     assert create(wire, "a_b")[1] == "InvalidTopicException"
     assert create(wire, "a.b")[1] == "TopicAlreadyExists"
@@ -148,7 +148,7 @@ def create(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_rule_72_what_was_created_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_what_was_created_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     """Any broker takes the request (rule 69)."""
     result, error = create(connect(2), "t", 2, 3, {"retention.ms": "1000"})
     assert error == "none"
@@ -178,7 +178,7 @@ def test_rule_72_what_was_created_is_told(kafka_cluster: KafkaCluster, connect: 
         (-1, -1, {}, (), "none"),
     ],
 )
-def test_rule_72_create_topics_validates(
+def test_create_topics_validates(
     connect: Connect,
     partitions: int,
     factor: int,

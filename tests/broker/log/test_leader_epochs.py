@@ -27,9 +27,7 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
         (6, NO_EPOCH_END),
     ],
 )
-def test_rule_63_the_largest_epoch_not_above_the_one_asked_and_its_end(
-    asked: int, expected: EpochEnd
-) -> None:
+def test_the_largest_epoch_not_above_the_one_asked_and_its_end(asked: int, expected: EpochEnd) -> None:
     assert epochs((2, 10), (5, 20)).end_of(asked, 35) == expected
 
 

@@ -144,7 +144,7 @@ LogAgainstList.TestCase.settings = settings(max_examples=50, stateful_step_count
 TestLogAgainstList = LogAgainstList.TestCase
 
 
-def test_rule_23_the_leader_stamps_offset_and_epoch_and_the_checksum_still_fits() -> None:
+def test_the_leader_stamps_offset_and_epoch_and_the_checksum_still_fits() -> None:
     log = PartitionLog("t", 0, bytes(16))
     log.append_as_leader(view(batch([b"a", b"b"])), 3)
     log.append_as_leader(view(batch([b"c"])), 4)
@@ -154,7 +154,7 @@ def test_rule_23_the_leader_stamps_offset_and_epoch_and_the_checksum_still_fits(
         one.verify_crc()
 
 
-def test_rule_54_an_offset_inside_a_batch_gives_the_whole_batch() -> None:
+def test_an_offset_inside_a_batch_gives_the_whole_batch() -> None:
     log = PartitionLog("t", 0, bytes(16))
     log.append_as_leader(view(batch([b"a", b"b", b"c"])), 0)
     assert [one.base_offset for one in log.read(2, 3, 1 << 20, min_one=True).batches] == [0]
@@ -180,7 +180,7 @@ def test_what_a_follower_gets_twice_is_kept_once() -> None:
     assert rows_of(follower) == rows_of(leader)
 
 
-def test_rule_59_truncation_forgets_the_epochs_that_wrote_what_it_takes() -> None:
+def test_truncation_forgets_the_epochs_that_wrote_what_it_takes() -> None:
     """Else a follower would name an epoch that its leader never had, and could not find where they parted."""
     log = PartitionLog("t", 0, bytes(16))
     for epoch in (0, 0, 1, 3):

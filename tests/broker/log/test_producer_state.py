@@ -21,7 +21,7 @@ def append(
     return log.append_as_leader(view(data), 0)
 
 
-def test_rule_30_a_retry_is_answered_with_the_offset_of_the_first_try(log: PartitionLog) -> None:
+def test_a_retry_is_answered_with_the_offset_of_the_first_try(log: PartitionLog) -> None:
     for sequence in range(0, 10, 2):
         append(log, sequence, 2)
     for sequence in range(0, 10, 2):
@@ -30,7 +30,7 @@ def test_rule_30_a_retry_is_answered_with_the_offset_of_the_first_try(log: Parti
     assert log.log_end_offset == 10
 
 
-def test_rule_30_only_the_last_five_batches_are_remembered(log: PartitionLog) -> None:
+def test_only_the_last_five_batches_are_remembered(log: PartitionLog) -> None:
     for sequence in range(6):
         append(log, sequence)
     assert append(log, 1).is_duplicate
@@ -38,37 +38,37 @@ def test_rule_30_only_the_last_five_batches_are_remembered(log: PartitionLog) ->
         append(log, 0)
 
 
-def test_rule_30_another_range_is_no_duplicate(log: PartitionLog) -> None:
+def test_another_range_is_no_duplicate(log: PartitionLog) -> None:
     append(log, 0, 3)
     with pytest.raises(OutOfOrderSequenceNumber):
         append(log, 0, 2)
 
 
-def test_rule_31_a_gap_is_refused(log: PartitionLog) -> None:
+def test_a_gap_is_refused(log: PartitionLog) -> None:
     append(log, 0, 3)
     with pytest.raises(OutOfOrderSequenceNumber, match="expected 3"):
         append(log, 4)
     assert log.log_end_offset == 3
 
 
-def test_rule_31_sequences_wrap_to_zero(log: PartitionLog) -> None:
+def test_sequences_wrap_to_zero(log: PartitionLog) -> None:
     append(log, 2**31 - 2, 2)
     append(log, 0)
     append(log, 1)
     assert log.log_end_offset == 4
 
 
-def test_rule_31_a_batch_may_wrap_inside(log: PartitionLog) -> None:
+def test_a_batch_may_wrap_inside(log: PartitionLog) -> None:
     append(log, 2**31 - 1, 3)
     append(log, 2)
     assert append(log, 2**31 - 1, 3).is_duplicate
 
 
-def test_rule_32_an_unknown_producer_may_start_anywhere(log: PartitionLog) -> None:
+def test_an_unknown_producer_may_start_anywhere(log: PartitionLog) -> None:
     assert append(log, 1234).base_offset == 0
 
 
-def test_rule_33_a_new_epoch_starts_at_zero(log: PartitionLog) -> None:
+def test_a_new_epoch_starts_at_zero(log: PartitionLog) -> None:
     append(log, 0, 5)
     with pytest.raises(OutOfOrderSequenceNumber):
         append(log, 5, epoch=1)
@@ -77,14 +77,14 @@ def test_rule_33_a_new_epoch_starts_at_zero(log: PartitionLog) -> None:
         append(log, 5, epoch=0)
 
 
-def test_rule_33_a_duplicate_of_an_older_epoch_is_refused(log: PartitionLog) -> None:
+def test_a_duplicate_of_an_older_epoch_is_refused(log: PartitionLog) -> None:
     append(log, 0, epoch=0)
     append(log, 0, epoch=1)
     with pytest.raises(InvalidProducerEpoch):
         append(log, 0, epoch=0)
 
 
-def test_rule_34_what_a_follower_is_sent_is_not_checked(log: PartitionLog) -> None:
+def test_what_a_follower_is_sent_is_not_checked(log: PartitionLog) -> None:
     append(log, 5)
     follower = PartitionLog("t", 0, bytes(16))
     follower.append_as_leader(view(batch([b"y"], producer_id=7, producer_epoch=3, base_sequence=0)), 0)
@@ -95,7 +95,7 @@ def test_rule_34_what_a_follower_is_sent_is_not_checked(log: PartitionLog) -> No
     assert follower.append_as_follower(data) == 1
 
 
-def test_rule_35_the_state_is_rebuilt_from_the_log_after_truncation(log: PartitionLog) -> None:
+def test_the_state_is_rebuilt_from_the_log_after_truncation(log: PartitionLog) -> None:
     for sequence in range(4):
         append(log, sequence)
     log.truncate_to(2)
@@ -104,7 +104,7 @@ def test_rule_35_the_state_is_rebuilt_from_the_log_after_truncation(log: Partiti
     assert log.log_end_offset == 3
 
 
-def test_rule_35_old_producers_expire(log: PartitionLog) -> None:
+def test_old_producers_expire(log: PartitionLog) -> None:
     append(log, 0)
     state = log.producers.get(7)
     assert state is not None

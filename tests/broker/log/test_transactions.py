@@ -64,14 +64,14 @@ def replicate(log: PartitionLog) -> None:
 # -------------------------------------------------------------------- verification (43)
 
 
-def test_rule_43_an_unverified_transaction_may_not_begin(log: PartitionLog) -> None:
+def test_an_unverified_transaction_may_not_begin(log: PartitionLog) -> None:
     log.verifications.required = True
     with pytest.raises(InvalidTxnState, match="coordinator was not asked"):
         write(log, 7, 0)
     assert log.log_end_offset == 0
 
 
-def test_rule_43_with_the_guard_it_begins_and_later_batches_need_none(log: PartitionLog) -> None:
+def test_with_the_guard_it_begins_and_later_batches_need_none(log: PartitionLog) -> None:
     log.verifications.required = True
     guard = log.begin_verification(7, 0, 0, False, NOW_MS)
     assert guard is not None
@@ -81,7 +81,7 @@ def test_rule_43_with_the_guard_it_begins_and_later_batches_need_none(log: Parti
     assert log.log_end_offset == 2
 
 
-def test_rule_43_a_marker_makes_the_guard_worthless(log: PartitionLog) -> None:
+def test_a_marker_makes_the_guard_worthless(log: PartitionLog) -> None:
     """The coordinator said yes, then aborted: the late batch would open a transaction that nobody ends."""
     log.verifications.required = True
     guard = log.begin_verification(7, 0, 0, False, NOW_MS)
@@ -95,7 +95,7 @@ def test_rule_43_a_marker_makes_the_guard_worthless(log: PartitionLog) -> None:
     write(log, 7, 0, guard=other)
 
 
-def test_rule_43_an_open_transaction_of_an_older_epoch_does_not_count(log: PartitionLog) -> None:
+def test_an_open_transaction_of_an_older_epoch_does_not_count(log: PartitionLog) -> None:
     write(log, 7, 0)
     log.verifications.required = True
     assert log.begin_verification(7, 1, 0, True, NOW_MS) is not None
@@ -103,7 +103,7 @@ def test_rule_43_an_open_transaction_of_an_older_epoch_does_not_count(log: Parti
         write(log, 7, 0, epoch=1)
 
 
-def test_rule_43_no_batch_overtakes_one_that_waits_for_verification(log: PartitionLog) -> None:
+def test_no_batch_overtakes_one_that_waits_for_verification(log: PartitionLog) -> None:
     log.verifications.required = True
     guard = log.begin_verification(7, 0, 0, False, NOW_MS)
     assert log.begin_verification(7, 0, 1, False, NOW_MS) is guard
@@ -113,7 +113,7 @@ def test_rule_43_no_batch_overtakes_one_that_waits_for_verification(log: Partiti
     write(log, 7, 1)
 
 
-def test_rule_43_with_an_epoch_for_each_transaction_an_unknown_producer_starts_at_zero(
+def test_with_an_epoch_for_each_transaction_an_unknown_producer_starts_at_zero(
     log: PartitionLog,
 ) -> None:
     log.verifications.required = True
@@ -124,7 +124,7 @@ def test_rule_43_with_an_epoch_for_each_transaction_an_unknown_producer_starts_a
     write(log, 8, 5, epoch=3, guard=before)
 
 
-def test_rule_43_verifications_expire(log: PartitionLog) -> None:
+def test_verifications_expire(log: PartitionLog) -> None:
     log.verifications.required = True
     guard = log.begin_verification(7, 0, 0, False, NOW_MS)
     assert log.verifications.expire(NOW_MS - 1) == 0
@@ -133,7 +133,7 @@ def test_rule_43_verifications_expire(log: PartitionLog) -> None:
         write(log, 7, 0, guard=guard)
 
 
-def test_rule_43_a_retry_is_answered_without_verification(log: PartitionLog) -> None:
+def test_a_retry_is_answered_without_verification(log: PartitionLog) -> None:
     write(log, 7, 0)
     end(log, 7)
     log.verifications.required = True
@@ -143,7 +143,7 @@ def test_rule_43_a_retry_is_answered_without_verification(log: PartitionLog) -> 
 # -------------------------------------------------------------------- mixing (44)
 
 
-def test_rule_44_a_plain_batch_inside_a_transaction_is_refused(log: PartitionLog) -> None:
+def test_a_plain_batch_inside_a_transaction_is_refused(log: PartitionLog) -> None:
     write(log, 7, 0, transactional=False)
     write(log, 7, 1)
     with pytest.raises(InvalidTxnState, match="open since offset 1"):
@@ -153,7 +153,7 @@ def test_rule_44_a_plain_batch_inside_a_transaction_is_refused(log: PartitionLog
     write(log, 7, 2, transactional=False)
 
 
-def test_rule_44_binds_coordinators_too(log: PartitionLog) -> None:
+def test_a_coordinator_too_may_write_no_plain_batch_inside_a_transaction(log: PartitionLog) -> None:
     write(log, 7, -1, from_client=False)
     write(log, 7, -1, from_client=False)
     with pytest.raises(InvalidTxnState):
@@ -163,7 +163,7 @@ def test_rule_44_binds_coordinators_too(log: PartitionLog) -> None:
 # -------------------------------------------------------------------- markers (46)
 
 
-def test_rule_46_a_marker_is_a_control_batch_with_an_offset_and_the_coordinator_epoch(
+def test_a_marker_is_a_control_batch_with_an_offset_and_the_coordinator_epoch(
     log: PartitionLog,
 ) -> None:
     write(log, 7, 0, count=3)
@@ -179,7 +179,7 @@ def test_rule_46_a_marker_is_a_control_batch_with_an_offset_and_the_coordinator_
     assert log.log_end_offset == 4
 
 
-def test_rule_46_an_older_coordinator_is_fenced(log: PartitionLog) -> None:
+def test_an_older_coordinator_is_fenced(log: PartitionLog) -> None:
     write(log, 7, 0)
     end(log, 7, coordinator_epoch=5)
     write(log, 7, 1)
@@ -189,12 +189,12 @@ def test_rule_46_an_older_coordinator_is_fenced(log: PartitionLog) -> None:
     end(log, 7, coordinator_epoch=5)
 
 
-def test_rule_46_the_coordinator_epoch_is_kept_per_producer(log: PartitionLog) -> None:
+def test_the_coordinator_epoch_is_kept_per_producer(log: PartitionLog) -> None:
     end(log, 7, coordinator_epoch=5)
     end(log, 8, coordinator_epoch=1)
 
 
-def test_rule_46_before_version_2_a_marker_needs_the_epoch_of_the_records_or_a_newer_one(
+def test_before_version_2_a_marker_needs_the_epoch_of_the_records_or_a_newer_one(
     log: PartitionLog,
 ) -> None:
     write(log, 7, 0, epoch=4)
@@ -204,7 +204,7 @@ def test_rule_46_before_version_2_a_marker_needs_the_epoch_of_the_records_or_a_n
     end(log, 7, epoch=4)
 
 
-def test_rule_46_in_version_2_a_marker_needs_a_newer_epoch(log: PartitionLog) -> None:
+def test_in_version_2_a_marker_needs_a_newer_epoch(log: PartitionLog) -> None:
     write(log, 7, 0, epoch=4)
     with pytest.raises(InvalidProducerEpoch, match=r"transaction\.version 2"):
         end(log, 7, epoch=4, version=2)
@@ -214,7 +214,7 @@ def test_rule_46_in_version_2_a_marker_needs_a_newer_epoch(log: PartitionLog) ->
         end(log, 7, epoch=5, version=2)
 
 
-def test_rule_46_in_version_2_a_repeated_marker_is_written_again_and_changes_nothing(
+def test_in_version_2_a_repeated_marker_is_written_again_and_changes_nothing(
     log: PartitionLog,
 ) -> None:
     write(log, 7, 0, epoch=4)
@@ -226,7 +226,7 @@ def test_rule_46_in_version_2_a_repeated_marker_is_written_again_and_changes_not
         end(log, 7, epoch=4, version=2)
 
 
-def test_rule_46_a_markers_newer_epoch_fences_the_old_producer_and_starts_again_at_zero(
+def test_a_markers_newer_epoch_fences_the_old_producer_and_starts_again_at_zero(
     log: PartitionLog,
 ) -> None:
     write(log, 7, 0, epoch=0)
@@ -238,7 +238,7 @@ def test_rule_46_a_markers_newer_epoch_fences_the_old_producer_and_starts_again_
     write(log, 7, 0, epoch=1)
 
 
-def test_rule_46_sequences_go_on_after_a_marker_of_the_same_epoch(log: PartitionLog) -> None:
+def test_sequences_go_on_after_a_marker_of_the_same_epoch(log: PartitionLog) -> None:
     write(log, 7, 0, count=2)
     end(log, 7)
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -249,7 +249,7 @@ def test_rule_46_sequences_go_on_after_a_marker_of_the_same_epoch(log: Partition
 # -------------------------------------------------------------------- the last stable offset (47)
 
 
-def test_rule_47_the_last_stable_offset_stops_at_the_earliest_open_transaction(log: PartitionLog) -> None:
+def test_the_last_stable_offset_stops_at_the_earliest_open_transaction(log: PartitionLog) -> None:
     write(log, 1, 0, transactional=False)
     write(log, 7, 0)
     write(log, 8, 0)
@@ -263,7 +263,7 @@ def test_rule_47_the_last_stable_offset_stops_at_the_earliest_open_transaction(l
     assert log.last_stable_offset == log.high_watermark == 5
 
 
-def test_rule_47_it_is_bounded_by_the_high_watermark(log: PartitionLog) -> None:
+def test_the_last_stable_offset_is_bounded_by_the_high_watermark(log: PartitionLog) -> None:
     for sequence in range(4):
         write(log, 1, sequence, transactional=False)
     write(log, 7, 0)
@@ -271,7 +271,7 @@ def test_rule_47_it_is_bounded_by_the_high_watermark(log: PartitionLog) -> None:
     assert log.last_stable_offset == 2
 
 
-def test_rule_47_a_completed_transaction_counts_as_open_until_its_marker_is_replicated(
+def test_a_completed_transaction_counts_as_open_until_its_marker_is_replicated(
     log: PartitionLog,
 ) -> None:
     write(log, 7, 0)
@@ -283,7 +283,7 @@ def test_rule_47_a_completed_transaction_counts_as_open_until_its_marker_is_repl
     assert log.last_stable_offset == 3
 
 
-def test_rule_47_it_is_not_below_the_logs_start(log: PartitionLog) -> None:
+def test_the_last_stable_offset_is_not_below_the_logs_start(log: PartitionLog) -> None:
     write(log, 7, 0)
     write(log, 1, 0, transactional=False)
     replicate(log)
@@ -294,7 +294,7 @@ def test_rule_47_it_is_not_below_the_logs_start(log: PartitionLog) -> None:
     assert log.last_stable_offset == 3
 
 
-def test_rule_47_a_producer_with_an_open_transaction_does_not_expire(log: PartitionLog) -> None:
+def test_a_producer_with_an_open_transaction_does_not_expire(log: PartitionLog) -> None:
     write(log, 7, 0)
     assert log.producers.expire(NOW_MS + 1) == 0
     end(log, 7)
@@ -304,7 +304,7 @@ def test_rule_47_a_producer_with_an_open_transaction_does_not_expire(log: Partit
 # -------------------------------------------------------------------- the aborted list (48)
 
 
-def test_rule_48_aborted_transactions_are_listed_for_the_range_that_is_read(log: PartitionLog) -> None:
+def test_aborted_transactions_are_listed_for_the_range_that_is_read(log: PartitionLog) -> None:
     write(log, 7, 0)  # 0
     end(log, 7, committed=False)  # 1
     write(log, 8, 0)  # 2
@@ -319,7 +319,7 @@ def test_rule_48_aborted_transactions_are_listed_for_the_range_that_is_read(log:
     assert log.aborted_transactions(2, 3) == []
 
 
-def test_rule_48_a_long_transaction_is_listed_for_a_range_in_its_middle(log: PartitionLog) -> None:
+def test_a_long_transaction_is_listed_for_a_range_in_its_middle(log: PartitionLog) -> None:
     write(log, 7, 0)  # 0
     write(log, 8, 0)  # 1
     end(log, 8, committed=False)  # 2
@@ -329,7 +329,7 @@ def test_rule_48_a_long_transaction_is_listed_for_a_range_in_its_middle(log: Par
     assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [8, 7]
 
 
-def test_rule_48_an_entry_must_follow_the_others() -> None:
+def test_an_entry_must_follow_the_others() -> None:
     index = TransactionIndex()
     index.append(AbortedTransaction(1, 0, 5, 6))
     with pytest.raises(ValueError, match="does not follow"):

@@ -38,7 +38,7 @@ class Leader:
         return self.replica.high_watermark
 
 
-def test_rule_52_one_who_has_been_let_in_counts_before_the_controller_says_so() -> None:
+def test_a_replica_that_is_let_in_counts_before_the_controller_says_so() -> None:
     leader = Leader(0, 1)
     leader.fetched(1, 10)
     leader.fetched(2, 7, now=-100.0)  # long ago, so that it would not count by itself
@@ -48,7 +48,7 @@ def test_rule_52_one_who_has_been_let_in_counts_before_the_controller_says_so() 
     assert leader.high_watermark() == 10
 
 
-def test_rule_52_one_who_is_to_leave_counts_until_the_controller_says_so() -> None:
+def test_a_replica_that_is_to_leave_counts_until_the_controller_says_so() -> None:
     leader = Leader(0, 1, 2)
     leader.fetched(1, 10)
     leader.fetched(2, 4)
@@ -61,7 +61,7 @@ def test_rule_52_one_who_is_to_leave_counts_until_the_controller_says_so() -> No
     [(1.0, (), 9), (-100.0, (), 10), (1.0, (2,), 10)],
     ids=["caught up of late", "long ago", "dead"],
 )
-def test_rule_52_a_live_follower_that_is_caught_up_holds_it_back_from_outside(
+def test_a_caught_up_follower_outside_the_isr_holds_the_high_watermark_back(
     last_fetch: float, dead: tuple[int, ...], expected: int
 ) -> None:
     """Else it could never join: the mark would have run on whenever it has come there."""
@@ -72,7 +72,7 @@ def test_rule_52_a_live_follower_that_is_caught_up_holds_it_back_from_outside(
     assert leader.high_watermark(dead=dead) == expected
 
 
-def test_rule_52_below_the_minimum_it_stands_still() -> None:
+def test_below_min_isr_the_high_watermark_stands_still() -> None:
     leader = Leader(0, 1, min_isr=3)
     leader.fetched(1, 10)
     leader.fetched(2, 10)
@@ -91,9 +91,7 @@ def test_a_fetch_outside_of_the_log_says_nothing_of_a_follower(offset: int) -> N
 
 
 @pytest.mark.parametrize(("pending", "error"), [(None, True), (frozenset({0, 1}), False)])
-def test_rule_28_an_isr_that_is_about_to_grow_is_large_enough(
-    pending: frozenset[int] | None, error: bool
-) -> None:
+def test_an_isr_that_is_about_to_grow_is_large_enough(pending: frozenset[int] | None, error: bool) -> None:
     """An acks=all that finds itself replicated counts those who were let in already."""
     leader = Leader(0, min_isr=2)
     leader.replica.pending_isr = pending
@@ -103,7 +101,7 @@ def test_rule_28_an_isr_that_is_about_to_grow_is_large_enough(
 @pytest.mark.parametrize(
     ("epoch", "is_fenced", "may"), [(5, False, True), (-1, False, True), (4, False, False), (5, True, False)]
 )
-def test_rule_66_a_follower_joins_only_under_the_registration_that_it_fetches_with(
+def test_a_follower_joins_only_under_the_registration_that_it_fetches_with(
     epoch: int, is_fenced: bool, may: bool
 ) -> None:
     """What it had when it fetched may be gone since it registered anew (KIP-903)."""
@@ -117,7 +115,7 @@ def test_rule_66_a_follower_joins_only_under_the_registration_that_it_fetches_wi
     assert leader.replica.pending_isr == (frozenset({0, 1, 2}) if may else None)
 
 
-def test_rule_59_a_follower_that_does_not_know_the_leader_s_epoch_goes_back_to_its_own_before() -> None:
+def test_a_follower_that_does_not_know_the_leader_s_epoch_goes_back_to_its_own_before() -> None:
     """It has epochs 0 and 3, the leader says that the logs parted in epoch 2: everything of 3 goes, whatever
     the end that the leader names; else it would ask the same again and be told the same, for ever.
     """

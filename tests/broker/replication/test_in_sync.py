@@ -64,7 +64,7 @@ class TestLastCaughtUp:
         assert not follower.is_caught_up(6, now=40.1, max_lag=30.0)
         assert follower.is_caught_up(5, now=99.0, max_lag=30.0), "it has all that there is"
 
-    def test_rule_65_it_may_join_at_the_high_watermark_and_not_before_the_leader_s_epoch(self) -> None:
+    def test_a_follower_may_join_at_the_high_watermark_and_not_before_the_leaders_epoch(self) -> None:
         """A new leader's high watermark may be far behind what was committed before its time."""
         follower = FollowerState(1, last_caught_up=0.0)
         for offset, may in ((3, False), (4, False), (5, False), (6, True), (7, True)):
@@ -131,7 +131,7 @@ def replica_fetch(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_rule_67_a_replica_reads_to_the_log_end_and_only_as_who_it_is_now(
+def test_a_replica_reads_to_the_log_end_and_only_as_who_it_is_now(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
 ) -> None:
     wire = leader(*KEY)
@@ -188,7 +188,7 @@ def test_limits_bound_what_a_follower_is_given_but_for_the_first_batch(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_rule_60_an_id_that_is_not_that_of_the_log_is_inconsistent(
+def test_a_topic_id_that_is_not_that_of_the_log_is_inconsistent(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     """The broker knows the new topic by metadata already, its log is still the old one's."""
@@ -210,7 +210,7 @@ def test_rule_60_an_id_that_is_not_that_of_the_log_is_inconsistent(
 @pytest.mark.parametrize(
     "name", ["NoSuchSelector", "org.apache.kafka.common.replica.RackAwareReplicaSelektor"]
 )
-def test_rule_61_a_selector_that_is_not_known_is_named(name: str) -> None:
+def test_a_selector_that_is_not_known_is_named(name: str) -> None:
     with pytest.raises(ConfigurationError, match="RackAwareReplicaSelector"):
         KafkaCluster(brokers=1, config={"replica.selector.class": name}).start()
 
@@ -218,7 +218,7 @@ def test_rule_61_a_selector_that_is_not_known_is_named(name: str) -> None:
 # ---------------------------------------------------------------------- truncation
 
 
-def test_rule_59_a_follower_that_was_leader_twice_removed_finds_where_it_parted(
+def test_a_follower_that_was_leader_twice_removed_finds_where_it_parted(
     simulation: Simulation,
 ) -> None:
     """Its epoch and the leader's have several others between them: it truncates step by step (KIP-101)."""

@@ -51,7 +51,7 @@ def assert_alike(cluster: KafkaCluster) -> None:
     assert logs[0] == logs[1] == logs[2]
 
 
-def test_rule_51_followers_learn_the_high_watermark_one_fetch_later(simulation: Simulation) -> None:
+def test_followers_learn_the_high_watermark_one_fetch_later(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     append(cluster, b"a")
@@ -69,7 +69,7 @@ def test_rule_51_followers_learn_the_high_watermark_one_fetch_later(simulation: 
     assert_alike(cluster)
 
 
-def test_rule_51_the_high_watermark_waits_for_the_slowest_in_the_isr(simulation: Simulation) -> None:
+def test_the_high_watermark_waits_for_the_slowest_in_the_isr(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
@@ -83,7 +83,7 @@ def test_rule_51_the_high_watermark_waits_for_the_slowest_in_the_isr(simulation:
     assert marks(cluster) == [1, 1, 1]
 
 
-def test_rule_65_a_follower_that_lags_leaves_the_isr_and_comes_back(simulation: Simulation) -> None:
+def test_a_follower_that_lags_leaves_the_isr_and_comes_back(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"replica.lag.time.max.ms": 10_000})
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
@@ -107,7 +107,7 @@ def test_an_idle_follower_stays_in_the_isr(simulation: Simulation) -> None:
     assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
 
 
-def test_rule_68_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulation) -> None:
+def test_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     append(cluster, b"a")
@@ -128,7 +128,7 @@ def test_rule_68_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulatio
     assert_alike(cluster)
 
 
-def test_rule_59_what_only_the_old_leader_had_is_truncated(simulation: Simulation) -> None:
+def test_what_only_the_old_leader_had_is_truncated(simulation: Simulation) -> None:
     """The old leader keeps its tail over the crash, and must drop it for the new leader's records."""
     cluster = cluster_of(simulation)
     simulation.run_for(1)
@@ -212,7 +212,7 @@ def test_a_leader_that_was_replaced_while_cut_off_truncates(simulation: Simulati
     assert cluster.log(*KEY).values() == [b"kept"]
 
 
-def test_rule_68_without_a_replica_in_sync_there_is_no_leader_until_one_returns(
+def test_without_a_replica_in_sync_there_is_no_leader_until_one_returns(
     simulation: Simulation,
 ) -> None:
     cluster = cluster_of(simulation)
@@ -236,7 +236,7 @@ def test_rule_68_without_a_replica_in_sync_there_is_no_leader_until_one_returns(
     assert sorted(cluster.partition(*KEY).isr) == sorted((last, other))
 
 
-def test_rule_68_an_unclean_election_loses_and_truncates_if_it_is_allowed(simulation: Simulation) -> None:
+def test_an_unclean_election_loses_and_truncates_if_it_is_allowed(simulation: Simulation) -> None:
     cluster = simulation.cluster(
         brokers=2, topics={"t": Topic(configs={"unclean.leader.election.enable": True})}
     )
@@ -268,7 +268,7 @@ def test_a_stopped_broker_hands_its_leaderships_over_and_loses_nothing(simulatio
     assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
 
 
-def test_rule_27_the_isr_counts_for_acks_all(simulation: Simulation) -> None:
+def test_the_isr_counts_for_acks_all(simulation: Simulation) -> None:
     cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
@@ -280,7 +280,7 @@ def test_rule_27_the_isr_counts_for_acks_all(simulation: Simulation) -> None:
     assert cluster.log(*KEY).values() == [b"a"]
 
 
-def test_rule_28_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulation: Simulation) -> None:
+def test_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulation: Simulation) -> None:
     """The records are everywhere, then the ISR shrinks before the answer is made: the answer says so."""
     cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
     simulation.run_for(1)

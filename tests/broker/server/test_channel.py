@@ -63,7 +63,7 @@ def test_only_two_states_read_the_socket() -> None:
     assert frozenset({S.NOT_MUTED, S.REQCACHED_AND_RESPONSE_PENDING}) == READABLE_STATES
 
 
-def test_rule_6_serial_mode_reads_nothing_until_the_reply_has_left() -> None:
+def test_serial_mode_reads_nothing_until_the_reply_has_left() -> None:
     channel = Channel(pipelined=False)
     slot = channel.receive(100)
     assert not reads(channel)

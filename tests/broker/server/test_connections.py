@@ -46,12 +46,12 @@ def assert_costs_one_connection(connect: Connect, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 100 * 1024 * 1024 + 1, 2**31 - 1])
-def test_rule_1_a_frame_of_an_illegal_size_closes_the_connection(connect: Connect, size: int) -> None:
+def test_a_frame_of_an_illegal_size_closes_the_connection(connect: Connect, size: int) -> None:
     assert_costs_one_connection(connect, struct.pack(">i", size))
 
 
 @pytest.mark.kafka(brokers=1, config={"socket.request.max.bytes": 1000})
-def test_rule_1_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
+def test_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
     assert_costs_one_connection(connect, struct.pack(">i", 1001))
 
 
@@ -76,11 +76,11 @@ def test_rule_1_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
         "body does not parse",
     ],
 )
-def test_rule_2_what_is_no_request_costs_its_one_connection(connect: Connect, data: bytes) -> None:
+def test_what_is_no_request_costs_its_one_connection(connect: Connect, data: bytes) -> None:
     assert_costs_one_connection(connect, data)
 
 
-def test_rule_2_bytes_after_the_body_are_ignored(connect: Connect) -> None:
+def test_bytes_after_the_body_are_ignored(connect: Connect) -> None:
     """As in Kafka; librdkafka sends some after a Metadata request for all topics."""
     wire = connect()
     wire.socket.sendall(framed(header(3, 0, 7) + struct.pack(">i", 0) + b"more"))
@@ -88,7 +88,7 @@ def test_rule_2_bytes_after_the_body_are_ignored(connect: Connect) -> None:
     wire.call(METADATA, 12)
 
 
-def test_rule_2_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
+def test_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
     wire = connect()
     wire.send(METADATA, 12)
     wire.receive(MetadataRequest, 12)
@@ -98,9 +98,7 @@ def test_rule_2_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_rule_3_an_unknown_version_of_api_versions_is_answered_in_version_0(
-    connect: Connect, version: int
-) -> None:
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Connect, version: int) -> None:
     wire = connect()
     wire.socket.sendall(framed(header(18, version, 5) + b"\x00whatever this is"))
     frame = wire.receive_frame()
@@ -112,7 +110,7 @@ def test_rule_3_an_unknown_version_of_api_versions_is_answered_in_version_0(
     wire.call(METADATA, 12)
 
 
-def test_rule_4_the_header_of_an_api_versions_reply_is_always_version_0(connect: Connect) -> None:
+def test_the_header_of_an_api_versions_reply_is_always_version_0(connect: Connect) -> None:
     wire = connect()
     wire.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     frame = wire.receive_frame()
@@ -121,7 +119,7 @@ def test_rule_4_the_header_of_an_api_versions_reply_is_always_version_0(connect:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x-", "ü"])
-def test_rule_5_the_name_of_the_software_must_match_the_pattern(connect: Connect, name: str) -> None:
+def test_the_name_of_the_software_must_match_the_pattern(connect: Connect, name: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
     assert connect().call(request, 3).error_code == 42
 
@@ -159,7 +157,7 @@ def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_rule_7_acks_0_is_never_answered(
+def test_acks_0_is_never_answered(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[..., None]
 ) -> None:
     wire = connect()
@@ -170,7 +168,7 @@ def test_rule_7_acks_0_is_never_answered(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_rule_7_an_error_with_acks_0_closes_the_connection(connect: Connect) -> None:
+def test_an_error_with_acks_0_closes_the_connection(connect: Connect) -> None:
     wire = connect()
     wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
     assert wire.is_closed_by_broker()
@@ -181,7 +179,7 @@ def serial(**config: object) -> pytest.MarkDecorator:
 
 
 @serial()
-def test_rule_6_serial_mode_takes_the_next_request_when_the_reply_has_left(
+def test_serial_mode_takes_the_next_request_when_the_reply_has_left(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
 ) -> None:
     kafka_cluster.controls.pause_followers()
@@ -199,7 +197,7 @@ def test_rule_6_serial_mode_takes_the_next_request_when_the_reply_has_left(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.requests": 1, "threads": "separate"})
-def test_rule_8_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -> None:
+def test_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -> None:
     wires = [connect() for _ in range(8)]
     for wire in wires:
         for _ in range(5):
@@ -209,14 +207,14 @@ def test_rule_8_a_full_request_queue_stops_the_reading_not_the_work(connect: Con
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": 50})
-def test_rule_9_idle_connections_are_closed(connect: Connect) -> None:
+def test_idle_connections_are_closed(connect: Connect) -> None:
     wire = connect()
     wire.call(METADATA, 12)
     assert wire.is_closed_by_broker()
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
-def test_rule_9_a_request_that_waits_does_not_keep_its_connection(
+def test_a_request_that_waits_does_not_keep_its_connection(
     connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
     """As in Kafka: a long poll of more than connections.max.idle.ms is never answered."""
@@ -227,7 +225,7 @@ def test_rule_9_a_request_that_waits_does_not_keep_its_connection(
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": -1})
-def test_rule_9_below_zero_nothing_is_ever_idle(connect: Connect) -> None:
+def test_a_negative_idle_limit_closes_nothing(connect: Connect) -> None:
     wire = connect()
     wire.call(METADATA, 12)
     wire.call(METADATA, 12)
@@ -244,7 +242,7 @@ def test_several_threads_a_broker_work_the_same(leader: Callable[[str, int], Wir
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.request.bytes": 1})
-def test_rule_8_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], Wire]) -> None:
+def test_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], Wire]) -> None:
     wires = [leader("t", 0) for _ in range(3)]
     for wire in wires:
         wire.send(produce_request("t", 0, batch([bytes(100)])), 12)
@@ -252,7 +250,7 @@ def test_rule_8_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], W
 
 
 @pytest.mark.kafka(brokers=1, config={"max.connections": 2})
-def test_rule_9_above_max_connections_a_new_one_waits_until_another_ends(
+def test_above_max_connections_a_new_one_waits_until_another_ends(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     first, second = connect(), connect()
@@ -270,7 +268,7 @@ def test_rule_9_above_max_connections_a_new_one_waits_until_another_ends(
 
 
 @pytest.mark.kafka(brokers=1, config={"max.connections.per.ip": 1})
-def test_rule_9_above_max_connections_per_ip_a_new_one_is_closed(
+def test_above_max_connections_per_ip_a_new_one_is_closed(
     connect: Connect, wait_for: WaitFor, kafka_cluster: KafkaCluster
 ) -> None:
     first = connect()
@@ -286,17 +284,17 @@ def test_rule_9_above_max_connections_per_ip_a_new_one_is_closed(
     brokers=1,
     config={"max.connections.per.ip": 0, "max.connections.per.ip.overrides": "10.0.0.1:0,127.0.0.1:1"},
 )
-def test_rule_9_an_address_may_have_a_limit_of_its_own(connect: Connect) -> None:
+def test_an_address_may_have_a_limit_of_its_own(connect: Connect) -> None:
     connect().call(METADATA, 12)
     assert connect().is_closed_by_broker()
 
 
-def test_rule_9_a_limit_that_is_no_number_is_refused() -> None:
+def test_a_limit_that_is_no_number_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="address:number"):
         KafkaCluster(config={"max.connections.per.ip.overrides": "127.0.0.1"})
 
 
-def test_rule_9_the_rate_of_new_connections_is_limited() -> None:
+def test_the_rate_of_new_connections_is_limited() -> None:
     """Virtual time: of ten connections that come at once three are served in each second."""
     with Simulation(seed=3) as simulation:
         cluster = simulation.cluster(brokers=1, config={"max.connection.creation.rate": 3})
@@ -315,7 +313,7 @@ def test_rule_9_the_rate_of_new_connections_is_limited() -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_rule_10_a_throttled_reply_leaves_at_once_and_the_connection_stays_muted(
+def test_a_throttled_reply_leaves_at_once_and_the_connection_stays_muted(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
 ) -> None:
     kafka_cluster.controls.throttle("wire", ProduceRequest, 0.15, times=1)
@@ -332,7 +330,7 @@ def test_rule_10_a_throttled_reply_leaves_at_once_and_the_connection_stays_muted
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_rule_10_other_clients_other_apis_and_other_connections_are_not_throttled(
+def test_other_clients_other_apis_and_other_connections_are_not_throttled(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
 ) -> None:
     controls = kafka_cluster.controls
@@ -348,7 +346,7 @@ def test_rule_10_other_clients_other_apis_and_other_connections_are_not_throttle
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_rule_10_acks_0_is_throttled_without_a_reply(
+def test_acks_0_is_throttled_without_a_reply(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
 ) -> None:
     kafka_cluster.controls.throttle(None, ProduceRequest, 0.1, times=1)
@@ -363,7 +361,7 @@ def test_rule_10_acks_0_is_throttled_without_a_reply(
 
 
 @pytest.mark.kafka(brokers=1)
-def test_rule_10_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> None:
+def test_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> None:
     with pytest.raises(ConfigurationError, match="say a number from 0"):
         kafka_cluster.controls.throttle(None, None, -1.0)
     with pytest.raises(ConfigurationError, match="say how often"):
@@ -371,7 +369,7 @@ def test_rule_10_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluste
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_rule_11_without_sasl_a_handshake_is_out_of_place(connect: Connect, version: int) -> None:
+def test_without_sasl_a_handshake_is_out_of_place(connect: Connect, version: int) -> None:
     wire = connect()
     response = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
     assert (response.error_code, response.mechanisms) == (34, [])
@@ -398,7 +396,7 @@ class Counted(DelayedOperation):
         self.completions += 1
 
 
-def test_rule_92_tried_once_before_and_once_after_watching_and_completed_once() -> None:
+def test_tried_once_before_and_once_after_watching_and_completed_once() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     at_once, after_watching, later = Counted(1), Counted(2), Counted(3)
     assert purgatory.try_complete_else_watch(at_once, ["k"], 0.0)
@@ -411,7 +409,7 @@ def test_rule_92_tried_once_before_and_once_after_watching_and_completed_once() 
     assert [one.tries for one in (at_once, after_watching, later)] == [1, 2, 3]
 
 
-def test_rule_93_ticks_of_a_millisecond_20_slots_overflow_wheels_on_demand() -> None:
+def test_ticks_of_a_millisecond_20_slots_overflow_wheels_on_demand() -> None:
     wheel = TimingWheel(0.0)
     ran: list[float] = []
     for deadline in (0.0191, 0.3, 7.9):

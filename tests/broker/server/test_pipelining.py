@@ -63,7 +63,7 @@ def is_silent(wire: Wire, seconds: float = 0.02) -> bool:
 
 
 @two_brokers
-def test_invariant_a_replies_are_fifo_under_any_order_of_completion(
+def test_replies_are_fifo_under_any_order_of_completion(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """Those behind complete at once or time out first; all wait for the first.  1,000 orders: row 22."""
@@ -85,7 +85,7 @@ def test_invariant_a_replies_are_fifo_under_any_order_of_completion(
 @pytest.mark.kafka(
     brokers=2, topics={"t": 1}, config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 2}
 )
-def test_invariant_b_appends_follow_the_order_of_receipt_also_across_handlers(
+def test_appends_follow_the_order_of_receipt_also_across_handlers(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     kafka_cluster.controls.pause_followers()
@@ -105,7 +105,7 @@ def test_invariant_b_appends_follow_the_order_of_receipt_also_across_handlers(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"min.insync.replicas": 2})
-def test_invariant_c_what_follows_a_refused_batch_is_out_of_order_never_a_gap(
+def test_what_follows_a_refused_batch_is_out_of_order_never_a_gap(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     number = kafka_cluster.partition("t", 0).leader
@@ -136,7 +136,7 @@ def test_invariant_c_what_follows_a_refused_batch_is_out_of_order_never_a_gap(
 
 
 @two_brokers
-def test_invariant_d_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: Wire) -> None:
+def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: Wire) -> None:
     """The second times out first, and its reply still waits for its turn."""
     held(wire, timeout_ms=150)
     held(wire, timeout_ms=20)
@@ -147,7 +147,7 @@ def test_invariant_d_each_request_keeps_its_own_timeout(kafka_cluster: KafkaClus
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.requests": 2})
-def test_invariant_e_at_the_cap_of_unanswered_requests_the_connection_is_muted(
+def test_at_the_cap_of_unanswered_requests_the_connection_is_muted(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     for number in range(5):
@@ -161,9 +161,7 @@ def test_invariant_e_at_the_cap_of_unanswered_requests_the_connection_is_muted(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.bytes": 25_000})
-def test_invariant_e_at_the_cap_of_bytes_too(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
-) -> None:
+def test_at_the_cap_of_bytes_too(kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor) -> None:
     """One request above the cap still comes in: else it could never be answered."""
     for _ in range(5):
         held(wire, bytes(10_000))
@@ -175,9 +173,7 @@ def test_invariant_e_at_the_cap_of_bytes_too(
 
 @pytest.mark.slow
 @two_brokers
-def test_invariant_f_throttling_mutes_in_every_state(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
-) -> None:
+def test_throttling_mutes_in_every_state(kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor) -> None:
     """An acks=1 behind a held produce is throttled: what follows waits, though the held one is answered."""
     held(wire)
     wait_for(lambda: channel_of(kafka_cluster).state is ChannelState.REQCACHED_AND_RESPONSE_PENDING)
@@ -199,7 +195,7 @@ def test_invariant_f_throttling_mutes_in_every_state(
 
 
 @two_brokers
-def test_invariant_g_a_client_that_leaves_takes_its_pending_replies_along(
+def test_a_client_that_leaves_takes_its_pending_replies_along(
     kafka_cluster: KafkaCluster, leader: Leader, wire: Wire, wait_for: WaitFor
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
@@ -220,7 +216,7 @@ def test_invariant_g_a_client_that_leaves_takes_its_pending_replies_along(
 
 
 @two_brokers
-def test_invariant_h_a_fetch_or_metadata_behind_a_stuck_produce_waits(
+def test_a_fetch_or_metadata_behind_a_stuck_produce_waits(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     sent = [held(wire), wire.send(fetch_request("t", 0, 0), 12), wire.send(METADATA, 12)]
@@ -235,9 +231,7 @@ def test_invariant_h_a_fetch_or_metadata_behind_a_stuck_produce_waits(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
-def test_invariant_i_a_switch_restores_apaches_muting(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
-) -> None:
+def test_a_switch_restores_apaches_muting(kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor) -> None:
     """`KafkaCluster(pipelined=False)`, `pykafka2 broker --serial`."""
     held(wire, b"1")
     held(wire, b"2")
