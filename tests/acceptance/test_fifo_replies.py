@@ -49,7 +49,7 @@ def send_all(wire: Wire, partitions: list[int], chance: random.Random) -> list[t
 
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 8})
-def test_1000_orders_of_completion_never_change_the_order_of_replies(
+def test_a_thousand_orders_of_completion_never_change_the_order_of_replies(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], wait_for: Callable[..., None]
 ) -> None:
     chance = random.Random(22)

@@ -1,46 +1,101 @@
-"""Each of the 93 rules that a faithful double must follow has a test that is named after its number.
+"""docs/broker-rules.md is whole: each rule has a name of its own, a promise, a source in Kafka, and
+tests that are there.
 
-The rules are those of the research note that the broker was built from (its section 4: connection 1-13,
-produce 14-29, idempotence 30-36, transactions 37-50, fetch 51-64, replication and controller 65-75, groups
-76-87, log, security and machinery 88-93).
+A rule that is not built has its reason in place of tests.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-NAMED = re.compile(r"^(?:async )?def test_rule_(\d+)_\w+", re.MULTILINE)
-RULES = range(1, 94)
+import attrs
+import pytest
 
-LEFT = {
-    12: "failed authentication: SASL is step 7's",
-    13: "re-authentication (KIP-368): SASL is step 7's",
-    89: "compaction: the log cleaner comes with step 7's logs on disk",
-    90: "recovery from checkpoints: step 7's logs on disk",
-    91: "ACLs: step 7's",
-}
-"""Rules of a later step, and why; of rule 11 only the refusal of SASL is built."""
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "broker-rules.md"
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+TEST = re.compile(r"^- `(tests/[\w/]+\.py)::(\w+)`$", re.MULTILINE)
+NUMBERED = re.compile(r"test_(rule_|row_|requirement_)?\d+_")
+LINK = re.compile(r"broker-rules\.md#([\w-]+)")
 
 
-def named_by_rule() -> dict[int, list[str]]:
-    """The names of the tests of each rule."""
-    found: dict[int, list[str]] = {}
-    for path in sorted(TESTS.rglob("test_*.py")):
-        for match in NAMED.finditer(path.read_text(encoding="utf-8")):
-            found.setdefault(int(match[1]), []).append(match[0].removeprefix("def "))
-    return found
+@attrs.frozen
+class Rule:
+    name: str
+    text: str
+
+    @property
+    def promise(self) -> str:
+        return self.text.partition("\nKafka: ")[0].strip()
+
+    @property
+    def source(self) -> str:
+        return self._after("Kafka: ")
+
+    @property
+    def reason(self) -> str:
+        """Why the broker does not keep it yet; empty for a rule that it keeps."""
+        return self._after("Not built: ")
+
+    @property
+    def tests(self) -> list[tuple[str, str]]:
+        return TEST.findall(self.text)
+
+    def _after(self, start: str) -> str:
+        found = re.search(rf"^{start}(.+)$", self.text, re.MULTILINE)
+        return found[1] if found else ""
 
 
-def test_every_rule_has_a_test_or_a_reason() -> None:
-    assert [rule for rule in RULES if rule not in named_by_rule() and rule not in LEFT] == []
+def rules() -> list[Rule]:
+    _, *sections = re.split(r"^### ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [Rule(*section.split("\n", 1)) for section in sections]
 
 
-def test_no_test_is_named_after_a_rule_that_is_not_there() -> None:
-    assert named_by_rule().keys() - set(RULES) == set()
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    """The test functions of a file, those in classes, too."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(one.name for one in functions if one.name.startswith("test_"))
 
 
-def test_no_rule_is_left_that_has_tests() -> None:
-    """Who builds one of them takes it off the list."""
-    assert LEFT.keys() & named_by_rule().keys() == set()
+def test_names_are_unique_and_can_be_linked_to() -> None:
+    counted = Counter(rule.name for rule in rules())
+    assert [name for name, count in counted.items() if count > 1 or not NAME.fullmatch(name)] == []
+    assert len(counted) >= 93
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.name)
+def test_a_rule_has_a_promise_a_source_and_tests_or_a_reason(rule: Rule) -> None:
+    assert rule.promise
+    assert rule.source
+    assert bool(rule.tests) != bool(rule.reason), "tests, or the reason why there are none"
+    gone = [(path, name) for path, name in rule.tests if name not in functions_of(path)]
+    assert gone == []
+
+
+def test_links_to_rules_lead_somewhere() -> None:
+    names = {rule.name for rule in rules()}
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    sources = [path for folder in ("pykafka2", "tests") for path in (ROOT / folder).rglob("*.py")]
+    linked = {
+        name
+        for path in (*documents, *sources)
+        if path != Path(__file__)
+        for name in LINK.findall(path.read_text(encoding="utf-8"))
+    }
+    assert linked - names == set()
+
+
+def test_tests_are_named_after_promises_not_numbers() -> None:
+    """A number of a rule, a requirement or a row says nothing to who reads a failure."""
+    names = [
+        (path.name, name)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in functions_of(str(path.relative_to(ROOT)))
+    ]
+    assert [(path, name) for path, name in names if NUMBERED.match(name)] == []
