@@ -1,4 +1,4 @@
-"""Row 41 (003-36), the broker's part: every broker takes what changes the cluster, and all see the change."""
+"""Every broker takes what changes the cluster, and all see the change."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_our_admin_client_at_each_broker(kafka_cluster: KafkaCluster) -> None:
 def test_min_insync_replicas_acts_at_once(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], wait_for: WaitFor
 ) -> None:
-    """003-36: with ISR = {leader}, 1 -> 2 makes the next acks=all produce fail; 2 -> 1 lets it through."""
+    """With ISR = {leader}, 1 -> 2 makes the next acks=all produce fail; 2 -> 1 lets it through."""
     kafka_cluster.create_topic("t", 1, 2)
     leader = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.stop_broker(1 - leader)

@@ -1,4 +1,4 @@
-"""Row 39 (003-52): a broker stops, returns, or registers again while its old registration lives: leaders
+"""A broker stops, returns, or registers again while its old registration lives: leaders
 move, and it comes back as a follower.  Coordinators and groups: test_groups_while_brokers_bounce.py.
 """
 
@@ -69,7 +69,7 @@ def test_leaders_move_and_the_broker_comes_back_as_a_follower(
 
 
 def test_the_old_registration_is_refused(simulation: Simulation) -> None:
-    """003-52: heartbeats and fetches of the epoch before (AlterPartition: test_brokers_and_controller.py)."""
+    """Heartbeats and fetches of the epoch before (AlterPartition: test_brokers_and_controller.py)."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     leader = cluster.partition(*KEY).leader

@@ -1,4 +1,4 @@
-"""Row 21: the pipelined channel's table, row by row as the design has it, and a produce behind a held one."""
+"""The pipelined channel's table, row by row, and a produce behind a held one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PENDING = S.MUTED_AND_RESPONSE_PENDING
 CACHED = S.REQCACHED_AND_RESPONSE_PENDING
 PROCESSING = S.REQPROCESSING_AND_REQCACHED_AND_RESPONSE_PENDING
 
-ARTICLE = {
+PLAIN = {
     **SERIAL_MOVES,
     (PENDING, E.REQUEST_LOCAL_PROCESSED): CACHED,
     (CACHED, E.REQUEST_RECEIVED): PROCESSING,
@@ -37,12 +37,12 @@ THROTTLED = {
 
 
 def expected() -> dict[tuple[ChannelState, ChannelEvent], ChannelState]:
-    table = dict(ARTICLE)
+    table = dict(PLAIN)
     for plain, throttled in THROTTLED.items():
         if plain is not S.MUTED:
             table[plain, E.THROTTLE_STARTED] = throttled
         table[throttled, E.THROTTLE_ENDED] = plain
-    for (before, event), after in ARTICLE.items():
+    for (before, event), after in PLAIN.items():
         throttles = event in (E.THROTTLE_STARTED, E.THROTTLE_ENDED)
         # Nothing is read and nothing is unmuted while throttled.
         if before in THROTTLED and not throttles and event not in (E.REQUEST_RECEIVED, E.UNMUTED):
@@ -52,9 +52,7 @@ def expected() -> dict[tuple[ChannelState, ChannelEvent], ChannelState]:
 
 @pytest.mark.parametrize("state", list(S))
 @pytest.mark.parametrize("event", list(E))
-def test_every_state_and_event_moves_as_the_article_says_or_raises(
-    state: ChannelState, event: ChannelEvent
-) -> None:
+def test_every_state_and_event_moves_by_the_table_or_raises(state: ChannelState, event: ChannelEvent) -> None:
     channel = Channel(pipelined=True)
     channel.state = state
     if (state, event) in expected():

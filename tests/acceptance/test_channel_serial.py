@@ -1,4 +1,4 @@
-"""Row 20: the serial channel is Apache's, state by state and event by event, and reads one request at a time.
+"""The serial channel is Apache's, state by state and event by event, and reads one request at a time.
 
 Apache's table is that of KafkaChannel.handleChannelMuteEvent and maybeUnmute in 4.3.1, told here once more by
 hand; a response there is always the last one.

@@ -1,4 +1,4 @@
-"""Row 4: the client's metadata is lazy, refreshed at its age, forgets idle topics, and gives up in time."""
+"""The client's metadata is lazy, refreshed at its age, forgets idle topics, and gives up in time."""
 
 from __future__ import annotations
 

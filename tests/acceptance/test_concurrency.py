@@ -1,4 +1,4 @@
-"""Row 44 (requirement 003-45): appends to one partition exclude each other and keep each connection's order;
+"""Appends to one partition exclude each other and keep each connection's order;
 partitions do not wait for each other; a group's commits apply in order.
 """
 

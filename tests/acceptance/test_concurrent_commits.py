@@ -1,4 +1,4 @@
-"""Row 44, the group's part: commits of one group apply in order."""
+"""Commits of one group apply in order."""
 
 from __future__ import annotations
 

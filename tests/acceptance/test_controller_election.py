@@ -1,4 +1,4 @@
-"""Row 37 (003-35, 003-47, 003-48): the active controller is killed, paused, cut off: exactly one new one
+"""The active controller is killed, paused, cut off: exactly one new one
 comes, its epoch is one higher, and the old one, when it wakes up late, is refused.
 """
 
@@ -49,7 +49,7 @@ def active(cluster: KafkaCluster) -> list[int]:
 
 @pytest.mark.parametrize("how", ENDS)
 def test_exactly_one_other_takes_over_with_the_next_epoch(simulation: Simulation, how: str) -> None:
-    """The article's four stages: elected, gone, another one elected, the old one back."""
+    """Four stages: elected, gone, another one elected, the old one back."""
     end, mend = ENDS[how]
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     simulation.run_for(1)
@@ -144,7 +144,7 @@ def test_many_elections_one_after_another(simulation: Simulation) -> None:
 
 
 def test_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
-    """003-34: choice of the controller at start and later."""
+    """Choice of the controller at start and later."""
     cluster = simulation.cluster(brokers=3, controller=1)
     assert (cluster.controller.id, cluster.controller.epoch) == (1, 1)
     cluster.controls.move_controller(2)

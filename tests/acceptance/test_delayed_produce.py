@@ -1,4 +1,4 @@
-"""Row 27: acks=all ends at the high watermark, at its timeout with the data kept, or in too small an ISR.
+"""acks=all ends at the high watermark, at its timeout with the data kept, or in too small an ISR.
 
 In virtual time, one request at a time over a plain connection; the rules one by one are in
 tests/broker/behaviour/test_produce.py (27 to 29).

@@ -1,4 +1,4 @@
-"""Row 30: a long poll ends at fetch_min_bytes or fetch_max_wait_ms; the first batch comes whole above the
+"""A long poll ends at fetch_min_bytes or fetch_max_wait_ms; the first batch comes whole above the
 limits; nothing at or above the high watermark is read.
 """
 

@@ -1,4 +1,4 @@
-"""Row 22: replies of one connection leave in the order of its requests under 1,000 orders of completion.
+"""Replies of one connection leave in the order of its requests under 1,000 orders of completion.
 
 Produces to four partitions wait for their replicas, with Metadata, acks=0 and acks=1 between them; then their
 high watermarks advance in a random order, one at a time.

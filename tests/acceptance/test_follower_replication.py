@@ -1,4 +1,4 @@
-"""Row 33 (requirement 003-59): the article's example of a high watermark that goes from 4 to 5, step by step.
+"""How a high watermark goes from 4 to 5, step by step.
 
 Real followers, each of whose fetches is made when the story says so.
 """
@@ -76,7 +76,7 @@ def example(simulation: Simulation) -> Example:
     return made
 
 
-def test_the_articles_example(example: Example) -> None:
+def test_the_high_watermark_goes_from_4_to_5_step_by_step(example: Example) -> None:
     x, leader, one, two = example, example.leader, example.one, example.two
     # The fourth fetch of follower one asked at 3 and brought it the record there.
     assert (x.end(leader), x.end(two), x.end(one)) == (5, 5, 4)

@@ -1,4 +1,4 @@
-"""Row 52: the classic group's state machine, on a broker, over the wire, in virtual time.
+"""The classic group's state machine, on a broker, over the wire, in virtual time.
 
 Every state meets every event: each either moves the group legally or is refused with its one code, and the
 group stays.  The table is the shard's (tests/broker/coordinators/test_group.py); here a broker keeps it.

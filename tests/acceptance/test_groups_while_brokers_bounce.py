@@ -1,4 +1,4 @@
-"""Row 39, the group's part: brokers stop, crash, come back and bounce; coordinators move, groups resume."""
+"""Brokers stop, crash, come back and bounce; coordinators move, groups resume."""
 
 from __future__ import annotations
 

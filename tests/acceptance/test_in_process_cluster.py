@@ -1,4 +1,4 @@
-"""Row 60: the cluster as a test double: quick, clean, steerable, for any client, and the same from the
+"""The cluster as a test double: quick, clean, steerable, for any client, and the same from the
 same seed.
 
 The 100 ms are a row of `benchmarks/cluster.py`; a test allows ten times as much.  More clients, and the

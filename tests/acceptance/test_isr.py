@@ -1,5 +1,5 @@
-"""Row 34: a follower paused for 30 virtual seconds leaves the ISR and comes back when it has caught up; one
-that is always slightly behind stays (requirement 002-36).
+"""A follower paused for 30 virtual seconds leaves the ISR and comes back when it has caught up; one
+that is always slightly behind stays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Row 36: a leader is killed; the next comes from the ISR under a new epoch; the old tail is truncated."""
+"""A leader is killed; the next comes from the ISR under a new epoch; the old tail is truncated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row 35: log start, committed offset, last stable offset, high watermark, log end, as the glossary says: one
+"""Log start, committed offset, last stable offset, high watermark, log end, as the glossary says: one
 scenario of what moves each of them, and what does not.
 
       log start <= committed .. last stable offset <= high watermark <= log end

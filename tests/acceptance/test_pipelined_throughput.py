@@ -1,4 +1,4 @@
-"""Rows 23, 24 and 25 in virtual time: what waiting for replicas costs, with everything else for free.
+"""In virtual time: what waiting for replicas costs, with everything else for free.
 
 The benchmark (`python -m benchmarks.broker_acks`) prints the article's tables on real sockets and processes;
 its output is kept under docs/evidence.  Here a round trip between the brokers takes ten virtual milliseconds
@@ -98,7 +98,7 @@ def test_more_producers_in_serial_mode_add_up() -> None:
 
 @pytest.mark.slow
 def test_the_brokers_p99_stays_low_while_the_serial_client_waits_a_hundred_round_trips() -> None:
-    """000-13: what waits in the socket's buffer is in none of the broker's figures."""
+    """What waits in the socket's buffer is in none of the broker's figures."""
     with Simulation(seed=25) as simulation:
         cluster = article_cluster(simulation, pipelined=False)
         producer = simulation.producer(

@@ -1,4 +1,4 @@
-"""Row 26: a table of bad requests gives Kafka's codes, and the log stays as it was.
+"""A table of bad requests gives Kafka's codes, and the log stays as it was.
 
 The same table runs against Apache Kafka in tests/conformance/test_produce_validation.py.
 """
@@ -56,7 +56,7 @@ def test_every_request_gets_kafkas_answer_and_a_refused_one_leaves_the_log(
 
 
 def test_an_unauthorized_request_is_refused_before_it_is_looked_at(cluster: KafkaCluster, wire: Wire) -> None:
-    """Without an authorizer, which step 7 brings, the code comes from a planted fault."""
+    """There is no authorizer yet: the code comes from a planted fault."""
     from pykafka2.errors import TopicAuthorizationFailed
     from pykafka2.protocol.messages.produce import ProduceRequest
 

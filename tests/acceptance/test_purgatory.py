@@ -1,4 +1,4 @@
-"""Row 28: in 10,000 schedules of condition, timer and cancel each operation ends once and leaves no watcher.
+"""In 10,000 schedules of condition, timer and cancel each operation ends once and leaves no watcher.
 
 Everything in a broker happens under its cluster's lock, so a race is an order: each schedule is one, drawn
 from its seed, of watching, granting, time passing and discarding, also from within a completion.

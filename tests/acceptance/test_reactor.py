@@ -1,4 +1,4 @@
-"""Row 19: a request's way through the broker's threads, and a request queue of 500 that fills up."""
+"""A request's way through the broker's threads, and a request queue of 500 that fills up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Row 43: a consumer with a rack is sent to the replica in that rack, which serves it up to its own high
-watermark (KIP-392, rule 61).
+"""A consumer with a rack is sent to the replica in that rack, which serves it up to its own high
+watermark (KIP-392).
 
-The broker's part, by raw requests; our consumer's `client_rack` comes with step 4.
+The broker's part, by raw requests: our consumer has no `client_rack` yet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Row 40 (003-38): replicas are striped over racks, then brokers; live brokers first."""
+"""Replicas are striped over racks, then brokers; live brokers first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row 3: every shipped pair keeps its value from send to poll, with Java's bytes in the log; yours too.
+"""Every shipped pair keeps its value from send to poll, with Java's bytes in the log; yours too.
 
 The golden bytes are those of `tests/test_serializers.py`, made by Java 4.3.1 and compared with Java itself in
 the conformance stage; here each pair travels the whole way.

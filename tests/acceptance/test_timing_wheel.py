@@ -1,4 +1,4 @@
-"""Row 29: the timing wheel fires what a sorted list would, in its order, and cancels in constant time.
+"""The timing wheel fires what a sorted list would, in its order, and cancels in constant time.
 
 The machine that plays it against a sorted list is in tests/broker/base/test_timing_wheel.py; here
 it plays on.

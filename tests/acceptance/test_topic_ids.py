@@ -1,4 +1,4 @@
-"""Row 42: a topic is deleted and made anew under a running producer and consumer: UNKNOWN_TOPIC_ID is
+"""A topic is deleted and made anew under a running producer and consumer: UNKNOWN_TOPIC_ID is
 handled, and no record of the old topic is in the new one.
 """
 

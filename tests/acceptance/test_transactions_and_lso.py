@@ -1,4 +1,4 @@
-"""Row 18: a read_committed reader sees none of an aborted and all of a committed transaction; the LSO stops
+"""A read_committed reader sees none of an aborted and all of a committed transaction; the LSO stops
 at the open one.  The reader is our consumer, the writers are raw producers of transaction.version 1 and 2.
 """
 

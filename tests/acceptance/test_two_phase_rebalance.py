@@ -1,4 +1,4 @@
-"""Row 53: the two phases of a rebalance, JoinGroup and SyncGroup, as the article tells them.
+"""The two phases of a rebalance, JoinGroup and SyncGroup.
 
 Three members on three partitions: the id is refused, then given; the first is leader and alone learns of the
 others; generation 1 after the initial wait; each partition has one owner.  A fourth member idles.  (Beside

@@ -1,4 +1,4 @@
-"""Row 38 (003-83): without an active controller data flows on, changes time out with a typed error, and all
+"""Without an active controller data flows on, changes time out with a typed error, and all
 is well after the election, without a restart of any client.
 """
 
@@ -144,7 +144,7 @@ def test_commits_go_on(simulation: Simulation) -> None:
 def test_acks_all_that_needs_a_smaller_isr_waits_for_its_own_timeout(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    """003-83: the dead follower cannot leave the ISR before the election; then it does."""
+    """The dead follower cannot leave the ISR before the election; then it does."""
     number = next(n for n in range(3) if cluster.controller.partition("t", n).leader == 1)
     wire = SimWire(simulation, cluster.brokers[1].address)
     began = simulation.now

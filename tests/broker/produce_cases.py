@@ -1,7 +1,8 @@
-"""Produce requests that a broker must judge, and what Apache Kafka 4.3.1 answers to each (rules 14 to 24).
+"""Produce requests that a broker must judge, and what Apache Kafka 4.3.1 answers to each.
 
 Left out: records that are null, to which Kafka 4.3.1 gives no answer at all.
-Acceptance row 26 runs the table against the bundled broker, the conformance stage against Apache Kafka too.
+tests/acceptance/test_produce_validation.py runs the table against the bundled broker, the conformance stage
+against Apache Kafka too.
 Times are relative to `now`, so that both judge the same.
 """
 

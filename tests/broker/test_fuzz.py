@@ -1,4 +1,4 @@
-"""Whatever a client sends costs its own connection at most (rules 1 and 2)."""
+"""Whatever a client sends costs its own connection at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole-system story of step 1: three brokers, producers, consumers, faults; then peace, and the proof.
+"""The whole-system story: three brokers, producers, consumers, faults; then peace, and the proof.
 
 Safety while faults happen (checkers watch), then everything heals and liveness is demanded: every send ends,
 every consumer reaches the end, every promise holds.
@@ -28,7 +28,7 @@ from pykafka2.testing.simulation.world import World
 from tests.campaign.groups import CommitsAreKept, Member, OneOwnerPerGeneration
 from tests.campaign.workloads import Consuming, Producing
 
-# A seed counts as a test of the system only from here (design section 8).
+# A seed counts as a test of the system only from here.
 LEAST_SECONDS = 60.0
 LEAST_OPERATIONS = 300
 LEAST_FAULTS = 5

@@ -34,9 +34,9 @@ CONFIG: dict[str, object] = {"auto.create.topics.enable": False, "group.initial.
 """As tests/conformance/real_kafka.py sets Apache Kafka."""
 
 DIFFERENT: dict[str, str] = {
-    "DescribeACLs": "ACLs come with step 7",
-    "DescribeClientQuotas": "quotas come with step 7",
-    "DescribeUserSCRAMs": "SCRAM users come with step 7",
+    "DescribeACLs": "there are no ACLs yet",
+    "DescribeClientQuotas": "there are no quotas yet",
+    "DescribeUserSCRAMs": "there are no SCRAM users yet",
 }
 """Answers that are not Apache Kafka's, and why."""
 

@@ -159,7 +159,7 @@ def send_messages(topic, kafka_producer, request):
 TESTS_OF_2_0 = ("test_admin_integration", "test_consumer_integration", "test_producer", "test_consumer_group")
 
 FAILURES: dict[str, str] = {
-    "test_admin_integration.py::test_create_describe_delete_acls": "ACLs come with a later step",
+    "test_admin_integration.py::test_create_describe_delete_acls": "there are no ACLs yet",
 }
 """Tests of every version that fail on the bundled broker, and why; docs/fidelity.md has a row for each."""
 
@@ -168,7 +168,7 @@ FAILURES_OF_2_0 = {
         "wants the first FindCoordinator refused; ours names the coordinator at once"
     ),
     "test_consumer_integration.py::test_kafka_version_infer": (
-        "looks for quotas' APIs, which come with a later step, and takes the broker for Kafka 2.4"
+        "looks for quotas' APIs, which are not served yet, and takes the broker for Kafka 2.4"
     ),
 }
 

@@ -28,7 +28,7 @@ AUTHORIZER = """\
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
 """
-"""Apache Kafka's alone: ACLs come to the bundled broker with a later step."""
+"""Apache Kafka's alone: the bundled broker has no ACLs yet."""
 
 SUMMARY = re.compile(r"^(?:FAILED|ERROR) \S*?(\w+\.py::[^\s\[]+(?:\[[^\]]*\])?)", re.MULTILINE)
 

@@ -1,6 +1,4 @@
-"""Requirements 002-34 and 003-92: the options of brokers, topics and groups are Kafka's, and so are their
-values.
-"""
+"""The options of brokers, topics and groups are Kafka's, and so are their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acceptance row 17: record batches with headers of every codec, both ways with Java; damage is reported.
+"""Record batches with headers of every codec, both ways with Java; damage is reported.
 
 Every codec with headers written by us is read by the Java consumer, and the reverse; a batch whose checksum
 does not fit is reported with topic, partition and offset.

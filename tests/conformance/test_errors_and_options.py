@@ -24,9 +24,9 @@ TABLES: dict[str, OptionTable[Any]] = {
 DEPARTURES: dict[str, str] = {
     "bootstrap_servers": "required in Java; kafka-python's localhost:9092 here",
     "client_id": "Java makes one of the client's kind and a counter",
-    "send_buffer_bytes": "-1 lets the kernel tune the buffer (design, section 4)",
-    "receive_buffer_bytes": "-1 lets the kernel tune the buffer (design, section 4)",
-    "security_protocol": "SASL comes with a later step",
+    "send_buffer_bytes": "-1 lets the kernel tune the buffer",
+    "receive_buffer_bytes": "-1 lets the kernel tune the buffer",
+    "security_protocol": "there is no SASL yet",
     "ssl_enabled_protocols": "Java's order says which is preferred; OpenSSL takes the highest",
 }
 """Options whose default or values differ from Java's on purpose."""

@@ -1,4 +1,4 @@
-"""Row 43: a reader with a rack is sent to a follower alike by the bundled broker and by Apache Kafka.
+"""A reader with a rack is sent to a follower alike by the bundled broker and by Apache Kafka.
 
 An Apache Kafka of its own, because its brokers need racks.
 """

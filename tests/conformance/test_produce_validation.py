@@ -1,4 +1,4 @@
-"""Row 26: each request of the table is judged alike by the bundled broker and by Apache Kafka, and a batch
+"""Each request of the table is judged alike by the bundled broker and by Apache Kafka, and a batch
 that is taken becomes the same: codec, times, attributes, producer.
 """
 

@@ -1,6 +1,6 @@
 """Reading at the edges: the bundled broker answers as Apache Kafka does.
 
-Rules 53 to 64, requirements 002-08 and 002-26: each question is put to both, the answers are compared.
+Each question is put to both, the answers are compared.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ NOT_SPOKEN = {
     "UpdateRaftVoter": "KRaft among controllers",
     "AssignReplicasToDirs": "the controller's bookkeeping of directories",
 }
-"""The APIs of Kafka 4.3.1 that step 1 leaves out, and why."""
+"""The APIs of Kafka 4.3.1 that are left out, and why."""
 
 NOT_KEPT = ("StreamsGroup", "LeaderChange", "Snapshot", "KRaftVersion", "Voters")
 """Records, by the beginning of their names, of the same two: streams groups, and KRaft's log."""

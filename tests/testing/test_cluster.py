@@ -209,7 +209,7 @@ def test_brokers_without_work_stay_alive_on_threads(kafka_cluster: KafkaCluster)
 
 @pytest.mark.parametrize("process", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_leaders_and_the_controller_are_chosen_at_the_start(process: bool) -> None:
-    """003-34: the first replica of an assignment leads."""
+    """The first replica of an assignment leads."""
     topic = Topic(assignment=[[2, 0], [1, 2], [2, 1]])
     with KafkaCluster(brokers=3, topics={"t": topic}, controller=1, process=process) as cluster:
         assert cluster.controller.id == 1

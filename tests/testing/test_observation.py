@@ -283,7 +283,7 @@ def test_a_groups_records_are_told_but_not_its_commits() -> None:
 def test_metrics_of_all_brokers_together(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
-    """Requirements 000-13, 000-14, 000-19: readable from Python, as data and in the timeline."""
+    """Readable from Python, as data and in the timeline."""
     wire = leader("t", 0)
     for _ in range(3):
         produce(wire, "t", 0, batch([b"x" * 1000]))
@@ -305,7 +305,6 @@ def test_metrics_of_all_brokers_together(
 
 
 def test_a_partitions_view_says_when_followers_were_caught_up(simulation: Simulation) -> None:
-    """Requirement 003-31."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     leader = cluster.partition("t", 0).leader
     with simulation.producer(cluster) as producer:
@@ -329,7 +328,6 @@ def test_a_partitions_view_says_when_followers_were_caught_up(simulation: Simula
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_controllers_and_pauses_are_seen(kafka_cluster: KafkaCluster) -> None:
-    """Requirement 003-31."""
     before = kafka_cluster.controller.id, kafka_cluster.controller.epoch
     kafka_cluster.controls.move_controller(1 - before[0])
     kafka_cluster.controls.pause_broker(before[0])

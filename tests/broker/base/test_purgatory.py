@@ -1,4 +1,4 @@
-"""The purgatory: tried twice, watched by key, completed exactly once (rule 92)."""
+"""The purgatory: tried twice, watched by key, completed exactly once."""
 
 from __future__ import annotations
 

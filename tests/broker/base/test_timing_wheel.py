@@ -1,4 +1,4 @@
-"""The timing wheel against a sorted list, and its promises one by one (rule 93)."""
+"""The timing wheel against a sorted list, and its promises one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets answer for each partition and serve the others (002-08, 002-24)."""
+"""Produce, Fetch and ListOffsets answer for each partition and serve the others."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_topic_without_a_name_is_unknown_and_the_others_wait_for_their_replica
 def test_an_older_epoch_is_told_before_the_leader_has_changed(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
 ) -> None:
-    """Rules 58, 62 and 63: Kafka's Partition looks at the asker's epoch first, then who leads."""
+    """Kafka's Partition looks at the asker's epoch first, then who leads."""
     old = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.move_leader(("t", 0), 1 - old)
     wire = connect(old)

@@ -1,4 +1,4 @@
-"""Reading: limits, long polling, epochs, ids, offsets by time (rules 51 to 63), over real sockets."""
+"""Reading: limits, long polling, epochs, ids, offsets by time, over real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227, rule 57): what they remember, refuse, leave out and make room for."""
+"""Fetch sessions (KIP-227): what they remember, refuse, leave out and make room for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rules 50 and 76 to 87 of research/brokers.md, over the wire and in virtual time.
+"""Coordinators, groups and their offsets, over the wire and in virtual time.
 
-The shards' own tests (tests/testing/coordinators) go through every branch; here a running broker keeps
-each rule: handlers, logs, replicas and timers included.  Versions follow Apache Kafka 4.3.1.
+The shards' own tests (tests/broker/coordinators) go through every branch; here a running broker keeps
+each promise: handlers, logs, replicas and timers included.  Versions follow Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -
 
 
 def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) -> None:
-    """Row 39: the group's coordinator moves with the broker's end, and the group goes on."""
+    """The group's coordinator moves with the broker's end, and the group goes on."""
     bench = GroupBench(simulation, brokers=3)
     members = bench.stable(2, session=30.0)
     assert bench.commit(7, member=members[0], generation=1) == 0
@@ -117,7 +117,7 @@ def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) ->
 def test_keys_are_hashed_as_kafka_hashes_them(
     simulation: Simulation, key: str, partition: int, kind: int, topic: str
 ) -> None:
-    """003-65: goldens of kafka-clients 4.3.1 for 50 partitions; of groups and transactional ids alike."""
+    """Goldens of kafka-clients 4.3.1 for 50 partitions; of groups and transactional ids alike."""
     bench = GroupBench(simulation, brokers=3)
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     (found,) = bench.wire(0).call(request, 6).coordinators
@@ -207,7 +207,7 @@ def test_the_wait_ends_at_the_rebalance_timeout(bench: GroupBench) -> None:
 
 
 def test_a_new_group_passes_the_states_in_order(bench: GroupBench) -> None:
-    """And refuses to skip one: tests/testing/coordinators walks the table, acceptance row 52 the events."""
+    """And refuses to skip one: tests/broker/coordinators walks the table, tests/acceptance the events."""
     member = bench.member_id()
     seen = [bench.group.state]
     bench.join(member)
@@ -287,7 +287,7 @@ def test_who_does_not_sync_in_time_is_out(bench: GroupBench) -> None:
 
 
 def test_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(bench: GroupBench) -> None:
-    """002-47: by a timer that writes records, not by the purgatory."""
+    """By a timer that writes records, not by the purgatory."""
     leader, other = bench.stable(2, session=300.0, rebalance=30.0)
     first = bench.join(leader, session=300.0, rebalance=30.0)
     bench.advance(20.0)
@@ -304,7 +304,7 @@ def test_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(bench: 
 
 
 def test_who_waits_when_the_coordinator_moves_is_sent_on(simulation: Simulation) -> None:
-    """003-70: pending JoinGroup and SyncGroup are answered NOT_COORDINATOR; members come again."""
+    """Pending JoinGroup and SyncGroup are answered NOT_COORDINATOR; members come again."""
     bench = GroupBench(simulation, brokers=3)
     leader, other = bench.stable(2, session=60.0)
     joining = bench.join(leader, session=60.0)
@@ -321,7 +321,7 @@ def test_who_waits_when_the_coordinator_moves_is_sent_on(simulation: Simulation)
 
 
 def test_a_stable_group_goes_on_without_a_rebalance(simulation: Simulation) -> None:
-    """003-70: the new coordinator loads generation, members and offsets."""
+    """The new coordinator loads generation, members and offsets."""
     bench = GroupBench(simulation, brokers=3)
     members = bench.stable(3, session=60.0)
     assert bench.commit(11, member=members[2], generation=1) == 0
@@ -334,7 +334,7 @@ def test_a_stable_group_goes_on_without_a_rebalance(simulation: Simulation) -> N
 
 
 def test_the_leader_alone_is_told_of_the_members(bench: GroupBench) -> None:
-    """003-71: the first accepted leads until it leaves."""
+    """The first accepted leads until it leaves."""
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
     bench.advance(6.5)
@@ -354,7 +354,7 @@ def test_the_leader_alone_is_told_of_the_members(bench: GroupBench) -> None:
 
 
 def test_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
-    """004-28: heartbeats blocked, a commit every 5 s keeps the member; without it is out at its timeout."""
+    """Heartbeats blocked, a commit every 5 s keeps the member; without it is out at its timeout."""
     (member,) = bench.stable(1, session=10.0)
     for number in range(6):
         bench.advance(5.0)
@@ -366,7 +366,7 @@ def test_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
 
 
 def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: GroupBench) -> None:
-    """004-28: commits of KIP-848 members do not re-arm their sessions."""
+    """Commits of KIP-848 members do not re-arm their sessions."""
     bench.beat("one", 0)
     for number in range(8):
         bench.advance(5.0)

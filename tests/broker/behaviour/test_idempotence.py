@@ -1,4 +1,4 @@
-"""Idempotent producers (rules 30 to 36), as the leader's log keeps them, over real sockets."""
+"""Idempotent producers, as the leader's log keeps them, over real sockets."""
 
 from __future__ import annotations
 

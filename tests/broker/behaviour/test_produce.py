@@ -1,4 +1,4 @@
-"""What a leader accepts, refuses and answers (rules 14 to 36), over real sockets."""
+"""What a leader accepts, refuses and answers, over real sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def error_of(wire: Wire, records: bytes | None, **options: int) -> str:
     answer = produce(wire, "t", 0, records, **options)
     if not answer.error_code:
         return "none"
-    # Rule 24: an error carries no offset.
+    # An error carries no offset.
     assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
     assert answer.error_message
     return for_code(answer.error_code).__name__
@@ -327,7 +327,7 @@ def test_replicas_that_do_not_come_time_out_and_the_data_stays(
         request = produce_request("t", 0, batch([b"kept"]), timeout_ms=timeout_ms)
         answer = partition_of(wire.call(request, 12))
         assert for_code(answer.error_code).__name__ == "RequestTimedOut"
-        # It says where the batch is: it was appended, unlike one that is refused (rule 24).
+        # It says where the batch is: it was appended, unlike one that is refused.
         assert (answer.base_offset, answer.log_start_offset) == (offset, 0)
     assert kafka_cluster.log("t", 0).values() == [b"kept"] * 3
 

@@ -1,4 +1,4 @@
-"""Segments, retention, DeleteRecords and log directories (rules 56, 64 and 88; requirement 003-25)."""
+"""Segments, retention, DeleteRecords and log directories."""
 
 from __future__ import annotations
 
@@ -76,8 +76,6 @@ class TestSegments:
 
 
 class TestRetention:
-    """Rule 88."""
-
     AGE = RetentionPolicy(max_age_ms=1000)
 
     def test_a_segment_goes_by_its_largest_timestamp(self) -> None:

@@ -1,4 +1,4 @@
-"""Rules 70 to 73: topics made by asking, names, what CreateTopics checks, partitions, elections, moves.
+"""Topics made by asking, names, what CreateTopics checks, partitions, elections, moves.
 
 The words are those that Apache Kafka 4.3.1 gave to the same requests.
 """
@@ -61,7 +61,7 @@ def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResp
     return wire.call(request, 12).topics
 
 
-# ---------------------------------------------------------------------- rule 70
+# ---------------------------------------------------------------------- made by asking
 
 
 @pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
@@ -103,7 +103,7 @@ def test_no_topic_comes_of_an_illegal_or_a_colliding_name(
     assert kafka_cluster.topics() == ["a.b"]
 
 
-# ---------------------------------------------------------------------- rule 71
+# ---------------------------------------------------------------------- names
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
@@ -129,7 +129,7 @@ def test_topic_names_are_checked(connect: Connect) -> None:
     assert told(again) == ("TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists.")
 
 
-# ---------------------------------------------------------------------- rule 72
+# ---------------------------------------------------------------------- CreateTopics, DeleteTopics
 
 MANUAL_BUT = "A manual partition assignment was specified, but {} was not set to -1."
 ASKED_WRONGLY: list[tuple[dict[str, Any], str, str]] = [
@@ -261,7 +261,7 @@ def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, conn
     assert kafka_cluster.topics() == ["c"]
 
 
-# ---------------------------------------------------------------------- rule 73
+# ---------------------------------------------------------------------- partitions, elections, moves
 
 
 @pytest.mark.kafka(brokers=3, topics={"p": Topic(2, 2)})

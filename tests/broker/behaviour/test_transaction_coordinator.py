@@ -1,4 +1,5 @@
-"""The transaction coordinator: rules 37 to 50, but 43 and 49; real brokers and logs, in virtual time.
+"""The transaction coordinator on real brokers and logs, in virtual time (test_transaction_verification.py has
+what others ask of it).
 
 Where nothing else is said a rule holds for transaction.version 1 and 2 alike.
 """
@@ -27,7 +28,7 @@ INVALID_EPOCH = errors.InvalidProducerEpoch.code
 INVALID_STATE = errors.InvalidTxnState.code
 
 
-# ---------------------------------------------------------------------- InitProducerId (37 to 40)
+# ---------------------------------------------------------------------- InitProducerId
 
 
 def test_an_empty_id_or_too_long_a_timeout_is_refused(new: World) -> None:
@@ -96,7 +97,7 @@ def test_used_up_epochs_bring_a_new_producer_id(old: World) -> None:
     assert producer.epoch == 0
 
 
-# ---------------------------------------------------------------------- EndTxn (41, 42)
+# ---------------------------------------------------------------------- EndTxn
 
 
 def test_a_repeated_end_is_answered_like_the_first_another_is_refused(old: World) -> None:
@@ -168,7 +169,7 @@ def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation
         assert (code, simulated.now - started > 0.5) == (0, True)
 
 
-# ---------------------------------------------------------------------- timeouts (45), markers (46)
+# ---------------------------------------------------------------------- timeouts, markers
 
 
 def test_an_idle_transaction_is_aborted_and_its_producer_fenced(world: World) -> None:
@@ -256,7 +257,7 @@ def test_a_partition_whose_topic_is_deleted_does_not_hold_the_end_up(world: Worl
     assert world.values() == [b"x"]
 
 
-# ---------------------------------------------------------------------- coordinators (50), looking
+# ---------------------------------------------------------------------- coordinators, queries
 
 
 def test_another_broker_is_not_the_coordinator(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Transactions (rules 37 to 49): markers, the last stable offset, read_committed, and the coordinator's part.
+"""Transactions: markers, the last stable offset, read_committed, and the coordinator's part.
 
 Over real sockets with raw requests; where time passes, in the simulation.
 """
@@ -35,7 +35,7 @@ unverified = pytest.mark.kafka(
 )
 """One broker whose log is looked at by itself: nobody asks the coordinator."""
 
-# ---------------------------------------------------------------------- produce (43, 44)
+# ---------------------------------------------------------------------- produce
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
@@ -44,7 +44,7 @@ def test_a_transactional_batch_without_transactional_id_is_not_authorized(leader
     answer = write(wire, None, in_transaction([b"x"], 7))
     assert answer.error_code == errors.TransactionalIdAuthorizationFailed.code
     wire.send(transactional_produce(None, in_transaction([b"x"], 7), acks=0), 12)
-    assert wire.is_closed_by_broker()  # rule 7
+    assert wire.is_closed_by_broker()  # with acks=0 nothing else tells of the error
 
 
 @unverified
@@ -68,7 +68,7 @@ def test_a_plain_batch_in_an_open_transaction_is_refused(leader: Leader) -> None
     assert produce(wire, "t", 0, plain).error_code == 0
 
 
-# ---------------------------------------------------------------------- markers (46)
+# ---------------------------------------------------------------------- markers
 
 
 @unverified
@@ -131,13 +131,13 @@ def test_a_marker_is_answered_when_the_replicas_have_it(
     kafka_cluster.controls.pause_followers()
     wire.send(marker_request(7, committed=True), 2)
     wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 2)
-    assert end_offset(other) == 0  # rule 47: the marker is written, not replicated
+    assert end_offset(other) == 0  # the marker is written, not replicated
     kafka_cluster.controls.resume_followers()
     assert wire.receive(WriteTxnMarkersRequest, 2)[1].markers[0].topics[0].partitions[0].error_code == 0
     assert end_offset(other) == 2
 
 
-# ---------------------------------------------------------------------- read_committed (47, 48)
+# ---------------------------------------------------------------------- read_committed
 
 
 @unverified

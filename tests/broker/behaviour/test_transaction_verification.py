@@ -1,4 +1,4 @@
-"""What leaders and group coordinators ask of transactions' coordinators: rules 43 and 49, in virtual time.
+"""What leaders and group coordinators ask of transactions' coordinators, in virtual time.
 
 Where nothing else is said a rule holds for transaction.version 1 and 2 alike.
 """
@@ -28,7 +28,7 @@ INVALID_EPOCH = errors.InvalidProducerEpoch.code
 INVALID_STATE = errors.InvalidTxnState.code
 
 
-# ---------------------------------------------------------------------- verification (43)
+# ---------------------------------------------------------------------- verification
 
 
 def test_a_partition_that_was_not_added_is_refused(old: World) -> None:
@@ -150,7 +150,7 @@ def test_partitions_that_do_not_exist_are_not_added_nor_are_those_beside_them(ol
     assert old.cluster.transaction("tid").state == "Empty"
 
 
-# ---------------------------------------------------------------------- offsets (49)
+# ---------------------------------------------------------------------- offsets
 
 
 def test_offsets_of_a_transaction_are_invisible_until_it_commits(world: World) -> None:

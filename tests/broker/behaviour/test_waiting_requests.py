@@ -1,4 +1,4 @@
-"""How requests that wait for replicas end, and what is said at once (rules 29, 55, 59, 62, 64 and 67).
+"""How requests that wait for replicas end, and what is said at once.
 
 As Apache Kafka 4.3.1 answers; the scenarios are behaviour/on_changes.py and on_leadership.py in conformance/.
 """

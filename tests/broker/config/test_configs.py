@@ -1,4 +1,4 @@
-"""The tables of options: what is acted on, taken without effect, refused by name (002-34, 003-92)."""
+"""The tables of options: what is acted on, taken without effect, refused by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_default_is_a_valid_value() -> None:
 
 
 def test_the_defaults_that_the_requirements_name() -> None:
-    """002-34: those of Kafka 4.3.1, but for the departures, which are listed with reasons."""
+    """Those of Kafka 4.3.1, but for the departures, which are listed with reasons."""
     config = BrokerConfig()
     for name, value in {
         "message.max.bytes": 1048588,

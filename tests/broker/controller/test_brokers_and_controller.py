@@ -1,4 +1,4 @@
-"""Rules 36, 66, 68 to 70, 74 and 75 of research/brokers.md: the controller and its brokers, in virtual time.
+"""The controller and its brokers, in virtual time.
 
 Elections of partition leaders by themselves are in test_controller.py and replication/test_replication.py.
 Versions follow Apache Kafka 4.3.1.
@@ -141,7 +141,7 @@ def test_isr_changes_go_to_the_controller_and_the_old_epoch_is_refused(
 
 
 def test_an_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
-    """003-83: an acks=all produce that needs a smaller ISR waits with it."""
+    """An acks=all produce that needs a smaller ISR waits with it."""
     cluster = simulation.cluster(
         brokers=3,
         topics={"t": Topic(configs={"min.insync.replicas": 1})},
@@ -336,7 +336,7 @@ def test_a_controlled_shutdown_moves_leaders_before_the_broker_goes(simulation: 
 
 
 def test_leadership_goes_back_to_preferred_replicas(simulation: Simulation) -> None:
-    """003-38: auto.leader.rebalance.enable, every leader.imbalance.check.interval.seconds."""
+    """auto.leader.rebalance.enable, every leader.imbalance.check.interval.seconds."""
     for enabled in (True, False):
         cluster = simulation.cluster(
             brokers=3,
@@ -381,7 +381,7 @@ def test_a_broker_that_learns_late_still_leads_as_far_as_it_knows(simulation: Si
 
 
 def test_a_slow_change_delays_the_changes_behind_it_and_nothing_else(simulation: Simulation) -> None:
-    """003-51: one queue, in the order of receipt, to be seen in the timeline; data does not wait."""
+    """One queue, in the order of receipt, to be seen in the timeline; data does not wait."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     cluster.controls.slow_controller(5.0)

@@ -1,4 +1,4 @@
-"""The controller by itself: elections, epochs, images (rules 66, 68, 74, 75)."""
+"""The controller by itself: elections, epochs, images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classic groups: the state table, every request in every state, and the rules by number."""
+"""Classic groups: the state table, every request in every state, and what is promised one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def test_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: 
 
 
 def test_a_new_group_passes_all_states() -> None:
-    """Row 52."""
     bench = Bench()
     member = bench.member_id()
     seen = [bench.classic().state]
@@ -219,7 +218,7 @@ def test_the_wait_grows_while_members_come_up_to_the_rebalance_timeout() -> None
 
 
 def test_members_within_the_first_wait_share_one_generation() -> None:
-    """Row 53: 3 members in the initial wait, generation 1; a fourth one begins the second."""
+    """3 members in the initial wait, generation 1; a fourth one begins the second."""
     bench = Bench()
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]

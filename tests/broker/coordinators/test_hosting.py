@@ -104,7 +104,7 @@ def test_a_new_coordinator_loads_what_the_last_one_wrote(
 def test_what_cannot_be_loaded_is_coordinated_by_nobody_until_it_is_led_anew(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever says that it is the admin client may write anything there (rule 26).  One partition is lost
+    """Whoever says that it is the admin client may write anything there.  One partition is lost
     then, and nobody is told to wait for it.
     """
     old = find(connect(0), "g").node_id
@@ -212,7 +212,7 @@ TWICE = GroupMetadataValue(
 def test_a_log_that_makes_no_sense_costs_its_own_partition(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, value: bytes
 ) -> None:
-    """Who says that it is the admin client may write there (rule 26): the cluster must outlive it."""
+    """Who says that it is the admin client may write there: the cluster must outlive it."""
     find(connect(0), "g")
     leader = kafka_cluster.partition(*PARTITION).leader
     key = record_of(GroupMetadataKey(group="g"), None).key

@@ -1,4 +1,4 @@
-"""Groups between the protocols (rule 87): consumers of both in one group, up and down again.
+"""Groups between the protocols: consumers of both in one group, up and down again.
 
 What happens here was seen step by step in Apache Kafka 4.3.1.
 """

@@ -33,7 +33,7 @@ HEARTBEAT = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m")
     [("", 0), ("my-group", 12), ("订单", 9), ("😀", 49), ("polygenelubricants", 0)],
 )
 def test_partition_for_is_kafkas(key: str, partition: int) -> None:
-    """003-65; goldens of kafka-clients 4.3.1 for 50 partitions, the last one hashes to -2^31."""
+    """Goldens of kafka-clients 4.3.1 for 50 partitions, the last one hashes to -2^31."""
     assert partition_for(key, 50) == partition
 
 

@@ -1,4 +1,4 @@
-"""Consumers of both protocols in one group, at random, with crashing coordinators: rule 87 as a walk.
+"""Consumers of both protocols in one group, at random, with crashing coordinators.
 
 The group changes its kind whenever the first new consumer comes or the last one goes.  After every step
 nobody reads what another one reads, and the log knows the group; in the end everybody reads something.

@@ -1,4 +1,4 @@
-"""The leader's question to a transaction's coordinator, and what producers of each age hear (rule 43)."""
+"""The leader's question to a transaction's coordinator, and what producers of each age hear."""
 
 from __future__ import annotations
 

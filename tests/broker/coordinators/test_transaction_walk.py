@@ -1,4 +1,4 @@
-"""The transaction's table and its matrix: every state times every event (rules 38, 41, 42)."""
+"""The transaction's table and its matrix: every state times every event."""
 
 from __future__ import annotations
 

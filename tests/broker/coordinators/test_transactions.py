@@ -1,4 +1,4 @@
-"""The transaction coordinator's rules (36 to 46), each by example."""
+"""What the transaction coordinator promises, each by example."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def exhaust(bench: Bench, epoch: int = MAX_EPOCH - 1) -> Producer:
     return Producer(transaction.producer_id, epoch)
 
 
-# -------------------------------------------------------------------- 36, 37
+# -------------------------------------------------------------------- ids and timeouts
 
 
 def test_every_transactional_id_has_a_producer_id_of_its_own(bench: Bench) -> None:
@@ -86,7 +86,7 @@ def test_two_phase_commit_is_switched_off(bench: Bench) -> None:
     assert bench.ask(request, 6).error_code == errors.TransactionalIdAuthorizationFailed.code
 
 
-# -------------------------------------------------------------------- 38
+# -------------------------------------------------------------------- a second producer
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -125,7 +125,7 @@ def test_a_failed_fence_changes_nothing(bench: Bench) -> None:
     assert bench.end(producer).error_code == 0
 
 
-# -------------------------------------------------------------------- 39, KIP-360
+# -------------------------------------------------------------------- fencing, KIP-360
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -174,7 +174,7 @@ def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(bench:
     assert bench.init(producer).error_code == FENCED
 
 
-# -------------------------------------------------------------------- 40
+# -------------------------------------------------------------------- used-up epochs
 
 
 def test_when_its_epochs_are_used_up_a_producer_gets_a_new_id(bench: Bench) -> None:
@@ -222,7 +222,7 @@ def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(bench: Bench) -
     assert bench.add(Producer(last.id + 1, 0)) == {0}
 
 
-# -------------------------------------------------------------------- 41, 42
+# -------------------------------------------------------------------- EndTxn
 
 
 @OLD_VERSIONS
@@ -285,7 +285,7 @@ def test_old_clients_do_not_learn_of_epochs(bench: Bench) -> None:
     assert (order.producer_epoch, order.transaction_version) == (producer.epoch, 0)
 
 
-# -------------------------------------------------------------------- 43 (the coordinator's part)
+# -------------------------------------------------------------------- verification, the coordinator's part
 
 
 def test_a_broker_may_verify_and_changes_nothing(bench: Bench) -> None:
@@ -346,7 +346,7 @@ def test_a_groups_offsets_take_part_by_the_partition_of_the_group(bench: Bench) 
     assert partition_for("my-group", 50) == 12
 
 
-# -------------------------------------------------------------------- 45
+# -------------------------------------------------------------------- timeouts
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -425,7 +425,7 @@ def test_transactional_ids_are_forgotten_in_time_but_not_inside_a_transaction(be
     assert set(bench.shard.transactions) == {"busy"}
 
 
-# -------------------------------------------------------------------- 46 and the end
+# -------------------------------------------------------------------- markers and the end
 
 
 def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(bench: Bench) -> None:

@@ -1,9 +1,9 @@
 """Random producers, crashes, late and repeated requests and markers: what a transaction promises holds.
 
 The coordinator's shard and real partition logs; the test is the clients, the network and the brokers between.
-Each transaction moves an amount from one partition to the other.  Promises (T1, T3, T4, T6, T7 and the reads
-of T8): what was said to be committed is there, wholly; what was said to be aborted is not, not for a moment;
-whatever nobody knows of is there wholly or not at all; and nothing is held back for ever.
+Each transaction moves an amount from one partition to the other.  What was said to be committed is there,
+wholly; what was said to be aborted is not, not for a moment; whatever nobody knows of is there wholly or not
+at all; and nothing is held back for ever.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Transactions(RuleBasedStateMachine):
         response = self.bench.submit(request, 5).response
         if response is None or response.error_code:
             return None
-        # T4: whoever had the name may not bring anything to light that is not decided yet.
+        # Whoever had the name may not bring anything to light that is not decided yet.
         for moved in self.moves:
             if moved.owner.name == name and moved.wish is not True:
                 moved.must_vanish = True
@@ -316,7 +316,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: any(moved.request for moved in self.moves))
     @rule(data=st.data())
     def an_end_arrives_again(self, data: st.DataObject) -> None:
-        """T6.  Before version 2 nothing tells an old EndTxn from a new one, which is why KIP-890 came."""
+        """Before version 2 nothing tells an old EndTxn from a new one, which is why KIP-890 came."""
         moved = data.draw(st.sampled_from([moved for moved in self.moves if moved.request]), label="moved")
         if self.version == 2 or moved.owner.current is moved:
             self._send_end(moved, is_lost=True)
@@ -436,7 +436,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def what_is_said_or_fenced_to_be_aborted_is_never_seen(self) -> None:
-        """T4, T8: no aborted reads; and what was seen once stays."""
+        """No aborted reads; and what was seen once stays."""
         visible = self.visible()
         assert self.seen <= visible
         self.seen = visible
@@ -477,13 +477,13 @@ class Transactions(RuleBasedStateMachine):
         visible = self.visible()
         for partition in (A, B):
             log = self.bench.partition(partition)
-            assert log.last_stable_offset == log.high_watermark == log.log_end_offset, "T7"
+            assert log.last_stable_offset == log.high_watermark == log.log_end_offset, "nothing is held back"
         for moved in self.moves:
             values = {value for _, value in moved.values}
-            assert moved.outcome is not True or values <= visible, "T1: said to be committed"
-            assert values <= visible or not values & visible, "T1: wholly or not at all"
-            assert moved.wish is True or not values & visible, "T1: nobody asked for it"
-        assert sum(map(int, visible)) == 0, "T3"
+            assert moved.outcome is not True or values <= visible, "said to be committed"
+            assert values <= visible or not values & visible, "wholly or not at all"
+            assert moved.wish is True or not values & visible, "nobody asked for it"
+        assert sum(map(int, visible)) == 0, "amounts move, none comes or goes"
 
     def _heal(self) -> None:
         for _ in range(20):

@@ -294,7 +294,7 @@ def test_secrets_are_never_told(connect: Connect) -> None:
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
 def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    """Requirement 003-36: within one propagation, on every replica, without a restart."""
+    """Within one propagation, on every replica, without a restart."""
     leader = kafka_cluster.partition("t", 0).leader
     wire = connect(leader)
     assert produce(wire, "t", 0, batch([b"x" * 500])).error_code == 0
@@ -326,7 +326,7 @@ def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, con
 def test_compression_and_retention_too(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
-    """Requirement 003-36, the rest of the options that it names."""
+    """Other options of a topic act at once, too."""
     wire = connect(kafka_cluster.partition("t", 0).leader)
     for codec in ("gzip", "uncompressed"):
         assert alter(wire, TOPIC, "t", ("compression.type", SET, codec)) == DONE

@@ -1,4 +1,4 @@
-"""What ApiVersions says of the cluster's features (003-103), as Apache Kafka 4.3.1 does."""
+"""What ApiVersions says of the cluster's features, as Apache Kafka 4.3.1 does."""
 
 from __future__ import annotations
 

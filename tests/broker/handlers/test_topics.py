@@ -1,4 +1,4 @@
-"""Metadata, topics, configs, coordinators (rules 69 to 72), over real sockets."""
+"""Metadata, topics, configs, coordinators, over real sockets."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def create(
 
 @pytest.mark.kafka(brokers=3)
 def test_what_was_created_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    """Any broker takes the request (rule 69)."""
+    """Any broker takes the request."""
     result, error = create(connect(2), "t", 2, 3, {"retention.ms": "1000"})
     assert error == "none"
     assert (result.num_partitions, result.replication_factor) == (2, 3)

@@ -1,4 +1,4 @@
-"""The leader-epoch cache (rule 63)."""
+"""The leader-epoch cache."""
 
 from __future__ import annotations
 

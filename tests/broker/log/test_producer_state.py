@@ -1,4 +1,4 @@
-"""Idempotence on the partition (rules 30 to 35)."""
+"""Idempotence on the partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in one partition's log (rules 43, 44 and 46 to 48)."""
+"""Transactions in one partition's log."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def replicate(log: PartitionLog) -> None:
     log.advance_high_watermark(log.log_end_offset)
 
 
-# -------------------------------------------------------------------- verification (43)
+# -------------------------------------------------------------------- verification
 
 
 def test_an_unverified_transaction_may_not_begin(log: PartitionLog) -> None:
@@ -140,7 +140,7 @@ def test_a_retry_is_answered_without_verification(log: PartitionLog) -> None:
     assert write(log, 7, 0).is_duplicate
 
 
-# -------------------------------------------------------------------- mixing (44)
+# -------------------------------------------------------------------- mixing
 
 
 def test_a_plain_batch_inside_a_transaction_is_refused(log: PartitionLog) -> None:
@@ -160,7 +160,7 @@ def test_a_coordinator_too_may_write_no_plain_batch_inside_a_transaction(log: Pa
         write(log, 7, -1, transactional=False, from_client=False)
 
 
-# -------------------------------------------------------------------- markers (46)
+# -------------------------------------------------------------------- markers
 
 
 def test_a_marker_is_a_control_batch_with_an_offset_and_the_coordinator_epoch(
@@ -246,7 +246,7 @@ def test_sequences_go_on_after_a_marker_of_the_same_epoch(log: PartitionLog) -> 
     write(log, 7, 2)
 
 
-# -------------------------------------------------------------------- the last stable offset (47)
+# -------------------------------------------------------------------- the last stable offset
 
 
 def test_the_last_stable_offset_stops_at_the_earliest_open_transaction(log: PartitionLog) -> None:
@@ -301,7 +301,7 @@ def test_a_producer_with_an_open_transaction_does_not_expire(log: PartitionLog) 
     assert log.producers.expire(NOW_MS + 1) == 1
 
 
-# -------------------------------------------------------------------- the aborted list (48)
+# -------------------------------------------------------------------- the aborted list
 
 
 def test_aborted_transactions_are_listed_for_the_range_that_is_read(log: PartitionLog) -> None:

@@ -119,7 +119,7 @@ class Log(RuleBasedStateMachine):
 
     @invariant()
     def readers_see_what_was_committed_and_nothing_else(self) -> None:
-        """T1 and T2: skipping what the list says leaves exactly the committed records."""
+        """Skipping what the list says leaves exactly the committed records."""
         stable = self.log.last_stable_offset
         for start in {0, stable // 2, max(stable - 1, 0)}:
             aborted = self.log.aborted_transactions(start, stable)

@@ -1,4 +1,4 @@
-"""One replica at a time: whose log ends its high watermark waits for (rule 52), who may join, what goes."""
+"""One replica at a time: whose log ends its high watermark waits for, who may join, what goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in sync, who may ask, which replica serves (rules 58 to 61, 65 and 67; requirement 002-36)."""
+"""Who is in sync, who may ask, which replica serves."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ Connect = Callable[[int], Wire]
 
 
 class TestLastCaughtUp:
-    """Requirement 002-36."""
-
     def test_a_fetch_at_the_leaders_end_counts_by_its_own_time(self) -> None:
         follower = FollowerState(1, last_caught_up=0.0)
         follower.fetched(10, 0, 10, now=5.0)
@@ -184,7 +182,7 @@ def test_limits_bound_what_a_follower_is_given_but_for_the_first_batch(
     assert set(asked) == {2000}
 
 
-# ---------------------------------------------------------------------- rule 60
+# ---------------------------------------------------------------------- topic ids
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
@@ -204,7 +202,7 @@ def test_a_topic_id_that_is_not_that_of_the_log_is_inconsistent(
     assert replica_fetch(wire, kafka_cluster, -1, -1).error_code == 0
 
 
-# ---------------------------------------------------------------------- rule 61
+# ---------------------------------------------------------------------- replica selectors
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The channel's state tables, walked; and the order of replies under any order of completion (§4.1 a, e)."""
+"""The channel's state tables, walked; and the order of replies under any order of completion."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_request_has_one_reply() -> None:
 
 @given(st.integers(0, 2**32), st.booleans())
 def test_replies_leave_in_the_order_of_requests_whatever_completes_first(seed: int, pipelined: bool) -> None:
-    """A random walk that receives, processes, completes and sends whenever that is possible (§4.1 a)."""
+    """A random walk that receives, processes, completes and sends whenever that is possible."""
     chance = random.Random(seed)
     channel = Channel(pipelined=pipelined, max_requests=5)
     received: list[Slot] = []

@@ -1,7 +1,5 @@
-"""Framing, ApiVersions, quotas of connections, throttling: rules 1 to 10 over raw sockets.
-
-Rule 6 in pipelined mode and the nine invariants of section 4.1: test_pipelining.py.  Rules 92 and
-93: their stories are in test_purgatory.py and test_timing_wheel.py, their essence is here.
+"""Framing, ApiVersions, quotas of connections, throttling, over raw sockets; pipelined mode is in
+test_pipelining.py.
 """
 
 from __future__ import annotations

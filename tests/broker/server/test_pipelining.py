@@ -1,6 +1,6 @@
-"""The nine promises of pipelined acks=all (section 4.1 of the research, a to i), over raw sockets.
+"""What pipelined acks=all promises, over raw sockets; whatever comes behind a held produce takes its place
+in the order of replies.
 
-And 000-24/000-33 on one socket: whatever comes behind a held produce takes its place in the order of replies.
 The tables themselves are walked in tests/broker/server/test_channel.py.
 """
 
@@ -66,7 +66,7 @@ def is_silent(wire: Wire, seconds: float = 0.02) -> bool:
 def test_replies_are_fifo_under_any_order_of_completion(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
-    """Those behind complete at once or time out first; all wait for the first.  1,000 orders: row 22."""
+    """Those behind complete at once or time out first; all wait for the first."""
     sent = [
         held(wire),
         held(wire, timeout_ms=1),
@@ -246,7 +246,7 @@ def test_a_switch_restores_apaches_muting(kafka_cluster: KafkaCluster, wire: Wir
 def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_held_one(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
-    """000-24, 000-33: all are processed, replies come in order, the channel ends NOT_MUTED."""
+    """All are processed, replies come in order, the channel ends NOT_MUTED."""
     sent = [held(wire, b"held")]
     wire.send(produce_request("t", 0, batch([b"acks 0"]), acks=0), 12)
     sent.append(wire.send(produce_request("t", 0, batch([b"acks 1"]), acks=1), 12))
@@ -267,7 +267,7 @@ def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_hel
 def test_a_request_that_closes_the_connection_ends_it_with_what_is_cached(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
-    """000-33: acks=0 with an error closes, whatever waits before it."""
+    """acks=0 with an error closes, whatever waits before it."""
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
     held(wire)
     wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
@@ -280,7 +280,7 @@ def test_a_request_that_closes_the_connection_ends_it_with_what_is_cached(
 def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_not_grow(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
-    """000-16: the client's socket stops being writable; after the release everything arrives in order."""
+    """The client's socket stops being writable; after the release everything arrives in order."""
     wire.socket.setblocking(False)
     frames = [
         b"".join(encode(produce_request("t", 0, batch([b"%05d" % number + bytes(60_000)])), number))

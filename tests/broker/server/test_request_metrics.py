@@ -1,4 +1,4 @@
-"""Histograms of a broker's requests (000-13, 000-14, 000-19)."""
+"""Histograms of a broker's requests."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Known:
 
 
 WORDS = "`error_message` of a refused batch"
-UNSERVED = "APIs of a later step"
+UNSERVED = "APIs not built yet"
 ABORTED = "Aborted transactions that a read_committed fetch lists"
 LATEST_OF_DELETED = "ListOffsets for the largest timestamp"
 NO_ELR = "Eligible leader replicas (KIP-966)"

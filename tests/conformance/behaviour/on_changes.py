@@ -15,7 +15,7 @@ from .side import TIMEOUT, Side, scenario
 
 @scenario
 def topics_made_anew(side: Side) -> None:
-    """Rule 75: the old id is unknown, in requests, in sessions and in offsets that were committed."""
+    """The old id is unknown, in requests, in sessions and in offsets that were committed."""
     topic = side.topic("made-anew", partitions=2)
     group = "made-anew"
     at = side.coordinator(group)
@@ -64,7 +64,7 @@ def topics_made_anew(side: Side) -> None:
 
 @scenario
 def options_at_work(side: Side) -> None:
-    """003-36: a topic's options act on the next append."""
+    """A topic's options act on the next append."""
     topic = side.topic("options-at-work", configs={"retention.ms": "-1"})
 
     def change(name: str, value: str | None) -> None:
@@ -143,7 +143,7 @@ def time_that_is_up(side: Side) -> None:
 
 @scenario
 def produced_twice_over(side: Side) -> None:
-    """Retries of every shape, with acks of every kind (rules 30 and 31)."""
+    """Retries of every shape, with acks of every kind."""
     topic = side.topic("twice-over", configs={"message.timestamp.type": "LogAppendTime"})
 
     def numbered(label: str, sequence: int, count: int, epoch: int = 0, **options: Any) -> None:

@@ -15,7 +15,7 @@ def header(
 
 @scenario
 def hostile_frames(side: Side) -> None:
-    """The five of research/brokers.md, section 1, and more; each costs its one connection."""
+    """Each costs its one connection."""
     side.frame("unknown API key", header(999, 0))
     side.frame("negative API key", header(-1, 0))
     side.frame("Metadata v99", header(3, 99, tags=b"\0") + b"\0" * 8)

@@ -82,7 +82,7 @@ def partitions_of(answer: Any) -> list[int]:
 
 @scenario
 def consumer_group_commits_by_epoch(side: Side) -> None:
-    """Rule 87 and KIP-1251: an older epoch may commit what the member has had since then."""
+    """KIP-848 and KIP-1251: an older epoch may commit what the member has had since then."""
     group = Members(side, "by-epoch", side.topic("consumer-by-epoch", partitions=4))
     first = group.joins("joins", "a").member_epoch
     group.beat("owns", "a", first, **group.owning(0, 1, 2, 3))

@@ -17,7 +17,7 @@ from .side import TIMEOUT, Side, scenario
 
 @scenario
 def times_inside_batches(side: Side) -> None:
-    """Rule 62: the first record of that time or later, wherever in a batch it is, from the log's start on."""
+    """The first record of that time or later, wherever in a batch it is, from the log's start on."""
     topic = side.topic("times-inside", replicas=[0])
     for number, (codec, deltas) in enumerate(((0, [0, 30, 10]), (1, [50, 20, 50]), (3, [5, 5, 5]))):
         start = NOW_MS + 1000 * number
@@ -39,7 +39,7 @@ def times_inside_batches(side: Side) -> None:
 
 @scenario
 def segments_roll(side: Side) -> None:
-    """Rule 56: a fetch in a segment that is not the last one does not wait for more."""
+    """A fetch in a segment that is not the last one does not wait for more."""
     topic = side.topic("segments-roll", replicas=[0], configs={"segment.bytes": "1048576"})
     for number in range(3):
         records = batch([bytes(700_000)], timestamp=NOW_MS + number)

@@ -1,4 +1,4 @@
-"""Fetch: bounds, odd limits (requirement 002-26), sessions (KIP-227), epochs, topic ids."""
+"""Fetch: bounds, odd limits, sessions (KIP-227), epochs, topic ids."""
 
 from __future__ import annotations
 

@@ -340,7 +340,7 @@ def share_of(topic: str, *partitions: int) -> bytes:
 
 @scenario
 def group_of_three_and_a_fourth(side: Side) -> None:
-    """Row 53: three members share three partitions, each has one owner; a fourth idles."""
+    """Three members share three partitions, each has one owner; a fourth idles."""
     topic, group = side.topic("group-of-three", partitions=3), "three"
     at = side.coordinator(group)
     options = {"protocols": subscribed_to(topic)}

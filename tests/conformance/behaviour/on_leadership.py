@@ -58,7 +58,7 @@ def epoch_end(side: Side, label: str, topic: str, epoch: int, current: int = -1,
 
 @scenario
 def leader_epochs_of_a_log(side: Side) -> None:
-    """Rules 58, 59 and 63 in a log of several epochs, one of which wrote nothing."""
+    """A log of several epochs, one of which wrote nothing."""
     topic = side.topic("leader-epochs")
     four_epochs(side, topic)
     for epoch in range(-1, 6):
@@ -125,7 +125,7 @@ def leader_elsewhere(side: Side) -> None:
 
 @scenario
 def leader_changes_under_a_fetch(side: Side) -> None:
-    """Rule 56: who waits is answered when the leader goes, unless it may read from a follower."""
+    """Who waits is answered when the leader goes, unless it may read from a follower."""
 
     def waiting(topic: str, version: int, epoch: int = -1, **options: Any) -> tuple[Any, ...]:
         one = {"partition": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": epoch}
@@ -173,7 +173,7 @@ def replicas_by_epoch(side: Side) -> None:
 
 @scenario
 def group_coordinator_moves(side: Side) -> None:
-    """Requirement 003-70: who waits is sent away, a Stable group goes on, one that joins begins anew."""
+    """Who waits is sent away, a Stable group goes on, one that joins begins anew."""
     topic, group = side.topic("coordinator-moves"), "moves"
     at = side.coordinator(group)
     options = {"protocols": joining(group)["protocols"]}

@@ -1,4 +1,4 @@
-"""Produce: what is refused, with which code, and what a refusal leaves unchanged (acceptance row 26)."""
+"""Produce: what is refused, with which code, and what a refusal leaves unchanged."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def produce_to_a_follower(side: Side) -> None:
 
 @scenario
 def produce_without_acknowledgement(side: Side) -> None:
-    """acks=0: success is silent, an error closes the connection (rule 7)."""
+    """acks=0: success is silent, an error closes the connection."""
     topic = side.topic("produce-silent")
 
     def silently(records: bytes, name: str = topic) -> None:
@@ -247,7 +247,7 @@ def produce_below_min_isr(side: Side) -> None:
 
 @scenario
 def produce_idempotent(side: Side) -> None:
-    """Rules 30 to 34: duplicates, gaps, epochs, wrap."""
+    """Duplicates, gaps, epochs, wrap."""
     topic = side.topic("produce-idempotent")
     given = side.eventually(
         "an id",

@@ -65,7 +65,7 @@ def rebalance_without_one(side: Side) -> None:
 
 @scenario
 def rebalance_without_a_sync(side: Side) -> None:
-    """Rule 81: who does not ask for its part within the rebalance timeout is out, be it the leader."""
+    """Who does not ask for its part within the rebalance timeout is out, be it the leader."""
     group = "without-a-sync"
     at = side.coordinator(group)
     first, second, _ = two_joined(side, at, group, **QUICKLY)
@@ -114,7 +114,7 @@ def rebalance_of_an_absent_static_member(side: Side) -> None:
 
 @scenario
 def rebalance_replaces_a_static_member(side: Side) -> None:
-    """Rule 80 in every state: the replaced one's own request is answered with FENCED_INSTANCE_ID."""
+    """In every state: the replaced one's own request is answered with FENCED_INSTANCE_ID."""
     group = "replaced-static"
     at = side.coordinator(group)
     one = {"group_instance_id": "one"}

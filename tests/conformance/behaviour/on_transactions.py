@@ -1,4 +1,4 @@
-"""Transactions: the happy path in both versions of KIP-890, and what is refused (rules 37 to 49)."""
+"""Transactions: the happy path in both versions of KIP-890, and what is refused."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def transaction_refusals(side: Side) -> None:
 
 @scenario
 def transaction_offsets(side: Side) -> None:
-    """Offsets of a group inside a transaction: invisible until the commit (rule 49)."""
+    """Offsets of a group inside a transaction: invisible until the commit."""
     topic = side.topic("transaction-offsets")
     group = "transaction-offsets"
     group_node = side.coordinator(group)

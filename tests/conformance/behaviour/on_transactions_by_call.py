@@ -1,4 +1,4 @@
-"""Every call of transactions in every version: what is told to whom (rules 37 to 50)."""
+"""Every call of transactions in every version: what is told to whom."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def await_state(side: Side, who: Producer, state: str) -> None:
 
 @scenario
 def transaction_calls_in_every_version(side: Side) -> None:
-    """Rule 39: PRODUCER_FENCED is INVALID_PRODUCER_EPOCH for older clients."""
+    """PRODUCER_FENCED is INVALID_PRODUCER_EPOCH for older clients."""
     topic = side.topic("transaction-calls")
     who, before = fenced(side, "transaction-calls")
     group_node = side.coordinator("transaction-calls")
@@ -122,7 +122,7 @@ def transaction_partitions_of_many(side: Side) -> None:
 
 @scenario
 def transaction_while_it_ends(side: Side) -> None:
-    """A transaction that the next incarnation has aborted: its producer may do no more (rules 38, 45)."""
+    """A transaction that the next incarnation has aborted: its producer may do no more."""
     topic = side.topic("transaction-ends", partitions=2)
     who = producer(side, "transaction-ends")
     who.init("an id")
@@ -147,7 +147,7 @@ def transaction_while_it_ends(side: Side) -> None:
 
 @scenario
 def transaction_holds_readers_back(side: Side) -> None:
-    """Rules 47 and 48: who reads what while two are open, and what each is told of the aborted."""
+    """Who reads what while two are open, and what each is told of the aborted."""
     topic = side.topic("transaction-readers")
     produce(side, "before", topic, batch([b"plain"]))
     one, two = producer(side, "transaction-reader-1"), producer(side, "transaction-reader-2")
@@ -200,7 +200,7 @@ def transaction_holds_readers_back(side: Side) -> None:
 
 @scenario
 def transaction_epochs_at_a_partition(side: Side) -> None:
-    """Markers of both transaction versions and the epochs they leave behind (rules 33, 46)."""
+    """Markers of both transaction versions and the epochs they leave behind."""
     topic = side.topic("transaction-epochs", partitions=2)
     who = producer(side, "transaction-epochs")
     who.init("an id")
