@@ -73,14 +73,17 @@ class Broker:
 
     @property
     def id(self) -> int:
+        """Its number in the cluster."""
         return self.node.id
 
     @property
     def host(self) -> str:
+        """Where it listens, as clients are told."""
         return self.node.host
 
     @property
     def port(self) -> int:
+        """Where it listens; 0 before the first start takes a free one."""
         return self.node.port
 
     @property
@@ -90,10 +93,12 @@ class Broker:
 
     @property
     def rack(self) -> str | None:
+        """`broker.rack`; None where none is set."""
         return self.node.rack
 
     @property
     def config(self) -> BrokerConfig:
+        """Its options, with what was altered while it runs."""
         return self.node.config
 
     @property
@@ -103,6 +108,7 @@ class Broker:
 
     @property
     def clock(self) -> Clock:
+        """The cluster's."""
         return self.node.clock
 
     @property
@@ -122,32 +128,39 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
+        """Whether it was started and not stopped since; a paused broker runs."""
         return self.node.is_running
 
     @property
     def is_paused(self) -> bool:
+        """Whether it stands still."""
         return self.node.is_paused
 
     # ------------------------------------------------------------------ its parts since the last start
 
     @property
     def parts(self) -> Parts:
+        """Everything that was made at the last start."""
         return self.process.parts
 
     @property
     def replicas(self) -> ReplicaManager:
+        """What it leads and follows."""
         return self.parts.replicas
 
     @property
     def fetchers(self) -> FollowerFetchers:
+        """Its way of following leaders."""
         return self.parts.fetchers
 
     @property
     def coordinators(self) -> Coordinators:
+        """Its groups and transactions."""
         return self.parts.coordinators
 
     @property
     def controller_node(self) -> ControllerNode:
+        """Its place for the controller, empty on all brokers but one."""
         return self.parts.controller_node
 
     @property
@@ -157,18 +170,22 @@ class Broker:
 
     @property
     def lifecycle(self) -> BrokerLifecycle:
+        """Its life in the controller's eyes."""
         return self.parts.lifecycle
 
     @property
     def requests(self) -> BrokerRequests:
+        """What it does with requests."""
         return self.parts.requests
 
     @property
     def services(self) -> Services:
+        """What its handlers may call."""
         return self.parts.services
 
     @property
     def processors(self) -> list[Processor]:
+        """Those that hold its clients' connections."""
         return self.parts.processors
 
     # ------------------------------------------------------------------ what is done with it

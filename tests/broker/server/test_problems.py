@@ -117,6 +117,8 @@ def test_an_answer_that_fails_late_closes_its_connection(
     history.ended = planted
     kafka_cluster.controls.resume_followers()
     assert wire.is_closed_by_broker()
+    # The processor drops the connection afterwards, and meets the planted failure once more.
+    wait_for(lambda: not any(one.connections for one in kafka_cluster.broker(0).processors))
     del history.ended
     assert any("at its answer to ProduceRequest" in where for where in taken(kafka_cluster))
 
