@@ -1,0 +1,89 @@
+"""Tests of a small service: what it does when Kafka fails.
+
+Shows: the fixture `kafka_cluster`, a fault rule (the broker stores a record, and its acknowledgement is
+lost), a crash of the broker that leads the partition, and views that say what is in the log afterwards.
+
+    python -m pytest examples/test_order_service.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2.testing import KafkaCluster
+
+
+class OrderService:
+    """Takes orders: one is accepted when Kafka has it on all replicas in sync."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap_servers,
+            client_id="order-service",
+            value_serializer=lambda order: json.dumps(order).encode(),
+        )
+
+    def accept(self, number: int, customer: str) -> None:
+        """Returns when the order is safe; raises `KafkaError` if it could not be stored."""
+        delivery = self._producer.send(
+            "orders", {"number": number, "customer": customer}, key=customer.encode()
+        )
+        delivery.result(timeout=30)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+@pytest.fixture
+def service(kafka_cluster: KafkaCluster) -> Iterator[OrderService]:
+    service = OrderService(kafka_cluster.bootstrap_servers)
+    yield service
+    service.close()
+
+
+def stored(cluster: KafkaCluster) -> list[dict[str, Any]]:
+    """What a consumer reads of the topic, from its beginning."""
+    with KafkaConsumer(
+        "orders",
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=json.loads,
+        consumer_timeout_ms=200,
+    ) as consumer:
+        return [record.value for record in consumer]
+
+
+@pytest.mark.kafka(brokers=3, topics={"orders": 1})
+def test_an_order_is_stored(service: OrderService, kafka_cluster: KafkaCluster) -> None:
+    service.accept(1, "ada")
+    assert stored(kafka_cluster) == [{"number": 1, "customer": "ada"}]
+
+
+@pytest.mark.kafka(brokers=3, topics={"orders": 1})
+def test_an_order_whose_acknowledgement_is_lost_is_stored_once(
+    service: OrderService, kafka_cluster: KafkaCluster
+) -> None:
+    lost = kafka_cluster.controls.rule(api="Produce", nth=1, then="apply_then_lose_reply")
+    service.accept(1, "ada")
+    assert lost.fired == 1
+    kafka_cluster.history.exactly(2, "Produce", client_id="order-service")
+    assert [order["number"] for order in stored(kafka_cluster)] == [1]
+
+
+@pytest.mark.kafka(brokers=3, topics={"orders": 1})
+def test_orders_survive_the_crash_of_a_leader(service: OrderService, kafka_cluster: KafkaCluster) -> None:
+    for number in range(10):
+        service.accept(number, "ada")
+
+    leader = kafka_cluster.partition("orders", 0).leader
+    kafka_cluster.controls.crash_broker(leader)
+    for number in range(10, 20):
+        service.accept(number, "ada")
+
+    assert kafka_cluster.partition("orders", 0).leader != leader
+    assert [order["number"] for order in stored(kafka_cluster)] == list(range(20))

@@ -1,0 +1,40 @@
+"""The programs of examples/ run and print what they promise; its tests are collected with ours."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PRINTED = {
+    "manage_topics.py": ["orders-1: leader 1", "orders: TopicAlreadyExists", "topics: orders, returns"],
+    "produce_and_consume.py": ["sent 1000 orders", "read 1000 orders, 1000 different ones"],
+}
+"""What each program must print, among other things."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_program_runs(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert [words for words in PRINTED[name] if words not in printed] == []
+
+
+def test_every_program_is_run() -> None:
+    programs = {path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("test_")}
+    assert programs == set(PRINTED)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_says_what_it_shows_and_how_to_run_it(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    assert "Shows: " in docstring
+    assert f"examples/{path.name}" in docstring
