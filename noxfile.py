@@ -16,12 +16,13 @@ nox.options.reuse_existing_virtualenvs = True
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, lint, types, layers."""
-    session.install(".[test]")
+    """Format, lint, types, layers, the documentation's site."""
+    session.install(".[test,docs]")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("lint-imports")
+    session.run("mkdocs", "build", "--quiet", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])

@@ -216,7 +216,7 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         Raises:
             IllegalState: the partition is not assigned.
             KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: it was not to be had in time.
-            and what `poll` raises.
+            KafkaError: what `poll` raises.
         """
         offset = self._undelivered.first_offset(partition)
         if offset is not None:

@@ -130,14 +130,18 @@ class KafkaProducer(TransactionalCalls):
         Blocks at most max_block_ms: for the topic's metadata at first, and while buffer_memory is full.
 
         Args:
-            value, key: bytes, or what value_serializer and key_serializer take; None is a null.
+            topic: where it goes; the first send to a topic waits for its metadata.
+            value: bytes, or what value_serializer takes; None is a null.
+            key: bytes, or what key_serializer takes; None is a null.
             headers: pairs of a name and bytes (or None).
             partition: chosen by the partitioner where None.
             timestamp_ms: milliseconds since the epoch; now where None.
             on_delivery: called once as on_delivery(metadata, error), one of them None, on the IO thread.  It
                 must not block.
 
-        Raises (nothing was appended then):
+        Where it raises, nothing was appended.
+
+        Raises:
             SerializationError: a serializer failed, or there is none and it is not bytes.
             RecordTooLarge: beyond max_request_size or buffer_memory.
             BufferExhausted: no room within max_block_ms.
@@ -236,8 +240,12 @@ class KafkaProducer(TransactionalCalls):
         """Append a column of records; what is said of `send` holds for each.
 
         Args:
-            values, keys, timestamps_ms: columns of the same length.
-            headers, partition: the same for every record.
+            topic: where all of them go.
+            values: a column; what `send` takes as value.
+            keys: a column as long as `values`, or None.
+            headers: the same for every record.
+            partition: the same for every record.
+            timestamps_ms: a column as long as `values`, or None.
 
         Raises what `send` raises; a note on the error says how many records were appended before it.
         """

@@ -117,11 +117,13 @@ def _times(value: int | None) -> int:
 class FaultRule:
     """What happens (`then`) to which requests.  Give what the rule depends on; the rest matches anything.
 
-    Args:
+    Attributes:
         then: an `Action` as text, such as "hold", "delay:0.5" or "error:NOT_LEADER_OR_FOLLOWER".
         api: a name ("Produce"), an API key or a request class.
-        topic, partition: the request must name them.
-        client_id, broker: who asks, and who is asked.
+        topic: the request must name it.
+        partition: the request must name it.
+        client_id: who asks.
+        broker: who is asked.
         where: a function of the decoded request that says whether it is meant (not from JSON).
         nth: begin with the n-th request that matches, from 1.
         every: fire on each n-th request that matches.

@@ -1,0 +1,60 @@
+"""Hooks of MkDocs: pages that stand in the repository's root, and links that leave the site.
+
+README, CHANGELOG, CONTRIBUTING and SECURITY are written once, for the repository, and shown here as pages.
+Links are turned to where the page is on the site; a link to a file that is not part of the site (evidence,
+tests, the licence) becomes the file's path in the repository.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from posixpath import normpath, relpath
+from typing import Any
+
+from mkdocs.structure.files import File, Files, InclusionLevel
+
+ROOT = Path(__file__).parents[1]
+ROOT_PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+"""Files of the repository's root, and the pages of the site that show them."""
+
+LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of the repository's root."""
+    for source, page in ROOT_PAGES.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Turn links between files of the repository into links between pages."""
+    place = PurePosixPath(page.file.src_uri)
+    in_repository = {shown: source for source, shown in ROOT_PAGES.items()}.get(str(place), f"docs/{place}")
+
+    def turned(link: re.Match[str]) -> str:
+        target, anchor = link["target"], link["anchor"] or ""
+        if "://" in target or target.startswith("mailto:"):
+            return link[0]
+        wanted = normpath(str(PurePosixPath(in_repository).parent / target))
+        shown = ROOT_PAGES.get(wanted, wanted.removeprefix("docs/"))
+        if _is_shown(files, normpath(str(place.parent / target))):
+            return link[0]  # pages know each other by their place on the site already
+        if _is_shown(files, shown):
+            return f"[{link['text']}]({relpath(shown, str(place.parent))}{anchor})"
+        if not (ROOT / wanted).exists():
+            return link[0]  # MkDocs will say that it leads nowhere
+        return f"{link['text']} (`{wanted}`)" if link["text"] != wanted else f"`{wanted}`"
+
+    return LINK.sub(turned, markdown)
+
+
+def _is_shown(files: Files, page: str) -> bool:
+    found = files.get_file_from_path(page)
+    return found is not None and found.inclusion is not InclusionLevel.EXCLUDED
