@@ -1,0 +1,52 @@
+"""What is in the wheel and in the source distribution, asked of the build tool itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[2]
+NEEDED_TO_TEST_AND_DOCUMENT = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "mkdocs.yml",
+    "docs/public-api.md",
+    "examples/produce_and_consume.py",
+    "tests/conftest.py",
+    "tests/campaign/run.py",
+    ".ci/run",
+)
+
+
+@pytest.fixture(scope="module")
+def wheel_files() -> set[str]:
+    return {str(one.distribution_path) for one in WheelBuilder(str(ROOT)).recurse_included_files()}
+
+
+@pytest.fixture(scope="module")
+def sdist_files() -> set[str]:
+    return {str(one.relative_path) for one in SdistBuilder(str(ROOT)).recurse_included_files()}
+
+
+def test_the_wheel_has_the_package_and_nothing_else(wheel_files: set[str]) -> None:
+    assert {path.partition("/")[0] for path in wheel_files} == {"pykafka2"}
+    assert {"pykafka2/__init__.py", "pykafka2/py.typed", "pykafka2/testing/cluster.py"} <= wheel_files
+
+
+def test_the_wheel_has_no_simulation_runs_of_our_own(wheel_files: set[str]) -> None:
+    assert [path for path in wheel_files if "campaign" in path] == []
+
+
+def test_the_source_distribution_has_no_evidence(sdist_files: set[str]) -> None:
+    assert (ROOT / "docs" / "evidence").is_dir()
+    assert [path for path in sdist_files if path.startswith("docs/evidence")] == []
+
+
+@pytest.mark.parametrize("path", NEEDED_TO_TEST_AND_DOCUMENT)
+def test_the_source_distribution_has(path: str, sdist_files: set[str]) -> None:
+    assert path in sdist_files
