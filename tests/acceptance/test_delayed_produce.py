@@ -13,10 +13,11 @@ import pytest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.testing.cluster import Topic
+from tests.error_codes import NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, partition_of, produce_request
 
-NONE, TIMED_OUT, NOT_ENOUGH, NOT_ENOUGH_AFTER_APPEND = 0, 7, 19, 20
+NONE = 0
 WAIT = 5000
 
 
@@ -69,7 +70,7 @@ def test_its_timeout_answers_request_timed_out_and_keeps_the_data(scene: Scene) 
     scene.simulation.run_for(1.0)
     started = scene.simulation.now
     scene.send(b"kept", timeout_ms=3000)
-    assert scene.code() == TIMED_OUT
+    assert scene.code() == REQUEST_TIMED_OUT
     assert scene.simulation.now - started == pytest.approx(3.0, abs=0.1)
     assert scene.values == [b"kept"]
     scene.cluster.controls.resume_followers()
@@ -79,7 +80,7 @@ def test_its_timeout_answers_request_timed_out_and_keeps_the_data(scene: Scene) 
 def test_an_isr_below_the_minimum_refuses_before_the_append(scene: Scene) -> None:
     scene.cluster.controls.stop_broker(1 - scene.leader)
     scene.send(b"refused")
-    assert scene.code() == NOT_ENOUGH
+    assert scene.code() == NOT_ENOUGH_REPLICAS
     assert scene.values == []
 
 
@@ -100,5 +101,5 @@ def test_an_isr_that_shrinks_after_the_append_says_so_and_keeps_the_data(scene: 
         replica = broker.replicas.replicas["t", 0]
         replica.log.advance_high_watermark(1)
     cluster.controls.stop_broker(1 - leader)
-    assert scene.code() == NOT_ENOUGH_AFTER_APPEND
+    assert scene.code() == NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert scene.values == [b"appended"]

@@ -9,8 +9,7 @@ import pytest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.group_bench import A_MOMENT, GroupBench
-
-NOT_COORDINATOR = 16
+from tests.error_codes import NOT_COORDINATOR
 
 ENDS: dict[str, Callable[[KafkaCluster, int], None]] = {
     "stopped": lambda cluster, broker: cluster.controls.stop_broker(broker),

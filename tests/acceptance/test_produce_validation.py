@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.produce_cases import OPAQUE, Case, ask, cases, create_topics, judged
 from tests.testing.wire import Wire
@@ -63,5 +64,5 @@ def test_an_unauthorized_request_is_refused_before_it_is_looked_at(cluster: Kafk
     case = cases(int(time.time() * 1000))[0]
     before = content(cluster, case)
     cluster.controls.fail_next(ProduceRequest, TopicAuthorizationFailed)
-    assert ask(wire, case).error_code == 29
+    assert ask(wire, case).error_code == errors.TopicAuthorizationFailed.code
     assert content(cluster, case) == before

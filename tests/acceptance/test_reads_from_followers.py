@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
@@ -92,7 +93,7 @@ def test_the_follower_serves_up_to_its_own_high_watermark(scene: Scene) -> None:
     assert (offsets(data), data.high_watermark) == ([0, 1, 2], 3)
     assert offsets(scene.fetch(scene.near, 3, rack=scene.rack(scene.near))) == []
     # What it does not have it cannot place: the consumer goes back to the leader.
-    assert scene.fetch(scene.near, 4, rack=scene.rack(scene.near)).error_code == 1
+    assert scene.fetch(scene.near, 4, rack=scene.rack(scene.near)).error_code == errors.OffsetOutOfRange.code
 
 
 def test_one_that_is_not_in_sync_or_has_not_got_the_offset_is_not_preferred(scene: Scene) -> None:

@@ -22,8 +22,8 @@ from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.broker.coordinators.bench import subscription
 from tests.broker.group_bench import GroupBench, Reply
+from tests.error_codes import MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS
 
-MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 TOPIC = "refunds"  # of three partitions
 OFFERED = {"range": subscription(TOPIC)}
 

@@ -28,6 +28,7 @@ from pykafka2.protocol.messages.share_fetch import ShareFetchRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster
+from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
 Leader = Callable[[str, int], Wire]
@@ -41,7 +42,7 @@ def test_fail_next_refuses_without_acting(kafka_cluster: KafkaCluster, leader: L
     rule = kafka_cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower, times=2)
     wire = leader("t", 0)
     codes = [produce(wire, "t", 0, batch([b"%d" % n])).error_code for n in range(3)]
-    assert codes == [6, 6, 0]
+    assert codes == [NOT_LEADER_OR_FOLLOWER, NOT_LEADER_OR_FOLLOWER, 0]
     assert rule.fired == 2
     assert kafka_cluster.log("t", 0).values() == [b"2"]
 
@@ -55,7 +56,7 @@ def test_a_fault_may_name_its_topic_client_and_broker(kafka_cluster: KafkaCluste
         controls.fail_next(ProduceRequest, RequestTimedOut, broker=5)
     wire = leader("t", 0)
     assert produce(wire, "t", 0, batch()).error_code == 0
-    assert produce(wire, "other", 0, batch()).error_code == 7
+    assert produce(wire, "other", 0, batch()).error_code == REQUEST_TIMED_OUT
     assert produce(wire, "other", 0, batch()).error_code == 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
+from pykafka2 import errors
 from pykafka2.broker.faults.rule import Action
 from pykafka2.errors import CoordinatorLoadInProgress, KafkaTimeoutError, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
@@ -151,7 +152,11 @@ def swallowed(world: World) -> None:
 
 
 def reply_replaced(world: World) -> None:
-    lie = {"responses": [{"partition_responses": [{"error_code": 6, "base_offset": -1}]}]}
+    lie = {
+        "responses": [
+            {"partition_responses": [{"error_code": errors.NotLeaderOrFollower.code, "base_offset": -1}]}
+        ]
+    }
     world.controls.rule(then="replace_reply", reply=lie, **MATCHING)
     world.send(b"1", b"2", b"3")
     world.cluster.history.exactly(4, "Produce")

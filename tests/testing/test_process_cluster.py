@@ -27,6 +27,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.remote.cluster import ProcessCluster
+from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
 from tests.testing.wire import Wire, batch, fetch, produce
 
 METADATA = MetadataRequest(topics=None)
@@ -62,8 +63,14 @@ def test_rules_as_data_and_short_words(cluster: ProcessCluster, wire: Wire) -> N
     controls = cluster.controls
     word = controls.fail_next(ProduceRequest, NotLeaderOrFollower)
     rule = controls.rule(api="Produce", nth=3, then="error:REQUEST_TIMED_OUT")
-    made = controls.add_rule(FaultRule(api="Produce", nth=4, then="error:6"))
-    assert [produce(wire, "t", 0, batch()).error_code for _ in range(5)] == [6, 0, 7, 6, 0]
+    made = controls.add_rule(FaultRule(api="Produce", nth=4, then="error:NOT_LEADER_OR_FOLLOWER"))
+    assert [produce(wire, "t", 0, batch()).error_code for _ in range(5)] == [
+        NOT_LEADER_OR_FOLLOWER,
+        0,
+        REQUEST_TIMED_OUT,
+        NOT_LEADER_OR_FOLLOWER,
+        0,
+    ]
     assert [one.fired for one in (word, rule, made)] == [1, 1, 1]
     assert rule.is_spent
     assert (rule.then, rule.nth, rule.topic) == ("error:REQUEST_TIMED_OUT", 3, None)

@@ -21,6 +21,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.types import TopicPartition
+from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
 Leader = Callable[[str, int], Wire]
@@ -40,7 +41,7 @@ def test_the_nth_request_and_every_nth(kafka_cluster: KafkaCluster, leader: Lead
     fifths = controls.rule(api="Produce", every=5, then="error:7")
     wire = leader("t", 0)
     codes = [produce(wire, "t", 0, batch()).error_code for _ in range(10)]
-    assert codes == [0, 0, 6, 0, 7, 0, 0, 0, 0, 7]
+    assert codes == [0, 0, NOT_LEADER_OR_FOLLOWER, 0, REQUEST_TIMED_OUT, 0, 0, 0, 0, REQUEST_TIMED_OUT]
     assert (third.seen, third.fired, third.is_spent) == (3, 1, True)
     assert (fifths.seen, fifths.fired, fifths.is_spent) == (10, 2, False)
 
@@ -49,7 +50,12 @@ def test_the_nth_request_and_every_nth(kafka_cluster: KafkaCluster, leader: Lead
 def test_from_the_nth_on_as_often_as_said(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     kafka_cluster.controls.rule(api=0, nth=2, times=2, then=NotLeaderOrFollower)
     wire = leader("t", 0)
-    assert [produce(wire, "t", 0, batch()).error_code for _ in range(4)] == [0, 6, 6, 0]
+    assert [produce(wire, "t", 0, batch()).error_code for _ in range(4)] == [
+        0,
+        NOT_LEADER_OR_FOLLOWER,
+        NOT_LEADER_OR_FOLLOWER,
+        0,
+    ]
 
 
 @one_broker
@@ -59,12 +65,18 @@ def test_a_partition_a_client_and_a_function_of_the_request(
     controls = kafka_cluster.controls
     wire = leader("t", 0)
     rule = controls.rule(api=ProduceRequest, topic="t", partition=1, then="error:REQUEST_TIMED_OUT", times=1)
-    assert [produce(wire, "t", number, batch()).error_code for number in (0, 1, 1)] == [0, 7, 0]
+    assert [produce(wire, "t", number, batch()).error_code for number in (0, 1, 1)] == [
+        0,
+        REQUEST_TIMED_OUT,
+        0,
+    ]
     assert rule.fired == 1
     controls.rule(api="Produce", client_id="somebody else", then="hold")
-    controls.rule(api="Produce", where=lambda request: request.acks == 1, then="error:7", times=1)
+    controls.rule(
+        api="Produce", where=lambda request: request.acks == 1, then="error:REQUEST_TIMED_OUT", times=1
+    )
     assert produce(wire, "t", 0, batch()).error_code == 0
-    assert produce(wire, "t", 0, batch(), acks=1).error_code == 7
+    assert produce(wire, "t", 0, batch(), acks=1).error_code == REQUEST_TIMED_OUT
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
@@ -72,7 +84,7 @@ def test_requests_between_brokers_are_matched_when_asked_for(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     controls = kafka_cluster.controls
-    clients_only = controls.rule(api="Fetch", then="error:7")
+    clients_only = controls.rule(api="Fetch", then="error:REQUEST_TIMED_OUT")
     wire = leader("t", 0)
     assert produce(wire, "t", 0, batch()).error_code == 0
     assert clients_only.fired == 0
@@ -230,11 +242,18 @@ def test_the_reply_may_be_replaced(kafka_cluster: KafkaCluster, leader: Leader) 
     controls.rule(api="Metadata", times=1, then="replace_reply", reply=rename)
     renamed = wire.call(METADATA, 12)
     assert (renamed.cluster_id, len(renamed.topics)) == ("renamed", 2)
-    data = {"throttle_time_ms": 7, "topics": [{"error_code": 3, "partitions": [{"leader_id": -1}]}]}
+    data = {
+        "throttle_time_ms": 7,
+        "topics": [{"error_code": UNKNOWN_TOPIC_OR_PARTITION, "partitions": [{"leader_id": -1}]}],
+    }
     controls.rule(api="Metadata", times=1, then="replace_reply", reply=data)
     changed = wire.call(METADATA, 12)
     first = changed.topics[0]
-    assert (changed.throttle_time_ms, first.error_code, first.partitions[0].leader_id) == (7, 3, -1)
+    assert (changed.throttle_time_ms, first.error_code, first.partitions[0].leader_id) == (
+        7,
+        UNKNOWN_TOPIC_OR_PARTITION,
+        -1,
+    )
     assert [len(topic.partitions) for topic in changed.topics] == [len(t.partitions) for t in renamed.topics]
 
 
@@ -254,7 +273,7 @@ def test_a_reply_that_cannot_be_made_costs_its_connection(
 def test_a_produce_without_acks_gets_no_answer_even_when_it_fails(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
-    kafka_cluster.controls.rule(api="Produce", then="error:7")
+    kafka_cluster.controls.rule(api="Produce", then="error:REQUEST_TIMED_OUT")
     wire = leader("t", 0)
     wire.send(produce_request("t", 0, batch(), acks=0), 12)
     assert wire.is_closed_by_broker()
@@ -292,7 +311,9 @@ def test_the_idempotent_producer_survives(kafka_cluster: KafkaCluster, then: str
 @one_broker
 def test_the_producer_survives_a_reply_that_lies(kafka_cluster: KafkaCluster) -> None:
     """Appended, but told that it was not: the retry is a duplicate, and known as one."""
-    lie = {"responses": [{"partition_responses": [{"error_code": 6, "base_offset": -1}]}]}
+    lie = {
+        "responses": [{"partition_responses": [{"error_code": NOT_LEADER_OR_FOLLOWER, "base_offset": -1}]}]
+    }
     rule = kafka_cluster.controls.rule(api="Produce", times=1, then="replace_reply", reply=lie)
     with KafkaProducer(
         bootstrap_servers=kafka_cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
@@ -315,7 +336,7 @@ def test_the_producer_survives_stale_metadata(kafka_cluster: KafkaCluster) -> No
         producer.send("t", b"value").result(timeout=10)
     assert rule.fired >= 1
     refused = kafka_cluster.history.entries("Produce", broker=leader)
-    assert all("error_code=6" in repr(entry.response) for entry in refused)
+    assert all(f"error_code={NOT_LEADER_OR_FOLLOWER}" in repr(entry.response) for entry in refused)
     assert len(refused) >= 1
     assert kafka_cluster.log("t", 0).values() == [b"value"]
 
@@ -363,7 +384,11 @@ def test_rules_come_from_json_and_go_back(kafka_cluster: KafkaCluster, leader: L
     rule = controls.add_rule(json.loads(text))
     assert [one.id for one in controls.rules()] == [rule.id]
     wire = leader("t", 0)
-    assert [produce(wire, "t", 0, batch()).error_code for _ in range(3)] == [0, 6, 6]
+    assert [produce(wire, "t", 0, batch()).error_code for _ in range(3)] == [
+        0,
+        NOT_LEADER_OR_FOLLOWER,
+        NOT_LEADER_OR_FOLLOWER,
+    ]
     data = json.loads(json.dumps(rule.to_dict()))
     assert data["fired"] == 2
     assert data["seen"] == 3
@@ -490,10 +515,12 @@ def test_every_error_has_its_name() -> None:
 
 @one_broker
 def test_a_fetch_is_matched_by_topic(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.rule(api="Fetch", topic="other", then="error:7")
+    kafka_cluster.controls.rule(api="Fetch", topic="other", then="error:REQUEST_TIMED_OUT")
     wire = leader("t", 0)
     assert wire.call(fetch_request("t", 0, 0), 12).responses[0].partitions[0].error_code == 0
-    assert wire.call(fetch_request("other", 0, 0), 12).responses[0].partitions[0].error_code == 7
+    assert (
+        wire.call(fetch_request("other", 0, 0), 12).responses[0].partitions[0].error_code == REQUEST_TIMED_OUT
+    )
 
 
 @one_broker
@@ -512,7 +539,7 @@ def test_one_partition_of_a_produce_is_refused_and_the_rest_appended(
         for topic in answer.responses
         for one in topic.partition_responses
     }
-    assert codes == {("t", 0): 0, ("t", 1): 6, ("other", 0): 0}
+    assert codes == {("t", 0): 0, ("t", 1): NOT_LEADER_OR_FOLLOWER, ("other", 0): 0}
     assert len(answer.responses) == 2
     assert kafka_cluster.log("t", 0).values() == [b"kept"]
     assert kafka_cluster.log("t", 1).values() == []
@@ -541,7 +568,7 @@ def test_a_partition_that_a_fetch_session_does_not_name_again_is_refused_too(
         assert answer.error_code == 0  # the session stays in step
         codes.append({one.partition_index: one.error_code for t in answer.responses for one in t.partitions})
     assert rule.fired == 1
-    assert codes[0] == {0: 6, 1: 0}
+    assert codes[0] == {0: NOT_LEADER_OR_FOLLOWER, 1: 0}
     assert codes[1].get(0, 0) == 0
 
 

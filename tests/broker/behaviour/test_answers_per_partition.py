@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykafka2.protocol.messages.offsets import (
     ListOffsetsPartition,
@@ -19,7 +20,10 @@ from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from tests.testing.wire import Wire, batch, produce
 
-GOOD, UNKNOWN, ELSEWHERE, BROKEN, FENCED, UNKNOWN_EPOCH = 0, 3, 6, -1, 74, 75
+GOOD = 0
+UNKNOWN, ELSEWHERE = errors.UnknownTopicOrPartition.code, errors.NotLeaderOrFollower.code
+BROKEN = errors.UnknownServerError.code
+FENCED, UNKNOWN_EPOCH = errors.FencedLeaderEpoch.code, errors.UnknownLeaderEpoch.code
 Answers = dict[tuple[str, int], int]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, for_code
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -170,7 +171,7 @@ def test_an_unknown_session_is_refused(leader: Leader) -> None:
     request = fetch_request("t", 0, 0)
     request.session_id, request.session_epoch = 77, 3
     response = wire.call(request, 12)
-    assert (response.error_code, response.responses) == (70, [])
+    assert (response.error_code, response.responses) == (errors.FetchSessionIdNotFound.code, [])
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
@@ -370,9 +371,9 @@ def test_an_epoch_ends_where_the_next_begins(kafka_cluster: KafkaCluster, leader
 ODD_FETCHES: list[tuple[dict[str, int], int, list[int], bool]] = [
     # options, error code, base offsets, whether it waits for its time
     ({"max_bytes": 0}, 0, [0], False),
-    ({"max_bytes": -1}, -1, [], False),
+    ({"max_bytes": -1}, errors.UnknownServerError.code, [], False),
     ({"partition_max_bytes": 0}, 0, [0], False),
-    ({"partition_max_bytes": -1}, -1, [], False),
+    ({"partition_max_bytes": -1}, errors.UnknownServerError.code, [], False),
     ({"min_bytes": 5000, "max_bytes": 100, "max_wait_ms": 60_000}, 0, [0], False),
     ({"min_bytes": 2**31 - 1, "max_wait_ms": 60}, 0, [0, 1, 2, 3, 4], True),
     ({"min_bytes": 0, "offset": 5, "max_wait_ms": 60_000}, 0, [], False),
@@ -425,4 +426,4 @@ def test_a_partition_asked_for_twice_is_an_invalid_request(leader: Leader) -> No
         replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked, asked])]
     )
     answers = leader("t", 0).call(request, 8).topics[0].partitions
-    assert [(one.error_code, one.offset) for one in answers] == [(42, -1)]
+    assert [(one.error_code, one.offset) for one in answers] == [(errors.InvalidRequest.code, -1)]

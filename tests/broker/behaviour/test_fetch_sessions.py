@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.broker.replication.fetch_sessions import FetchSession, FetchSessions, next_epoch
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.clock import SeededEntropy
@@ -134,12 +135,12 @@ def test_an_error_is_told_until_it_is_over(kafka_cluster: KafkaCluster, reader: 
     reader.fetch({0: 0, 1: 99})
     for _ in range(2):
         data = reader.fetch().responses[0].partitions[0]
-        assert (data.partition_index, data.error_code) == (1, 1)
+        assert (data.partition_index, data.error_code) == (1, errors.OffsetOutOfRange.code)
     assert told(reader.fetch({1: 0})) == {1: 0}
     kafka_cluster.delete_topic("t")
     codes = [data.error_code for topic in reader.fetch().responses for data in topic.partitions]
     # The session knows its partitions by name, even where the ids were asked for.
-    assert codes == [3, 3]
+    assert codes == [errors.UnknownTopicOrPartition.code, errors.UnknownTopicOrPartition.code]
 
 
 @two_partitions

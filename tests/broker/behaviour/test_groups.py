@@ -32,13 +32,28 @@ from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.broker.coordinators.bench import given, subscription
 from tests.broker.group_bench import PARTITION, GroupBench
-
-LOADING, NOT_AVAILABLE, NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL = 14, 15, 16, 22, 23
-UNSUPPORTED_VERSION = 35
-UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27
-METADATA_TOO_LARGE, NON_EMPTY_GROUP, GROUP_NOT_FOUND, MEMBER_ID_REQUIRED = 12, 68, 69, 79
-GROUP_FULL, FENCED_INSTANCE, SUBSCRIBED, FENCED_EPOCH = 81, 82, 86, 110
-UNRELEASED_INSTANCE, UNSUPPORTED_ASSIGNOR, STALE_EPOCH = 111, 112, 113
+from tests.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_INSTANCE_ID,
+    FENCED_MEMBER_EPOCH,
+    GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED,
+    GROUP_SUBSCRIBED_TO_TOPIC,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_SESSION_TIMEOUT,
+    MEMBER_ID_REQUIRED,
+    NON_EMPTY_GROUP,
+    NOT_COORDINATOR,
+    OFFSET_METADATA_TOO_LARGE,
+    REBALANCE_IN_PROGRESS,
+    STALE_MEMBER_EPOCH,
+    UNKNOWN_MEMBER_ID,
+    UNRELEASED_INSTANCE_ID,
+    UNSUPPORTED_ASSIGNOR,
+    UNSUPPORTED_VERSION,
+)
 
 
 @pytest.fixture
@@ -84,8 +99,8 @@ def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -
     bench.coordinator = old
     assert bench.commit(6) == NOT_COORDINATOR
     bench.moved(new)
-    assert bench.fetch().error_code == LOADING
-    assert bench.commit(6) == LOADING
+    assert bench.fetch().error_code == COORDINATOR_LOAD_IN_PROGRESS
+    assert bench.commit(6) == COORDINATOR_LOAD_IN_PROGRESS
     bench.cluster.controls.release_loading()
     bench.advance(0.1)
     assert bench.committed() == 5
@@ -137,7 +152,7 @@ def test_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulatio
     assert not asked.is_done
     bench.advance(5.1)
     assert asked.response is not None
-    assert asked.response.topics[0].partitions[0].error_code == NOT_AVAILABLE
+    assert asked.response.topics[0].partitions[0].error_code == COORDINATOR_NOT_AVAILABLE
     bench.cluster.controls.resume_followers()
     bench.advance(0.2)
     assert bench.committed() == 2, "it was appended, and is committed after all"
@@ -181,7 +196,7 @@ def test_old_versions_join_at_once(bench: GroupBench, version: int) -> None:
 def test_an_id_that_is_not_used_expires_with_the_session_timeout(bench: GroupBench) -> None:
     member = bench.member_id(session=10.0)
     bench.advance(11.0)
-    assert code(bench.join(member)) == UNKNOWN_MEMBER
+    assert code(bench.join(member)) == UNKNOWN_MEMBER_ID
 
 
 def test_the_first_rebalance_waits_and_longer_while_members_come(bench: GroupBench) -> None:
@@ -227,18 +242,24 @@ def test_members_are_told_what_is_wrong(bench: GroupBench) -> None:
     leader, other = bench.stable(2)
     assert bench.heartbeat(leader, 0) == ILLEGAL_GENERATION
     assert code(bench.sync(leader, 2)) == ILLEGAL_GENERATION
-    assert bench.heartbeat("stranger", 1) == UNKNOWN_MEMBER
-    assert code(bench.sync("stranger", 1)) == UNKNOWN_MEMBER
-    assert code(bench.join("stranger")) == UNKNOWN_MEMBER
-    assert code(bench.join(protocols={"other": b""})) == INCONSISTENT_PROTOCOL
-    assert code(bench.join(kind="connect")) == INCONSISTENT_PROTOCOL
+    assert bench.heartbeat("stranger", 1) == UNKNOWN_MEMBER_ID
+    assert code(bench.sync("stranger", 1)) == UNKNOWN_MEMBER_ID
+    assert code(bench.join("stranger")) == UNKNOWN_MEMBER_ID
+    assert code(bench.join(protocols={"other": b""})) == INCONSISTENT_GROUP_PROTOCOL
+    assert code(bench.join(kind="connect")) == INCONSISTENT_GROUP_PROTOCOL
     assert code(bench.join(leader)) is None  # the leader's rejoin: a rebalance
     assert bench.heartbeat(other, 1) == REBALANCE_IN_PROGRESS
     assert code(bench.sync(other, 1)) == REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"), [(5.999, INVALID_SESSION_TIMEOUT), (6, 79), (1800, 79), (1800.001, 26)]
+    ("seconds", "expected"),
+    [
+        (5.999, INVALID_SESSION_TIMEOUT),
+        (6, MEMBER_ID_REQUIRED),
+        (1800, MEMBER_ID_REQUIRED),
+        (1800.001, INVALID_SESSION_TIMEOUT),
+    ],
 )
 def test_session_timeouts_have_bounds(bench: GroupBench, seconds: float, expected: int) -> None:
     assert code(bench.join(session=seconds)) == expected
@@ -247,7 +268,7 @@ def test_session_timeouts_have_bounds(bench: GroupBench, seconds: float, expecte
 def test_a_full_group_takes_no_more(simulation: Simulation) -> None:
     bench = GroupBench(simulation, config={"group.max.size": 2, "group.min.session.timeout.ms": 1})
     bench.stable(2, session=0.5)
-    assert code(bench.join()) == GROUP_FULL
+    assert code(bench.join()) == GROUP_MAX_SIZE_REACHED
 
 
 def test_a_static_member_comes_back_without_a_rebalance(bench: GroupBench) -> None:
@@ -264,8 +285,8 @@ def test_a_static_member_comes_back_without_a_rebalance(bench: GroupBench) -> No
     synced = bench.sync(again.member_id, 1, instance="i").response
     assert synced is not None
     assert synced.assignment == b"mine"
-    assert bench.heartbeat(old, 1, "i") == FENCED_INSTANCE
-    assert bench.commit(1, member=old, generation=1, instance="i") == FENCED_INSTANCE
+    assert bench.heartbeat(old, 1, "i") == FENCED_INSTANCE_ID
+    assert bench.commit(1, member=old, generation=1, instance="i") == FENCED_INSTANCE_ID
     # What it can do now is changed: everybody is asked anew.
     bench.join(instance="i", protocols={"sticky": b""})
     bench.advance(0.1)
@@ -362,7 +383,7 @@ def test_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
     assert list(bench.group.members) == [member]
     bench.advance(10.5)
     assert bench.group.members == {}
-    assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER
+    assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: GroupBench) -> None:
@@ -372,7 +393,7 @@ def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: Grou
         bench.advance(5.0)
         assert bench.commit(number, member="one", generation=2) == 0
     bench.advance(5.5)
-    assert bench.commit(9, member="one", generation=2) == UNKNOWN_MEMBER
+    assert bench.commit(9, member="one", generation=2) == UNKNOWN_MEMBER_ID
     assert bench.group.members == {}
 
 
@@ -405,10 +426,10 @@ def test_commits_without_a_generation_need_an_empty_group(bench: GroupBench) -> 
         bench.join(one)
     bench.advance(6.5)
     assert bench.group.state == "CompletingRebalance"
-    assert bench.commit(4) == UNKNOWN_MEMBER
+    assert bench.commit(4) == UNKNOWN_MEMBER_ID
     assert bench.commit(4, member=ids[0], generation=1) == REBALANCE_IN_PROGRESS
     bench.settle(ids, 1)
-    assert bench.commit(4) == UNKNOWN_MEMBER
+    assert bench.commit(4) == UNKNOWN_MEMBER_ID
     assert bench.commit(4, member=ids[0], generation=2) == ILLEGAL_GENERATION
     assert bench.commit(4, member=ids[0], generation=1) == 0
     assert bench.committed() == 4
@@ -416,7 +437,7 @@ def test_commits_without_a_generation_need_an_empty_group(bench: GroupBench) -> 
 
 def test_metadata_has_a_limit(bench: GroupBench) -> None:
     assert bench.commit(1, metadata="x" * 4096) == 0
-    assert bench.commit(2, metadata="x" * 4097) == METADATA_TOO_LARGE
+    assert bench.commit(2, metadata="x" * 4097) == OFFSET_METADATA_TOO_LARGE
     assert bench.committed() == 1
 
 
@@ -443,7 +464,7 @@ def test_offsets_expire_after_their_retention_and_the_group_dies(simulation: Sim
     assert bench.committed() == 5
     bench.advance(700.0)  # offsets.retention.check.interval.ms, and some
     assert bench.committed() == -1
-    assert bench.describe().error_code == GROUP_NOT_FOUND
+    assert bench.describe().error_code == GROUP_ID_NOT_FOUND
 
 
 def test_a_live_group_keeps_what_it_reads_and_loses_the_rest(simulation: Simulation) -> None:
@@ -473,7 +494,7 @@ def test_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
     (member,) = bench.stable(1)
     assert bench.commit(5, member=member, generation=1) == 0
     assert bench.delete_group() == NON_EMPTY_GROUP
-    assert bench.delete_group("nobody") == GROUP_NOT_FOUND
+    assert bench.delete_group("nobody") == GROUP_ID_NOT_FOUND
 
     def delete_offset(topic: str) -> tuple[int, int]:
         asked = offsets.OffsetDeleteRequestTopic(
@@ -482,7 +503,7 @@ def test_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
         answer = bench.answer(offsets.OffsetDeleteRequest(group_id="billing", topics=[asked]))
         return answer.error_code, answer.topics[0].partitions[0].error_code
 
-    assert delete_offset("orders") == (0, SUBSCRIBED)
+    assert delete_offset("orders") == (0, GROUP_SUBSCRIBED_TO_TOPIC)
     assert delete_offset("refunds") == (0, 0)
     bench.leave(member)
     assert delete_offset("orders") == (0, 0)
@@ -493,7 +514,7 @@ def test_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
 @pytest.mark.parametrize("version", range(7))
 def test_an_unknown_group_is_dead_and_since_version_6_not_found(bench: GroupBench, version: int) -> None:
     group = bench.describe("nobody", version)
-    assert (group.group_state, group.error_code) == ("Dead", GROUP_NOT_FOUND if version >= 6 else 0)
+    assert (group.group_state, group.error_code) == ("Dead", GROUP_ID_NOT_FOUND if version >= 6 else 0)
 
 
 def test_lists_and_descriptions_come_from_all_partitions(simulation: Simulation) -> None:
@@ -538,17 +559,17 @@ def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: GroupBe
 
 def test_epochs_join_leave_and_fence(bench: GroupBench) -> None:
     assert bench.beat("one", 0).member_epoch == 2
-    assert bench.beat("one", 7).error_code == FENCED_EPOCH
-    assert bench.beat("nobody", 3).error_code == UNKNOWN_MEMBER
+    assert bench.beat("one", 7).error_code == FENCED_MEMBER_EPOCH
+    assert bench.beat("nobody", 3).error_code == UNKNOWN_MEMBER_ID
     left = bench.beat("one", -1)
     assert (left.error_code, left.member_epoch) == (0, -1)
-    assert bench.beat("one", 2).error_code == UNKNOWN_MEMBER
+    assert bench.beat("one", 2).error_code == UNKNOWN_MEMBER_ID
     assert bench.beat("two", 0, assignor="best").error_code == UNSUPPORTED_ASSIGNOR
 
 
 def test_a_static_member_leaves_for_a_while(bench: GroupBench) -> None:
     joined = bench.beat("one", 0, instance="i")
-    assert bench.beat("two", 0, instance="i").error_code == UNRELEASED_INSTANCE
+    assert bench.beat("two", 0, instance="i").error_code == UNRELEASED_INSTANCE_ID
     assert bench.beat("one", -2, instance="i").member_epoch == -2
     back = bench.beat("two", 0, instance="i")
     assert (back.error_code, given(back)) == (0, given(joined))
@@ -645,11 +666,11 @@ def test_commits_and_fetches_name_the_members_epoch(bench: GroupBench) -> None:
     bench.beat("one", 2, topics=["refunds"])  # the group's epoch goes up
     bench.advance(1.1)
     assert bench.beat("one", 2, owned={}).member_epoch == 3
-    assert bench.commit(6, member="one", generation=2) == STALE_EPOCH
-    assert bench.commit(6, member="one", generation=4) == STALE_EPOCH
+    assert bench.commit(6, member="one", generation=2) == STALE_MEMBER_EPOCH
+    assert bench.commit(6, member="one", generation=4) == STALE_MEMBER_EPOCH
     assert bench.commit(6, member="one", generation=3) == 0
-    assert bench.fetch(member="one", epoch=2).error_code == STALE_EPOCH
-    assert bench.fetch(member="nobody", epoch=1).error_code == UNKNOWN_MEMBER
+    assert bench.fetch(member="one", epoch=2).error_code == STALE_MEMBER_EPOCH
+    assert bench.fetch(member="nobody", epoch=1).error_code == UNKNOWN_MEMBER_ID
     assert bench.committed(member="one", epoch=3) == 6
     assert bench.committed() == 6
 
@@ -707,4 +728,4 @@ def test_every_version_of_the_classic_calls_is_served(bench: GroupBench) -> None
     for version in range(6):
         gone = bench.leave(member, version=version)
         code = gone.error_code or (gone.members[0].error_code if version >= 3 else 0)
-        assert code == (0 if version == 0 else UNKNOWN_MEMBER)
+        assert code == (0 if version == 0 else UNKNOWN_MEMBER_ID)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.errors import for_code
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import (
@@ -52,7 +53,7 @@ def test_exactly_one_batch_of_format_2(leader: Leader, records: bytes | None) ->
 def test_zstd_needs_version_7(leader: Leader) -> None:
     wire = leader("t", 0)
     request = produce_request("t", 0, batch(codec=ZSTD))
-    assert partition_of(wire.call(request, 6)).error_code == 76
+    assert partition_of(wire.call(request, 6)).error_code == errors.UnsupportedCompressionType.code
     assert partition_of(wire.call(request, 7)).error_code == 0
 
 
@@ -358,7 +359,7 @@ def test_a_produce_by_topic_id_names_an_unknown_one(kafka_cluster: KafkaCluster,
         topic = TopicProduceData(topic_id=topic_id, partition_data=[data])
         return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
 
-    assert partition_of(wire.call(request(b"\x01" * 16), 13)).error_code == 100
+    assert partition_of(wire.call(request(b"\x01" * 16), 13)).error_code == errors.UnknownTopicId.code
     answer = wire.call(request(known), 13)
     assert partition_of(answer).error_code == 0
     assert answer.responses[0].topic_id == known
@@ -369,7 +370,7 @@ def test_a_produce_by_topic_id_names_an_unknown_one(kafka_cluster: KafkaCluster,
 def test_a_partition_that_is_not_there_is_unknown(leader: Leader) -> None:
     wire = leader("t", 0)
     for topic, partition in (("t", 7), ("t", -1), ("other", 0)):
-        assert produce(wire, topic, partition, batch()).error_code == 3
+        assert produce(wire, topic, partition, batch()).error_code == errors.UnknownTopicOrPartition.code
 
 
 # ---------------------------------------------------------------------- a partition that is named twice

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
 from pykafka2.broker.log.segments import RollLimits
@@ -214,7 +215,7 @@ def test_the_log_begins_where_it_is_told(kafka_cluster: KafkaCluster, leader: Le
     produce(wire, *KEY, batch([b"a", b"b", b"c"]))
     for version, offset, low in ((0, 1, 1), (1, 0, 1), (2, 2, 2), (2, -1, 3)):
         assert delete(wire, offset, version=version) == (low, "none")
-    assert fetch(wire, *KEY, 2).error_code == 1
+    assert fetch(wire, *KEY, 2).error_code == errors.OffsetOutOfRange.code
     assert kafka_cluster.log(*KEY).values() == []
     assert produce(wire, *KEY, batch()).base_offset == 3
 
@@ -296,7 +297,7 @@ def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation)
     assert cluster.log(*KEY).values() == [b"c"]
     wire = SimWire(simulation, cluster.broker(1 - leading).address)
     answers = [data_of(wire.call(fetch_request(*KEY, offset), 12)).error_code for offset in (0, 1, 2)]
-    assert answers == [1, 1, 0], "OFFSET_OUT_OF_RANGE below its start"
+    assert answers == [errors.OffsetOutOfRange.code] * 2 + [0], "below its start and at it"
     wire.close()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from pykafka2 import errors
 from pykafka2.broker.coordinators.classic.state import ClassicGroup
 from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups.settings import GroupSettings, TopicTable
@@ -134,7 +135,7 @@ class Bench:
         """An id given out to a new dynamic member."""
         response = self.join(**options).response
         assert response is not None
-        assert response.error_code == 79
+        assert response.error_code == errors.MemberIdRequired.code
         return str(response.member_id)
 
     def sync(

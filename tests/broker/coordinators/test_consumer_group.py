@@ -13,6 +13,18 @@ from pykafka2.broker.coordinators.runtime import Entry
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from tests.broker.coordinators.bench import GROUP, ORDERS, REFUNDS, Bench
 from tests.broker.coordinators.bench import given as assigned
+from tests.error_codes import (
+    FENCED_INSTANCE_ID,
+    FENCED_MEMBER_EPOCH,
+    GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED,
+    INVALID_REGULAR_EXPRESSION,
+    INVALID_REQUEST,
+    NON_EMPTY_GROUP,
+    UNKNOWN_MEMBER_ID,
+    UNRELEASED_INSTANCE_ID,
+    UNSUPPORTED_ASSIGNOR,
+)
 
 AT_ONCE = GroupSettings(consumer_assignment_interval=0.0)
 ALL = [0, 1, 2, 3, 4, 5]
@@ -35,7 +47,7 @@ def test_epoch_0_joins_and_is_given_everything(bench: Bench) -> None:
 def test_version_0_is_given_a_member_id(bench: Bench) -> None:
     answer = bench.beat("", 0, version=0)
     assert answer.member_id == "0001"
-    assert bench.beat("", 0, version=1).error_code == 42
+    assert bench.beat("", 0, version=1).error_code == INVALID_REQUEST
 
 
 def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: Bench) -> None:
@@ -62,7 +74,7 @@ def test_who_does_not_give_up_in_its_rebalance_timeout_is_fenced(bench: Bench) -
     bench.advance(19.9)
     assert bench.beat("a", 2).error_code == 0
     bench.advance(0.1)
-    assert bench.beat("a", 2).error_code == 25
+    assert bench.beat("a", 2).error_code == UNKNOWN_MEMBER_ID
     assert assigned(bench.beat("b", 3)) == {ORDERS: ALL}
 
 
@@ -82,13 +94,14 @@ def test_epoch_minus_1_leaves(bench: Bench) -> None:
     answer = bench.beat("a", -1)
     assert (answer.error_code, answer.member_epoch) == (0, -1)
     assert bench.consumer().state is ConsumerGroupState.EMPTY
-    assert bench.beat("a", 2).error_code == 25
-    assert bench.beat("a", -1).error_code == 25
-    assert bench.beat("a", -1, group_id="none").error_code == 69
+    assert bench.beat("a", 2).error_code == UNKNOWN_MEMBER_ID
+    assert bench.beat("a", -1).error_code == UNKNOWN_MEMBER_ID
+    assert bench.beat("a", -1, group_id="none").error_code == GROUP_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize(
-    ("epoch", "owned", "code"), [(4, [0], 110), (0, None, 0), (2, [0, 1, 2], 0), (1, [0], 110)]
+    ("epoch", "owned", "code"),
+    [(4, [0], FENCED_MEMBER_EPOCH), (0, None, 0), (2, [0, 1, 2], 0), (1, [0], FENCED_MEMBER_EPOCH)],
 )
 def test_only_the_members_epoch_or_the_one_before_is_taken(
     bench: Bench, epoch: int, owned: list[int] | None, code: int
@@ -106,8 +119,8 @@ def test_the_epoch_before_needs_a_subset_of_what_is_owned(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
-    assert bench.beat("a", 2, owned={ORDERS: [0, 1, 2, 3]}).error_code == 110
-    assert bench.beat("a", 2).error_code == 110
+    assert bench.beat("a", 2, owned={ORDERS: [0, 1, 2, 3]}).error_code == FENCED_MEMBER_EPOCH
+    assert bench.beat("a", 2).error_code == FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -123,11 +136,11 @@ def test_the_epoch_before_needs_a_subset_of_what_is_owned(bench: Bench) -> None:
 )
 def test_requests_that_make_no_sense_are_invalid(bench: Bench, options: dict[str, object]) -> None:
     epoch = options.pop("epoch", 0)
-    assert bench.beat("a", epoch, **options).error_code == 42  # type: ignore[arg-type]
+    assert bench.beat("a", epoch, **options).error_code == INVALID_REQUEST  # type: ignore[arg-type]
 
 
 def test_unknown_assignors_are_refused(bench: Bench) -> None:
-    assert bench.beat("a", 0, assignor="sticky").error_code == 112
+    assert bench.beat("a", 0, assignor="sticky").error_code == UNSUPPORTED_ASSIGNOR
     assert bench.beat("a", 0, assignor="range").error_code == 0
     described = bench.answer(
         ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
@@ -136,14 +149,14 @@ def test_unknown_assignors_are_refused(bench: Bench) -> None:
 
 
 def test_heartbeats_to_groups_that_do_not_exist(bench: Bench) -> None:
-    assert bench.beat("a", 2).error_code == 69
+    assert bench.beat("a", 2).error_code == GROUP_ID_NOT_FOUND
     assert bench.shard.groups == {}
 
 
 def test_a_full_group_takes_no_more() -> None:
     bench = Bench(GroupSettings(consumer_max_size=1))
     assert bench.beat("a", 0).error_code == 0
-    assert bench.beat("b", 0).error_code == 81
+    assert bench.beat("b", 0).error_code == GROUP_MAX_SIZE_REACHED
     assert bench.beat("a", 2).error_code == 0
 
 
@@ -160,7 +173,7 @@ def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Benc
     assert (back.member_epoch, assigned(back)) == (epoch, {ORDERS: [0, 1, 2]})
     assert bench.consumer().epoch == epoch, "no rebalance"
     assert set(bench.consumer().members) == {"a2", "b"}
-    assert bench.beat("a", epoch, instance="one").error_code == 82
+    assert bench.beat("a", epoch, instance="one").error_code == FENCED_INSTANCE_ID
 
 
 def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_had_to(bench: Bench) -> None:
@@ -174,8 +187,8 @@ def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_had_to(ben
 
 def test_an_instance_in_use_is_not_released(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
-    assert bench.beat("b", 0, instance="one").error_code == 111
-    assert bench.beat("b", 2, instance="other").error_code == 25
+    assert bench.beat("b", 0, instance="one").error_code == UNRELEASED_INSTANCE_ID
+    assert bench.beat("b", 2, instance="other").error_code == UNKNOWN_MEMBER_ID
 
 
 def test_a_static_member_that_stays_away_is_out_after_its_session(bench: Bench) -> None:
@@ -237,7 +250,7 @@ def test_a_pattern_and_names_go_together(bench: Bench) -> None:
 
 
 def test_a_pattern_that_is_none_is_refused(bench: Bench) -> None:
-    assert bench.beat("a", 0, regex="(").error_code == 128
+    assert bench.beat("a", 0, regex="(").error_code == INVALID_REGULAR_EXPRESSION
     assert bench.shard.groups == {}
 
 
@@ -305,7 +318,7 @@ def test_empty_groups_change_their_protocol(bench: Bench) -> None:
 
 def test_groups_with_members_are_not_deleted(bench: Bench) -> None:
     bench.beat("a", 0)
-    assert bench.delete_group() == 68
+    assert bench.delete_group() == NON_EMPTY_GROUP
     bench.beat("a", -1)
     assert bench.delete_group() == 0
     bench.reload()
@@ -329,7 +342,7 @@ def test_describing_shows_assignment_and_target(bench: Bench) -> None:
     bench.beat("b", 0, instance="two")
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"], include_authorized_operations=False)
     group, unknown = bench.answer(request).groups
-    assert (unknown.error_code, unknown.error_message) == (69, "Group none not found.")
+    assert (unknown.error_code, unknown.error_message) == (GROUP_ID_NOT_FOUND, "Group none not found.")
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
         "Reconciling",
         3,

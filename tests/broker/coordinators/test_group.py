@@ -12,6 +12,22 @@ from pykafka2.errors import IllegalTransition, MessageTooLarge, NotEnoughReplica
 from pykafka2.protocol.messages.group import LeaveGroupRequest, MemberIdentity
 from pykafka2.protocol.messages.group_admin import ListGroupsRequest
 from tests.broker.coordinators.bench import GROUP, Bench, subscription
+from tests.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_GROUP_ID,
+    INVALID_SESSION_TIMEOUT,
+    MEMBER_ID_REQUIRED,
+    NON_EMPTY_GROUP,
+    NOT_COORDINATOR,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    UNKNOWN_SERVER_ERROR,
+)
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 
@@ -83,57 +99,57 @@ EVENTS: dict[str, Callable[[Bench, str, int], int | None]] = {
     "rebalance timeout": lambda bench, member, generation: bench.advance(60.0),
 }
 WALK: dict[tuple[GroupState, str], tuple[int | None, GroupState | None]] = {
-    (EMPTY, "heartbeat"): (25, EMPTY),
-    (EMPTY, "heartbeat of old generation"): (25, EMPTY),
-    (EMPTY, "heartbeat of stranger"): (25, EMPTY),
-    (EMPTY, "leave"): (25, EMPTY),
-    (EMPTY, "commit"): (25, EMPTY),
+    (EMPTY, "heartbeat"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "heartbeat of old generation"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "leave"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "commit"): (UNKNOWN_MEMBER_ID, EMPTY),
     (EMPTY, "commit from outside"): (0, EMPTY),
-    (EMPTY, "sync"): (25, EMPTY),
-    (EMPTY, "sync of old generation"): (25, EMPTY),
-    (EMPTY, "new id"): (79, EMPTY),
-    (EMPTY, "rejoin with other topics"): (25, EMPTY),
-    (EMPTY, "join of other type"): (79, EMPTY),
+    (EMPTY, "sync"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "sync of old generation"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "new id"): (MEMBER_ID_REQUIRED, EMPTY),
+    (EMPTY, "rejoin with other topics"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "join of other type"): (MEMBER_ID_REQUIRED, EMPTY),
     (EMPTY, "delete"): (0, None),
     (EMPTY, "rebalance timeout"): (None, EMPTY),
-    (PREPARING, "heartbeat"): (27, PREPARING),
-    (PREPARING, "heartbeat of old generation"): (22, PREPARING),
-    (PREPARING, "heartbeat of stranger"): (25, PREPARING),
+    (PREPARING, "heartbeat"): (REBALANCE_IN_PROGRESS, PREPARING),
+    (PREPARING, "heartbeat of old generation"): (ILLEGAL_GENERATION, PREPARING),
+    (PREPARING, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, PREPARING),
     (PREPARING, "leave"): (0, PREPARING),
     (PREPARING, "commit"): (0, PREPARING),
-    (PREPARING, "commit from outside"): (25, PREPARING),
-    (PREPARING, "sync"): (27, PREPARING),
-    (PREPARING, "sync of old generation"): (22, PREPARING),
-    (PREPARING, "new id"): (79, PREPARING),
+    (PREPARING, "commit from outside"): (UNKNOWN_MEMBER_ID, PREPARING),
+    (PREPARING, "sync"): (REBALANCE_IN_PROGRESS, PREPARING),
+    (PREPARING, "sync of old generation"): (ILLEGAL_GENERATION, PREPARING),
+    (PREPARING, "new id"): (MEMBER_ID_REQUIRED, PREPARING),
     (PREPARING, "rejoin with other topics"): (None, PREPARING),
-    (PREPARING, "join of other type"): (23, PREPARING),
-    (PREPARING, "delete"): (68, PREPARING),
+    (PREPARING, "join of other type"): (INCONSISTENT_GROUP_PROTOCOL, PREPARING),
+    (PREPARING, "delete"): (NON_EMPTY_GROUP, PREPARING),
     (PREPARING, "rebalance timeout"): (None, COMPLETING),
     (COMPLETING, "heartbeat"): (0, COMPLETING),
-    (COMPLETING, "heartbeat of old generation"): (22, COMPLETING),
-    (COMPLETING, "heartbeat of stranger"): (25, COMPLETING),
+    (COMPLETING, "heartbeat of old generation"): (ILLEGAL_GENERATION, COMPLETING),
+    (COMPLETING, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, COMPLETING),
     (COMPLETING, "leave"): (0, PREPARING),
-    (COMPLETING, "commit"): (27, COMPLETING),
-    (COMPLETING, "commit from outside"): (25, COMPLETING),
+    (COMPLETING, "commit"): (REBALANCE_IN_PROGRESS, COMPLETING),
+    (COMPLETING, "commit from outside"): (UNKNOWN_MEMBER_ID, COMPLETING),
     (COMPLETING, "sync"): (0, STABLE),
-    (COMPLETING, "sync of old generation"): (22, COMPLETING),
-    (COMPLETING, "new id"): (79, COMPLETING),
+    (COMPLETING, "sync of old generation"): (ILLEGAL_GENERATION, COMPLETING),
+    (COMPLETING, "new id"): (MEMBER_ID_REQUIRED, COMPLETING),
     (COMPLETING, "rejoin with other topics"): (None, PREPARING),
-    (COMPLETING, "join of other type"): (23, COMPLETING),
-    (COMPLETING, "delete"): (68, COMPLETING),
+    (COMPLETING, "join of other type"): (INCONSISTENT_GROUP_PROTOCOL, COMPLETING),
+    (COMPLETING, "delete"): (NON_EMPTY_GROUP, COMPLETING),
     (COMPLETING, "rebalance timeout"): (None, EMPTY),
     (STABLE, "heartbeat"): (0, STABLE),
-    (STABLE, "heartbeat of old generation"): (22, STABLE),
-    (STABLE, "heartbeat of stranger"): (25, STABLE),
+    (STABLE, "heartbeat of old generation"): (ILLEGAL_GENERATION, STABLE),
+    (STABLE, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, STABLE),
     (STABLE, "leave"): (0, PREPARING),
     (STABLE, "commit"): (0, STABLE),
-    (STABLE, "commit from outside"): (25, STABLE),
+    (STABLE, "commit from outside"): (UNKNOWN_MEMBER_ID, STABLE),
     (STABLE, "sync"): (0, STABLE),
-    (STABLE, "sync of old generation"): (22, STABLE),
-    (STABLE, "new id"): (79, STABLE),
+    (STABLE, "sync of old generation"): (ILLEGAL_GENERATION, STABLE),
+    (STABLE, "new id"): (MEMBER_ID_REQUIRED, STABLE),
     (STABLE, "rejoin with other topics"): (None, PREPARING),
-    (STABLE, "join of other type"): (23, STABLE),
-    (STABLE, "delete"): (68, STABLE),
+    (STABLE, "join of other type"): (INCONSISTENT_GROUP_PROTOCOL, STABLE),
+    (STABLE, "delete"): (NON_EMPTY_GROUP, STABLE),
     (STABLE, "rebalance timeout"): (None, STABLE),
 }
 
@@ -152,14 +168,14 @@ def _code(response: object) -> int | None:
     return None if response is None else response.error_code  # type: ignore[attr-defined]
 
 
-# -- rules by number ----------------------------------------------------------------------------------
+# -- promises one by one ----------------------------------------------------------------------------------
 
 
 def test_a_new_member_is_given_an_id_and_comes_again_with_it() -> None:
     bench = Bench()
     refused = bench.join(version=4).response
     assert refused is not None
-    assert (refused.error_code, refused.member_id) == (79, "client-0001")
+    assert (refused.error_code, refused.member_id) == (MEMBER_ID_REQUIRED, "client-0001")
     assert bench.classic().pending_join == {"client-0001"}
     assert not bench.join(refused.member_id).is_done
     assert list(bench.classic().members) == ["client-0001"]
@@ -174,7 +190,7 @@ def test_an_id_that_is_not_used_expires_with_the_session_timeout() -> None:
     assert bench.classic().pending_join == set()
     response = bench.join(late).response
     assert response is not None
-    assert response.error_code == 25
+    assert response.error_code == UNKNOWN_MEMBER_ID
 
 
 def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
@@ -234,7 +250,12 @@ def test_members_within_the_first_wait_share_one_generation() -> None:
 
 def test_session_timeouts_have_bounds() -> None:
     bench = Bench()
-    for session, code in ((5.999, 26), (6.0, 79), (1800.0, 79), (1800.001, 26)):
+    for session, code in (
+        (5.999, INVALID_SESSION_TIMEOUT),
+        (6.0, MEMBER_ID_REQUIRED),
+        (1800.0, MEMBER_ID_REQUIRED),
+        (1800.001, INVALID_SESSION_TIMEOUT),
+    ):
         response = bench.join(session=session).response
         assert response is not None
         assert response.error_code == code
@@ -243,7 +264,7 @@ def test_session_timeouts_have_bounds() -> None:
 def test_a_group_has_a_name() -> None:
     response = Bench().join(group_id="").response
     assert response is not None
-    assert response.error_code == 24
+    assert response.error_code == INVALID_GROUP_ID
 
 
 def test_members_need_a_protocol_in_common() -> None:
@@ -251,8 +272,8 @@ def test_members_need_a_protocol_in_common() -> None:
     bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
     refused = bench.join(protocols={"roundrobin": b""}).response
     assert refused is not None
-    assert refused.error_code == 23
-    assert _code(bench.join(protocols={"sticky": b"", "roundrobin": b""}).response) == 79
+    assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
+    assert _code(bench.join(protocols={"sticky": b"", "roundrobin": b""}).response) == MEMBER_ID_REQUIRED
 
 
 def test_the_protocol_that_most_name_first_is_chosen() -> None:
@@ -274,10 +295,12 @@ def test_the_protocol_that_most_name_first_is_chosen() -> None:
 def test_sync_names_the_generations_protocol() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
-    assert _code(bench.sync(member, 1, kind="connect").response) == 23
-    assert _code(bench.sync(member, 1, protocol="sticky").response) == 23
+    assert _code(bench.sync(member, 1, kind="connect").response) == INCONSISTENT_GROUP_PROTOCOL
+    assert _code(bench.sync(member, 1, protocol="sticky").response) == INCONSISTENT_GROUP_PROTOCOL
     assert _code(bench.sync(member, 1).response) == 0
-    assert _code(bench.sync(member, 1, kind=None).response) == 23, "since version 5 it must be said"
+    assert _code(bench.sync(member, 1, kind=None).response) == INCONSISTENT_GROUP_PROTOCOL, (
+        "since version 5 it must be said"
+    )
     assert _code(bench.sync(member, 1, kind=None, version=4).response) == 0
 
 
@@ -286,7 +309,7 @@ def test_a_full_group_takes_no_more() -> None:
     ids = bench.stable(2)
     refused = bench.join().response
     assert refused is not None
-    assert (refused.error_code, refused.member_id) == (81, "")
+    assert (refused.error_code, refused.member_id) == (GROUP_MAX_SIZE_REACHED, "")
     assert bench.heartbeat(ids[0], 1) == 0
 
 
@@ -294,9 +317,9 @@ def test_while_preparing_only_the_first_ones_get_a_place() -> None:
     bench = Bench(GroupSettings(max_size=2))
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
-    assert _code(joins[2].response) == 81
+    assert _code(joins[2].response) == GROUP_MAX_SIZE_REACHED
     bench.advance(6.0)
-    assert [_code(join.response) for join in joins] == [0, 0, 81]
+    assert [_code(join.response) for join in joins] == [0, 0, GROUP_MAX_SIZE_REACHED]
 
 
 def test_a_static_member_comes_back_without_a_rebalance() -> None:
@@ -313,8 +336,8 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert back.generation_id == 1
     assert back.member_id not in ("", old)
     assert bench.classic().state is STABLE
-    assert bench.heartbeat(old, 1, "b") == 82
-    assert bench.heartbeat(old, 1) == 25
+    assert bench.heartbeat(old, 1, "b") == FENCED_INSTANCE_ID
+    assert bench.heartbeat(old, 1) == UNKNOWN_MEMBER_ID
     assert bench.heartbeat(back.member_id, 1, "b") == 0
     synced = bench.sync(back.member_id, 1, instance="b").response
     assert synced is not None
@@ -354,7 +377,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_its_old_reque
     bench = Bench()
     waiting = bench.join(instance="a")
     back = bench.join(instance="a")
-    assert _code(waiting.response) == 82
+    assert _code(waiting.response) == FENCED_INSTANCE_ID
     bench.advance(6.0)
     assert _code(back.response) == 0
 
@@ -366,7 +389,7 @@ def test_a_static_member_that_comes_back_before_the_sync_begins_another_rebalanc
     assert b.response is not None
     waiting = bench.sync(b.response.member_id, 1, instance="b")
     bench.join(instance="b")
-    assert _code(waiting.response) == 82
+    assert _code(waiting.response) == FENCED_INSTANCE_ID
     assert bench.classic().state is PREPARING
     assert a.response is not None
     bench.join(a.response.member_id, instance="a")
@@ -396,7 +419,7 @@ def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
     old = first.response.member_id
     bench.settle([old], 1)
     bench.log.fails_with = NotEnoughReplicas()
-    assert _code(bench.join(instance="a").response) == 15
+    assert _code(bench.join(instance="a").response) == COORDINATOR_NOT_AVAILABLE
     assert bench.heartbeat(old, 1, "a") == 0
 
 
@@ -410,7 +433,7 @@ def test_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
     bench.advance(59.9)
     assert not waiting.is_done
     bench.advance(60.1)
-    assert _code(waiting.response) == 27
+    assert _code(waiting.response) == REBALANCE_IN_PROGRESS
     assert ids[0] not in bench.classic().members
 
 
@@ -423,7 +446,7 @@ def test_a_join_completes_at_the_rebalance_timeout_without_the_missing() -> None
     bench.advance(0.1)
     assert [_code(join.response) for join in joins] == [0, 0]
     assert list(bench.classic().members) == ids[:2]
-    assert bench.heartbeat(ids[2], 1) == 25
+    assert bench.heartbeat(ids[2], 1) == UNKNOWN_MEMBER_ID
 
 
 def test_a_join_completes_at_once_when_all_are_there() -> None:
@@ -438,7 +461,7 @@ def test_a_superseded_join_of_the_same_member_is_answered_too() -> None:
     ids = bench.stable(2)
     first = bench.join(ids[0])
     bench.join(ids[0])
-    assert _code(first.response) == 27
+    assert _code(first.response) == REBALANCE_IN_PROGRESS
 
 
 def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
@@ -447,7 +470,7 @@ def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
     joining = bench.join(ids[0])
     group = bench.classic()
     bench.runtime.unload()
-    assert _code(joining.response) == 16
+    assert _code(joining.response) == NOT_COORDINATOR
     assert group.state is DEAD
     bench.start()
     assert bench.classic().state is STABLE
@@ -455,7 +478,7 @@ def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
     bench.join(ids[1])
     syncing = bench.sync(ids[1], 2)
     bench.runtime.unload()
-    assert _code(syncing.response) == 16
+    assert _code(syncing.response) == NOT_COORDINATOR
 
 
 def test_a_stable_group_goes_on_under_its_new_coordinator() -> None:
@@ -530,7 +553,7 @@ def test_a_silent_member_is_out_after_its_session_timeout() -> None:
     bench.advance(9.0)
     assert bench.heartbeat(ids[0], 1) == 0
     bench.advance(1.0)
-    assert bench.heartbeat(ids[0], 1) == 27
+    assert bench.heartbeat(ids[0], 1) == REBALANCE_IN_PROGRESS
     assert list(bench.classic().members) == [ids[0]]
 
 
@@ -553,7 +576,7 @@ def test_a_new_member_that_waits_in_vain_is_out_after_five_minutes() -> None:
     bench.advance(299.0)
     assert not waiting.is_done
     bench.advance(1.0)
-    assert _code(waiting.response) == 25
+    assert _code(waiting.response) == UNKNOWN_MEMBER_ID
 
 
 def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not() -> None:
@@ -574,7 +597,7 @@ def test_an_assignment_that_could_not_be_stored_ends_the_generation() -> None:
     follower = bench.sync(ids[1], 2)
     bench.log.fails_with = MessageTooLarge()
     leader = bench.sync(ids[0], 2, {ids[0]: b"x"})
-    assert (_code(follower.response), _code(leader.response)) == (-1, -1)
+    assert (_code(follower.response), _code(leader.response)) == (UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR)
     assert bench.classic().state is PREPARING
 
 
@@ -593,15 +616,15 @@ def test_an_assignment_is_handed_out_only_when_it_is_committed() -> None:
 def test_leaving_goes_one_by_one_and_in_old_versions_alone() -> None:
     bench = Bench()
     ids = bench.stable(3)
-    assert [one.error_code for one in bench.leave(ids[0], "stranger").members] == [0, 25]
+    assert [one.error_code for one in bench.leave(ids[0], "stranger").members] == [0, UNKNOWN_MEMBER_ID]
     assert bench.leave(ids[1], version=2).error_code == 0
-    assert bench.leave(ids[1], version=0).error_code == 25
+    assert bench.leave(ids[1], version=0).error_code == UNKNOWN_MEMBER_ID
 
 
 def test_leaving_a_group_that_does_not_exist() -> None:
     bench = Bench()
-    assert [one.error_code for one in bench.leave("m").members] == [25]
-    assert bench.leave("m", version=1).error_code == 25
+    assert [one.error_code for one in bench.leave("m").members] == [UNKNOWN_MEMBER_ID]
+    assert bench.leave("m", version=1).error_code == UNKNOWN_MEMBER_ID
 
 
 def test_an_administrator_removes_static_members_by_instance() -> None:
@@ -615,7 +638,7 @@ def test_an_administrator_removes_static_members_by_instance() -> None:
             MemberIdentity(member_id="", group_instance_id="b"),
         ],
     )
-    assert [one.error_code for one in bench.answer(request).members] == [0, 25]
+    assert [one.error_code for one in bench.answer(request).members] == [0, UNKNOWN_MEMBER_ID]
     assert bench.classic().state is EMPTY
 
 
@@ -640,17 +663,21 @@ def test_an_unknown_group_is_dead_and_since_version_6_not_found() -> None:
     bench = Bench()
     old, new = bench.describe(version=5), bench.describe(version=6)
     assert (old.error_code, old.group_state) == (0, "Dead")
-    assert (new.error_code, new.group_state, new.error_message) == (69, "Dead", "Group billing not found.")
+    assert (new.error_code, new.group_state, new.error_message) == (
+        GROUP_ID_NOT_FOUND,
+        "Dead",
+        "Group billing not found.",
+    )
 
 
 def test_groups_with_members_are_not_deleted() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
-    assert bench.delete_group() == 68
+    assert bench.delete_group() == NON_EMPTY_GROUP
     bench.leave(member)
     bench.commit(3)
     assert bench.delete_group() == 0
-    assert bench.delete_group() == 69
+    assert bench.delete_group() == GROUP_ID_NOT_FOUND
     assert bench.committed() == -1
     bench.reload()
     assert bench.shard.groups == {}
@@ -712,10 +739,10 @@ def test_a_fenced_join_says_whose_it_was() -> None:
     (old,) = bench.classic().members
     bench.join(instance="a")
     assert waiting.response is not None
-    assert (waiting.response.error_code, waiting.response.member_id) == (82, old)
+    assert (waiting.response.error_code, waiting.response.member_id) == (FENCED_INSTANCE_ID, old)
     (new,) = bench.classic().members.values()
     left = new.awaiting_join
     assert left is not None
     bench.leave(new.id)
     assert left.response is not None
-    assert (left.response.error_code, left.response.member_id) == (25, "")
+    assert (left.response.error_code, left.response.member_id) == (UNKNOWN_MEMBER_ID, "")

@@ -25,12 +25,16 @@ from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.broker.group_bench import PARTITION as IN_LOG
 from tests.broker.group_bench import GroupBench
+from tests.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
+)
 from tests.testing.wire import Wire, batch, produce
 
 Connect = Callable[[int], Wire]
 WaitFor = Callable[[Callable[[], bool]], None]
 
-LOADING, NOT_AVAILABLE, NOT_COORDINATOR, INVALID_REQUEST = 14, 15, 16, 42
 GROUP, TRANSACTION = 0, 1
 PARTITION = ("__consumer_offsets", 3)  # of the group "g"
 
@@ -70,7 +74,7 @@ def test_the_first_question_creates_the_internal_topic(kafka_cluster: KafkaClust
 
 @pytest.mark.kafka(brokers=1, config={"offsets.topic.replication.factor": 3})
 def test_where_the_topic_cannot_be_there_is_no_coordinator(connect: Connect) -> None:
-    assert find(connect(0), "g").error_code == NOT_AVAILABLE
+    assert find(connect(0), "g").error_code == COORDINATOR_NOT_AVAILABLE
     assert find(connect(0), "x", TRANSACTION).error_code == 0  # nobody said three of it
 
 
@@ -93,8 +97,8 @@ def test_a_new_coordinator_loads_what_the_last_one_wrote(
     kafka_cluster.controls.move_leader(PARTITION, to=new)
     wire = connect(new)
     assert committed(connect(old)) == (NOT_COORDINATOR, -1)
-    assert committed(wire) == (LOADING, -1)
-    assert commit(wire, 8) == LOADING
+    assert committed(wire) == (COORDINATOR_LOAD_IN_PROGRESS, -1)
+    assert commit(wire, 8) == COORDINATOR_LOAD_IN_PROGRESS
     kafka_cluster.controls.release_loading()
     wait_for(lambda: committed(wire)[0] == 0)
     assert committed(wire) == (0, 7)
@@ -187,7 +191,7 @@ def test_a_transaction_log_with_too_few_replicas_in_sync_refuses_at_once(simulat
     partition = ("__transaction_state", partition_for("x", 50))
     assert bench.cluster.partition(*partition).isr == (coordinator,)
     end = bench.cluster.log(*partition).log_end_offset
-    assert wire.call(request, 5, timeout=1.0).error_code == NOT_AVAILABLE
+    assert wire.call(request, 5, timeout=1.0).error_code == COORDINATOR_NOT_AVAILABLE
     assert bench.cluster.log(*partition).log_end_offset == end
 
 

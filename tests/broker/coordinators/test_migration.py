@@ -21,6 +21,15 @@ from pykafka2.protocol.messages.consumer_protocol import (
 from pykafka2.protocol.messages.group import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
 from tests.broker.coordinators.bench import GROUP, ORDERS, Bench
 from tests.broker.coordinators.bench import given as assigned
+from tests.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+)
 
 ALL = range(6)
 
@@ -94,17 +103,17 @@ def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Benc
     old = old_group(bench)
     answer = bench.beat("new", 0)
     assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, {})
-    assert bench.describe().error_code == 69
+    assert bench.describe().error_code == GROUP_ID_NOT_FOUND
     assert bench.consumer().members[old.member_id].epoch == 1
-    assert old.heartbeat() == 27, "there is a new generation to join"
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "there is a new generation to join"
     assert bench.commit(member=old.member_id, generation=1) == 0
     assert bench.commit(member=old.member_id, generation=1, version=5) == 0
-    assert bench.commit(member=old.member_id, generation=2) == 22
+    assert bench.commit(member=old.member_id, generation=2) == ILLEGAL_GENERATION
     told = old.join()
     assert (told.generation_id, told.leader, told.members, told.protocol_name) == (1, "", [], "range")
     assert old.sync() == 0
     assert old.owned == [0, 1, 2]
-    assert old.heartbeat() == 27, "it is to say that it gave up the others"
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "it is to say that it gave up the others"
     assert assigned(bench.beat("new", 2)) is None
     assert old.join().generation_id == 2
     assert old.sync() == 0
@@ -122,7 +131,7 @@ def test_an_old_consumer_joins_a_new_group(bench: Bench) -> None:
     assert old.heartbeat() == 0, "what it is to read is not free yet"
     bench.beat("new", 2, owned={ORDERS: list(ALL)})
     bench.beat("new", 2, owned={ORDERS: [0, 1, 2]})
-    assert old.heartbeat() == 27
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
     old.join()
     assert old.sync() == 0
     assert old.owned == [3, 4, 5]
@@ -141,7 +150,7 @@ def test_members_of_other_protocols_stay_out(bench: Bench) -> None:
     for options in ({"kind": "connect"}, {"protocols": {"sticky": says()["range"]}}):
         refused = bench.join(**options).response
         assert refused is not None
-        assert refused.error_code == 23
+        assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_the_last_new_consumer_takes_the_new_protocol_along(bench: Bench) -> None:
@@ -195,7 +204,7 @@ def test_the_policy_says_which_way_is_open(policy: MigrationPolicy) -> None:
     bench = Bench(GroupSettings(migration_policy=policy))
     old_group(bench)
     up = policy in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
-    assert bench.beat("new", 0).error_code == (0 if up else 69)
+    assert bench.beat("new", 0).error_code == (0 if up else GROUP_ID_NOT_FOUND)
     bench = Bench(GroupSettings(migration_policy=policy))
     bench.beat("new", 0)
     Old(bench).join()
@@ -207,7 +216,7 @@ def test_the_policy_says_which_way_is_open(policy: MigrationPolicy) -> None:
 @pytest.mark.parametrize("data", [b"xx", reads(ALL, b"my own")])
 def test_assignments_that_cannot_be_read_are_not_upgraded(bench: Bench, data: bytes) -> None:
     old = old_group(bench, data)
-    assert bench.beat("new", 0).error_code == 69
+    assert bench.beat("new", 0).error_code == GROUP_ID_NOT_FOUND
     assert old.heartbeat() == 0
 
 
@@ -218,13 +227,13 @@ def test_who_waits_for_a_rebalance_is_told_to_join_anew(bench: Bench) -> None:
     assert not waiting.is_done
     bench.beat("new", 0)
     assert waiting.response is not None
-    assert waiting.response.error_code == 27
+    assert waiting.response.error_code == REBALANCE_IN_PROGRESS
 
 
 def test_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> None:
     old = old_group(bench)
     bench.log.fails_with = NotEnoughReplicas()
-    assert bench.beat("new", 0).error_code == 15
+    assert bench.beat("new", 0).error_code == COORDINATOR_NOT_AVAILABLE
     bench.log.fails_with = None
     assert bench.classic().state.value == "Stable"
     assert old.heartbeat() == 0
@@ -234,7 +243,7 @@ def test_mixed_groups_go_on_under_the_next_coordinator(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     bench.reload()
-    assert old.heartbeat() == 27
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
     old.join()
     assert old.sync() == 0
     assert old.owned == [0, 1, 2]
@@ -259,7 +268,7 @@ def test_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     for _ in range(12):
-        assert old.heartbeat() == 27
+        assert old.heartbeat() == REBALANCE_IN_PROGRESS
         bench.advance(5.0)
         bench.beat("new", 2)
     assert set(bench.consumer().members) == {"new"}, "60 s are its rebalance timeout"
@@ -275,7 +284,7 @@ def test_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
 def test_who_joins_and_syncs_in_time_stays(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
-    assert old.heartbeat() == 27
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
     for second in range(0, 150, 5):
         bench.advance(5.0)
         bench.beat("new", 2)
@@ -301,7 +310,7 @@ def test_an_old_consumer_keeps_what_nobody_else_reads(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0, topics=["refunds"])
     assert bench.consumer().targets[old.member_id] == {ORDERS: frozenset(ALL)}
-    assert old.heartbeat() == 27
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
     assert old.join().generation_id == 2
     assert old.sync() == 0
     assert old.owned == list(ALL)
@@ -314,7 +323,7 @@ def test_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
     answer = bench.beat("old-as-new", 0, instance="one")
     assert answer.error_code == 0
     assert set(bench.consumer().members) == {"new", "old-as-new"}
-    assert old.heartbeat() == 82
+    assert old.heartbeat() == FENCED_INSTANCE_ID
     assert bench.consumer().members["old-as-new"].classic is None
     stranger = Old(bench, "one")
     assert stranger.join().error_code == 0
@@ -324,12 +333,12 @@ def test_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
 def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
-    assert bench.heartbeat("new", 2) == 25
-    assert bench.heartbeat("stranger", 1) == 25
-    assert bench.heartbeat(old.member_id, 5) == 22
-    assert bench.sync(old.member_id, 1, protocol="sticky").response.error_code == 23  # type: ignore[union-attr]
-    assert bench.sync(old.member_id, 1, kind=None).response.error_code == 23  # type: ignore[union-attr]
-    assert bench.sync(old.member_id, 1, protocol="range").response.error_code == 27  # type: ignore[union-attr]
+    assert bench.heartbeat("new", 2) == UNKNOWN_MEMBER_ID
+    assert bench.heartbeat("stranger", 1) == UNKNOWN_MEMBER_ID
+    assert bench.heartbeat(old.member_id, 5) == ILLEGAL_GENERATION
+    assert bench.sync(old.member_id, 1, protocol="sticky").response.error_code == INCONSISTENT_GROUP_PROTOCOL  # type: ignore[union-attr]
+    assert bench.sync(old.member_id, 1, kind=None).response.error_code == INCONSISTENT_GROUP_PROTOCOL  # type: ignore[union-attr]
+    assert bench.sync(old.member_id, 1, protocol="range").response.error_code == REBALANCE_IN_PROGRESS  # type: ignore[union-attr]
     request = LeaveGroupRequest(
         group_id=GROUP,
         members=[
@@ -338,5 +347,9 @@ def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: Bench) -
             MemberIdentity(member_id="m", group_instance_id="none"),
         ],
     )
-    assert [one.error_code for one in bench.answer(request).members] == [25, 25, 25]
+    assert [one.error_code for one in bench.answer(request).members] == [
+        UNKNOWN_MEMBER_ID,
+        UNKNOWN_MEMBER_ID,
+        UNKNOWN_MEMBER_ID,
+    ]
     assert bench.leave(old.member_id, version=2).error_code == 0

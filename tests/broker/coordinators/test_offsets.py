@@ -14,6 +14,22 @@ from pykafka2.protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from tests.broker.coordinators.bench import GROUP, ORDERS, REFUNDS, Bench
+from tests.error_codes import (
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    GROUP_SUBSCRIBED_TO_TOPIC,
+    ILLEGAL_GENERATION,
+    INVALID_GROUP_ID,
+    NON_EMPTY_GROUP,
+    OFFSET_METADATA_TOO_LARGE,
+    REBALANCE_IN_PROGRESS,
+    STALE_MEMBER_EPOCH,
+    UNKNOWN_MEMBER_ID,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSTABLE_OFFSET_COMMIT,
+    UNSUPPORTED_VERSION,
+)
 
 MOVER = Producer(7, 0)
 DAY = 86400.0
@@ -30,9 +46,9 @@ def test_an_empty_group_takes_commits_from_outside_in_every_version(version: int
 def test_a_group_with_members_takes_none_from_outside() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
-    assert bench.commit() == 25
-    assert bench.commit(generation=1) == 25
-    assert bench.commit(member=member, generation=0) == 22
+    assert bench.commit() == UNKNOWN_MEMBER_ID
+    assert bench.commit(generation=1) == UNKNOWN_MEMBER_ID
+    assert bench.commit(member=member, generation=0) == ILLEGAL_GENERATION
     assert bench.commit(member=member, generation=1) == 0
 
 
@@ -40,7 +56,7 @@ def test_while_the_assignment_is_awaited_commits_are_refused() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     bench.join(member)
-    assert bench.commit(member=member, generation=2) == 27
+    assert bench.commit(member=member, generation=2) == REBALANCE_IN_PROGRESS
 
 
 def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
@@ -49,13 +65,13 @@ def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
     (member,) = bench.stable(1)
     bench.join(member)
     assert bench.commit_transactional(8, MOVER, member=member, generation=2) == 0
-    assert bench.commit_transactional(8, MOVER, member=member, generation=1) == 22
+    assert bench.commit_transactional(8, MOVER, member=member, generation=1) == ILLEGAL_GENERATION
 
 
 def test_a_generation_of_a_group_that_does_not_exist() -> None:
     bench = Bench()
-    assert bench.commit(member="m", generation=3, version=8) == 22
-    assert bench.commit(member="m", generation=3, version=9) == 69
+    assert bench.commit(member="m", generation=3, version=8) == ILLEGAL_GENERATION
+    assert bench.commit(member="m", generation=3, version=9) == GROUP_ID_NOT_FOUND
 
 
 def test_a_replaced_static_member_cannot_commit() -> None:
@@ -66,11 +82,12 @@ def test_a_replaced_static_member_cannot_commit() -> None:
     bench.settle([old], 1)
     bench.join(instance="a")
     assert first is None
-    assert bench.commit(member=old, generation=1, instance="a") == 82
+    assert bench.commit(member=old, generation=1, instance="a") == FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize(
-    ("metadata", "code"), [("x" * 4096, 0), ("x" * 4097, 12), ("é" * 4096, 0), (None, 0)]
+    ("metadata", "code"),
+    [("x" * 4096, 0), ("x" * 4097, OFFSET_METADATA_TOO_LARGE), ("é" * 4096, 0), (None, 0)],
 )
 def test_metadata_has_a_limit(metadata: str | None, code: int) -> None:
     bench = Bench()
@@ -113,18 +130,21 @@ def test_all_offsets_of_a_group_in_new_and_old_form() -> None:
 def test_topics_go_by_id_since_version_10() -> None:
     bench = Bench()
     assert bench.commit(9, version=10) == 0
-    assert bench.commit(9, topic="no such topic id", version=10) == 100
+    assert bench.commit(9, topic="no such topic id", version=10) == UNKNOWN_TOPIC_ID
     answer = bench.fetch([0], version=10)
     assert answer.topics[0].topic_id == ORDERS
     assert answer.topics[0].partitions[0].committed_offset == 9
-    assert bench.fetch([0], topic="no such topic id", version=10).topics[0].partitions[0].error_code == 100
+    assert (
+        bench.fetch([0], topic="no such topic id", version=10).topics[0].partitions[0].error_code
+        == UNKNOWN_TOPIC_ID
+    )
     assert [topic.topic_id for topic in bench.fetch(None, version=10).topics] == [ORDERS]
 
 
 def test_commits_to_topics_that_do_not_exist_are_refused() -> None:
     bench = Bench()
-    assert bench.commit(topic="nothing") == 3
-    assert bench.commit(partition=6) == 3
+    assert bench.commit(topic="nothing") == UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.commit(partition=6) == UNKNOWN_TOPIC_OR_PARTITION
     assert bench.commit_transactional(5, MOVER, group_id="other") == 0
     assert bench.shard.offsets.committed == {}
 
@@ -191,7 +211,7 @@ def test_what_a_transaction_commits_shows_when_it_commits() -> None:
     bench.commit(1)
     assert bench.commit_transactional(8, MOVER) == 0
     assert bench.committed() == 1
-    assert bench.committed(require_stable=True) == -1 - 88
+    assert bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
     assert bench.committed(1, require_stable=True) == -1, "only its own partitions are unstable"
     bench.end_transaction(MOVER, committed=True)
     assert bench.committed(require_stable=True) == 8
@@ -212,7 +232,7 @@ def test_pending_offsets_outlive_their_coordinator(reloaded: str, committed: boo
     bench.commit_transactional(8, MOVER)
     if reloaded == "before the marker":
         bench.reload()
-        assert bench.committed(require_stable=True) == -1 - 88
+        assert bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
     bench.end_transaction(MOVER, committed)
     if reloaded == "after the marker":
         bench.reload()
@@ -226,7 +246,7 @@ def test_two_producers_transactions_end_apart() -> None:
     bench.commit_transactional(9, other, partition=1)
     bench.end_transaction(other, committed=True)
     assert bench.committed(1, require_stable=True) == 9
-    assert bench.committed(0, require_stable=True) == -1 - 88
+    assert bench.committed(0, require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
 
 
 def test_what_was_committed_since_the_transaction_said_its_own_stays() -> None:
@@ -284,10 +304,12 @@ def test_member_and_generation_are_checked_where_given() -> None:
     assert bench.commit_transactional(8, MOVER, version=2) == 0
     assert bench.commit_transactional(8, MOVER) == 0
     assert bench.commit_transactional(8, MOVER, member=member, generation=1) == 0
-    assert bench.commit_transactional(8, MOVER, member=member, generation=0) == 22
-    assert bench.commit_transactional(8, MOVER, member="stranger", generation=1) == 25
-    assert bench.commit_transactional(8, MOVER, generation=4, member="m", group_id="none") == 22
-    assert bench.commit_transactional(8, MOVER, group_id="") == 24
+    assert bench.commit_transactional(8, MOVER, member=member, generation=0) == ILLEGAL_GENERATION
+    assert bench.commit_transactional(8, MOVER, member="stranger", generation=1) == UNKNOWN_MEMBER_ID
+    assert (
+        bench.commit_transactional(8, MOVER, generation=4, member="m", group_id="none") == ILLEGAL_GENERATION
+    )
+    assert bench.commit_transactional(8, MOVER, group_id="") == INVALID_GROUP_ID
 
 
 # -- deletion and expiry ------------------------------------------------------------------------------
@@ -309,11 +331,11 @@ def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int
 
 def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     bench = Bench()
-    assert delete(bench) == (69, None)
+    assert delete(bench) == (GROUP_ID_NOT_FOUND, None)
     (member,) = bench.stable(1)
     bench.commit(5, member=member, generation=1)
     bench.commit(6, member=member, generation=1, topic="refunds")
-    assert delete(bench) == (0, 86)
+    assert delete(bench) == (0, GROUP_SUBSCRIBED_TO_TOPIC)
     assert delete(bench, "refunds") == (0, 0)
     assert delete(bench, "refunds") == (0, 0)
     assert delete(bench, "nothing") == (0, 3)
@@ -327,7 +349,7 @@ def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
 def test_groups_that_are_no_consumers_must_be_empty_for_it() -> None:
     bench = Bench()
     bench.stable(1, kind="connect")
-    assert delete(bench) == (68, None)
+    assert delete(bench) == (NON_EMPTY_GROUP, None)
 
 
 def test_offsets_expire_a_week_after_the_group_became_empty() -> None:
@@ -411,10 +433,10 @@ def test_members_commit_at_their_epoch() -> None:
     bench = Bench()
     bench.beat("m", 0)
     assert bench.commit(5, member="m", generation=2) == 0
-    assert bench.commit(5, member="m", generation=3) == 113
-    assert bench.commit(5, member="other", generation=2) == 25
-    assert bench.commit(5) == 25
-    assert bench.commit(5, member="m", generation=2, version=8) == 35
+    assert bench.commit(5, member="m", generation=3) == STALE_MEMBER_EPOCH
+    assert bench.commit(5, member="other", generation=2) == UNKNOWN_MEMBER_ID
+    assert bench.commit(5) == UNKNOWN_MEMBER_ID
+    assert bench.commit(5, member="m", generation=2, version=8) == UNSUPPORTED_VERSION
 
 
 def test_an_old_epoch_commits_what_the_member_still_holds_from_then() -> None:
@@ -426,16 +448,16 @@ def test_an_old_epoch_commits_what_the_member_still_holds_from_then() -> None:
     bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
     assert bench.consumer().members["a"].epoch == 3
     assert bench.commit(5, member="a", generation=2, partition=0) == 0
-    assert bench.commit(5, member="a", generation=2, partition=5) == 113
+    assert bench.commit(5, member="a", generation=2, partition=5) == STALE_MEMBER_EPOCH
     bench.beat("b", 3)
-    assert bench.commit(5, member="b", generation=2, partition=5) == 113
-    assert bench.commit_transactional(5, MOVER, member="a", generation=2, partition=5) == 22
+    assert bench.commit(5, member="b", generation=2, partition=5) == STALE_MEMBER_EPOCH
+    assert bench.commit_transactional(5, MOVER, member="a", generation=2, partition=5) == ILLEGAL_GENERATION
 
 
 def test_members_fetch_at_their_epoch() -> None:
     bench = Bench()
     bench.beat("m", 0)
     assert bench.fetch([0], member="m", epoch=2).error_code == 0
-    assert bench.fetch([0], member="m", epoch=1).error_code == 113
-    assert bench.fetch([0], member="other", epoch=2).error_code == 25
+    assert bench.fetch([0], member="m", epoch=1).error_code == STALE_MEMBER_EPOCH
+    assert bench.fetch([0], member="other", epoch=2).error_code == UNKNOWN_MEMBER_ID
     assert bench.fetch([0]).error_code == 0, "anybody may look from outside"

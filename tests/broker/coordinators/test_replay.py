@@ -24,6 +24,12 @@ from pykafka2.protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from tests.broker.coordinators.bench import GROUP, Bench
+from tests.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    MEMBER_ID_REQUIRED,
+    NOT_COORDINATOR,
+)
 
 HEARTBEAT = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m")
 
@@ -83,7 +89,7 @@ def test_a_deferred_response_completes_exactly_once() -> None:
     deferred.then(seen.append)
     assert seen == [HeartbeatResponse(), HeartbeatResponse()]
     with pytest.raises(IllegalState, match="answered already"):
-        deferred.refuse(16)
+        deferred.refuse(NOT_COORDINATOR)
 
 
 @given(
@@ -125,7 +131,7 @@ def test_before_its_log_is_replayed_a_coordinator_says_that_it_loads() -> None:
     runtime = ShardRuntime(bench.shard, MemoryLog())
     deferred = Deferred(HEARTBEAT, 4)
     runtime.submit(Caller(4), deferred, 0.0)
-    assert deferred.response == HeartbeatResponse(error_code=14)
+    assert deferred.response == HeartbeatResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def test_after_its_partition_went_it_says_that_it_is_not_the_coordinator() -> None:
@@ -133,7 +139,7 @@ def test_after_its_partition_went_it_says_that_it_is_not_the_coordinator() -> No
     bench.runtime.unload()
     bench.runtime.unload()
     assert bench.runtime.state is RunState.CLOSED
-    assert bench.heartbeat("m", 1) == 16
+    assert bench.heartbeat("m", 1) == NOT_COORDINATOR
     assert bench.runtime.poll(1e9) == float("inf")
 
 
@@ -157,7 +163,7 @@ def test_an_answer_waits_until_what_was_appended_before_it_is_committed() -> Non
     bench.log.commit_all()
     bench.runtime.on_high_watermark(bench.log.high_watermark)
     assert first.response is not None
-    assert first.response.error_code == 79
+    assert first.response.error_code == MEMBER_ID_REQUIRED
 
 
 def test_a_read_waits_for_the_writes_before_it() -> None:
@@ -181,17 +187,17 @@ def test_what_is_not_committed_in_time_is_answered_with_coordinator_not_availabl
     assert not waiting.is_done
     bench.advance(0.1)
     assert waiting.response is not None
-    assert waiting.response.error_code == 15
+    assert waiting.response.error_code == COORDINATOR_NOT_AVAILABLE
     bench.runtime.on_high_watermark(len(bench.log.entries))
 
 
 def test_a_failed_append_changes_nothing_and_is_translated() -> None:
     bench = Bench()
     bench.log.fails_with = NotEnoughReplicas()
-    assert bench.commit(5) == 15
+    assert bench.commit(5) == COORDINATOR_NOT_AVAILABLE
     waiting = bench.join()
     assert waiting.response is not None
-    assert waiting.response.error_code == 15
+    assert waiting.response.error_code == COORDINATOR_NOT_AVAILABLE
     assert bench.shard.groups == {}
     assert bench.shard.offsets.committed == {}
     bench.log.fails_with = None
@@ -205,4 +211,4 @@ def test_an_answer_on_its_way_when_the_partition_goes_becomes_not_coordinator() 
     waiting = bench.join()
     bench.runtime.unload()
     assert waiting.response is not None
-    assert waiting.response.error_code == 16
+    assert waiting.response.error_code == NOT_COORDINATOR

@@ -23,6 +23,7 @@ from pykafka2.protocol.messages import (
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.struct import Request
 from tests.broker.coordinators.bench import ORDERS, TOPICS
+from tests.error_codes import COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 
 PARTITIONS = 5
 
@@ -91,14 +92,14 @@ def test_a_group_is_served_where_its_partition_is_led() -> None:
     broker.lead(0, 1)
     for name in NAMES:
         led = partition_for(name, PARTITIONS) in (0, 1)
-        assert code_of(broker.ask(commit(name), 9)) == (0 if led else 16)
+        assert code_of(broker.ask(commit(name), 9)) == (0 if led else NOT_COORDINATOR)
 
 
 def test_between_election_and_loading_it_says_that_it_loads() -> None:
     broker = Broker()
     for partition in range(PARTITIONS):
         broker.groups.elect(partition, broker.logs[partition])
-    assert code_of(broker.ask(commit("g"), 9)) == 14
+    assert code_of(broker.ask(commit("g"), 9)) == COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_a_group_moves_with_its_partition() -> None:
@@ -108,7 +109,7 @@ def test_a_group_moves_with_its_partition() -> None:
     other.logs = broker.logs
     partition = partition_for("g", PARTITIONS)
     broker.groups.resign(partition)
-    assert code_of(broker.ask(commit("g"), 9)) == 16
+    assert code_of(broker.ask(commit("g"), 9)) == NOT_COORDINATOR
     other.lead(partition)
     fetched = other.ask(
         committed_offsets.OffsetFetchRequest(
@@ -128,13 +129,13 @@ def test_many_groups_in_one_request_are_asked_each_at_its_partition() -> None:
     assert away
     described = broker.ask(group_admin.DescribeGroupsRequest(groups=NAMES))
     assert [(one.group_id, one.error_code) for one in described.groups] == [
-        (name, 16 if name in away else 0) for name in NAMES
+        (name, NOT_COORDINATOR if name in away else 0) for name in NAMES
     ]
     fetch = committed_offsets.OffsetFetchRequest(
         groups=[committed_offsets.OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
     )
     assert [(one.group_id, one.error_code) for one in broker.ask(fetch, 9).groups] == [
-        (name, 16 if name in away else 0) for name in NAMES
+        (name, NOT_COORDINATOR if name in away else 0) for name in NAMES
     ]
     listed = broker.ask(group_admin.ListGroupsRequest())
     assert sorted(one.group_id for one in listed.groups) == sorted(set(NAMES) - set(away))
@@ -144,7 +145,7 @@ def test_many_groups_in_one_request_are_asked_each_at_its_partition() -> None:
     assert len(broker.ask(unknown).groups) == 3
     deleted = broker.ask(group_admin.DeleteGroupsRequest(groups_names=[*NAMES, NAMES[0]]))
     assert [(one.group_id, one.error_code) for one in deleted.results] == [
-        (name, 16 if name in away else 0) for name in NAMES
+        (name, NOT_COORDINATOR if name in away else 0) for name in NAMES
     ]
     assert broker.ask(group_admin.ListGroupsRequest()).groups == []
 
@@ -173,7 +174,7 @@ def test_lists_of_nothing_are_answered() -> None:
     assert broker.ask(group_admin.DescribeGroupsRequest(groups=[])).groups == []
     assert broker.ask(group_admin.ListGroupsRequest()).groups == []
     broker.groups.elect(0, broker.logs[0])
-    assert broker.ask(group_admin.ListGroupsRequest()).error_code == 14
+    assert broker.ask(group_admin.ListGroupsRequest()).error_code == COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_time_high_watermarks_and_topics_reach_all_partitions() -> None:
@@ -307,7 +308,7 @@ def test_a_request_to_a_partition_led_elsewhere_is_refused_in_every_form() -> No
                 continue
             if isinstance(request, committed_offsets.OffsetCommitRequest) and version >= 10:
                 continue  # its topic goes by an id that nobody knows: the broker itself refuses that
-            assert "error_code=16" in repr(broker.ask(request, version)), (request, version)
+            assert f"error_code={NOT_COORDINATOR}" in repr(broker.ask(request, version)), (request, version)
 
 
 class FailingTimers:

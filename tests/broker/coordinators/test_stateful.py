@@ -30,6 +30,14 @@ from pykafka2.protocol.messages.consumer_protocol import (
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupResponse
 from tests.broker.coordinators.bench import GROUP, ORDERS, TOPICS, Bench
 from tests.broker.coordinators.bench import given as assigned
+from tests.error_codes import (
+    FENCED_INSTANCE_ID,
+    FENCED_MEMBER_EPOCH,
+    GROUP_ID_NOT_FOUND,
+    MEMBER_ID_REQUIRED,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+)
 
 PARTITIONS = 6
 CLIENTS = 4
@@ -107,7 +115,7 @@ class ClassicClient:
             self.join()
         else:
             code = self.bench.heartbeat(self.member_id, self.generation, self.instance)
-            if code == 27:
+            if code == REBALANCE_IN_PROGRESS:
                 self.join()
             elif code:
                 self.lose(code)
@@ -120,7 +128,7 @@ class ClassicClient:
 
     def take(self, response: object) -> None:
         if isinstance(response, JoinGroupResponse):
-            if response.error_code == 79:
+            if response.error_code == MEMBER_ID_REQUIRED:
                 self.member_id = response.member_id
                 self.join()
             elif response.error_code:
@@ -145,7 +153,7 @@ class ClassicClient:
 
     def lose(self, code: int) -> None:
         self.owned, self.generation = frozenset(), -1
-        if code in (25, 82):
+        if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
             self.member_id = ""
 
     def crash(self) -> None:
@@ -330,7 +338,12 @@ class ModernClient:
             instance=self.instance,
             rebalance=20.0,
         )
-        if answer.error_code in (25, 69, 82, 110):
+        if answer.error_code in (
+            UNKNOWN_MEMBER_ID,
+            GROUP_ID_NOT_FOUND,
+            FENCED_INSTANCE_ID,
+            FENCED_MEMBER_EPOCH,
+        ):
             self.epoch, self.owned = 0, frozenset()
         elif answer.error_code == 0:
             self.epoch = answer.member_epoch

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.broker.base.purgatory import DelayedOperation, Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.handlers.registry import APIS
@@ -102,7 +103,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Co
     frame = wire.receive_frame()
     response = ApiVersionsResponse.decode(frame[4:], 0)
     assert struct.unpack(">i", frame[:4]) == (5,)
-    assert response.error_code == 35
+    assert response.error_code == errors.UnsupportedVersion.code
     assert [(api.api_key, api.max_version) for api in response.api_keys] == [(18, 4)]
     # The connection goes on.
     wire.call(METADATA, 12)
@@ -119,7 +120,7 @@ def test_the_header_of_an_api_versions_reply_is_always_version_0(connect: Connec
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x-", "ü"])
 def test_the_name_of_the_software_must_match_the_pattern(connect: Connect, name: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
-    assert connect().call(request, 3).error_code == 42
+    assert connect().call(request, 3).error_code == errors.InvalidRequest.code
 
 
 def test_api_versions_offers_what_is_served_and_nothing_else(connect: Connect) -> None:
@@ -370,8 +371,8 @@ def test_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> No
 def test_without_sasl_a_handshake_is_out_of_place(connect: Connect, version: int) -> None:
     wire = connect()
     response = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
-    assert (response.error_code, response.mechanisms) == (34, [])
-    assert wire.call(SaslAuthenticateRequest(auth_bytes=b""), 2).error_code == 34
+    assert (response.error_code, response.mechanisms) == (errors.IllegalSaslState.code, [])
+    assert wire.call(SaslAuthenticateRequest(auth_bytes=b""), 2).error_code == errors.IllegalSaslState.code
     wire.call(METADATA, 12)
 
 

@@ -11,17 +11,18 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.broker.server.channel import Channel, ChannelState
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
+from tests.error_codes import NOT_ENOUGH_REPLICAS, OUT_OF_ORDER_SEQUENCE_NUMBER
 from tests.testing.wire import Wire, batch, data_of, fetch_request, partition_of, produce_request
 
 Leader = Callable[[str, int], Wire]
 WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
-NOT_ENOUGH_REPLICAS, OUT_OF_ORDER = 19, 45
 
 two_brokers = pytest.mark.kafka(brokers=2, topics={"t": 1})
 
@@ -127,7 +128,7 @@ def test_what_follows_a_refused_batch_is_out_of_order_never_a_gap(
     wait_for(lambda: len(kafka_cluster.partition("t", 0).isr) == 2)
     send(2)
     send(3)
-    assert [code(), code()] == [OUT_OF_ORDER, OUT_OF_ORDER]
+    assert [code(), code()] == [OUT_OF_ORDER_SEQUENCE_NUMBER, OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert kafka_cluster.log("t", 0).values() == [b"0"]
     for sequence in (1, 2, 3):
         send(sequence)
@@ -141,7 +142,7 @@ def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: W
     held(wire, timeout_ms=150)
     held(wire, timeout_ms=20)
     codes = [partition_of(wire.receive(ProduceRequest, 12)[1]).error_code for _ in range(2)]
-    assert codes == [7, 7]
+    assert codes == [errors.RequestTimedOut.code, errors.RequestTimedOut.code]
     first, second = (entry.latency or 0.0 for entry in kafka_cluster.history.entries("Produce"))
     assert second < 0.15 <= first
 
