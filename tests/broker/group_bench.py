@@ -133,3 +133,8 @@ class GroupBench(Bench):
         for reply in self.waiting:
             reply.look()
         self.waiting = [reply for reply in self.waiting if not reply.is_done]
+
+
+def code(reply: Deferred[Any]) -> int | None:
+    """The error code; None while it waits."""
+    return None if reply.response is None else int(reply.response.error_code)

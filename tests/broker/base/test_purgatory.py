@@ -170,3 +170,35 @@ def test_one_that_fails_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> 
     assert [one.completions for one in (*operations, late)] == [1, 1, 1, 1]
     assert purgatory.waiting() == 0
     assert len(caplog.records) == 2
+
+
+class Counted(DelayedOperation):
+    """Can complete from its n-th try on."""
+
+    __slots__ = ("completions", "from_try", "tries")
+
+    def __init__(self, from_try: int) -> None:
+        super().__init__(60.0)
+        self.from_try = from_try
+        self.tries = 0
+        self.completions = 0
+
+    def try_complete(self, key: object, now: float) -> bool:
+        self.tries += 1
+        return self.tries >= self.from_try and self.force_complete(now)
+
+    def on_complete(self, now: float) -> None:
+        self.completions += 1
+
+
+def test_tried_once_before_and_once_after_watching_and_completed_once() -> None:
+    purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
+    at_once, after_watching, later = Counted(1), Counted(2), Counted(3)
+    assert purgatory.try_complete_else_watch(at_once, ["k"], 0.0)
+    assert purgatory.watched() == 0
+    assert purgatory.try_complete_else_watch(after_watching, ["k"], 0.0)
+    assert not purgatory.try_complete_else_watch(later, ["k"], 0.0)
+    assert purgatory.check("k", 0.0) == 1
+    assert purgatory.check("k", 0.0) == 0
+    assert [one.completions for one in (at_once, after_watching, later)] == [1, 1, 1]
+    assert [one.tries for one in (at_once, after_watching, later)] == [1, 2, 3]

@@ -116,3 +116,18 @@ def test_a_jump_over_hours_runs_everything_once() -> None:
         wheel.add(number * 7.3, lambda now, number=number: ran.append(number))  # type: ignore[misc]
     wheel.advance(7200.0)
     assert ran == list(range(200))
+
+
+def test_ticks_of_a_millisecond_20_slots_overflow_wheels_on_demand() -> None:
+    wheel = TimingWheel(0.0)
+    ran: list[float] = []
+    for deadline in (0.0191, 0.3, 7.9):
+        wheel.add(deadline, ran.append)
+    assert [level.width for level in wheel._levels] == [1, 20, 400]
+    assert all(len(level.buckets) == 20 for level in wheel._levels)
+    doomed = wheel.add(0.3, ran.append)
+    assert wheel.cancel(doomed)
+    assert not wheel.cancel(doomed)
+    for now in (0.019, 0.0201, 0.2999, 0.301, 7.901):
+        wheel.advance(now)
+    assert ran == [0.0201, 0.301, 7.901]

@@ -1,4 +1,4 @@
-"""Fixtures of the rules' tests: simulated clusters of both versions of transactions."""
+"""Fixtures of tests that tell of whole requests: a group coordinator, transactions of both versions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.testing.simulation import Simulation
+from tests.broker.group_bench import GroupBench
 from tests.broker.transaction_wire import World
 
 
@@ -29,3 +30,9 @@ def old(simulated: Simulation) -> World:
 @pytest.fixture
 def new(simulated: Simulation) -> World:
     return World(simulated, transaction_version=2)
+
+
+@pytest.fixture
+def bench(simulation: Simulation) -> GroupBench:
+    """A coordinator on a cluster of one broker, with Kafka's defaults."""
+    return GroupBench(simulation)

@@ -10,8 +10,6 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.base.purgatory import DelayedOperation, Purgatory
-from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.handlers.registry import APIS
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.transport import SocketOptions
@@ -374,53 +372,6 @@ def test_without_sasl_a_handshake_is_out_of_place(connect: Connect, version: int
     assert (response.error_code, response.mechanisms) == (errors.IllegalSaslState.code, [])
     assert wire.call(SaslAuthenticateRequest(auth_bytes=b""), 2).error_code == errors.IllegalSaslState.code
     wire.call(METADATA, 12)
-
-
-class Counted(DelayedOperation):
-    """Can complete from its n-th try on."""
-
-    __slots__ = ("completions", "from_try", "tries")
-
-    def __init__(self, from_try: int) -> None:
-        super().__init__(60.0)
-        self.from_try = from_try
-        self.tries = 0
-        self.completions = 0
-
-    def try_complete(self, key: object, now: float) -> bool:
-        self.tries += 1
-        return self.tries >= self.from_try and self.force_complete(now)
-
-    def on_complete(self, now: float) -> None:
-        self.completions += 1
-
-
-def test_tried_once_before_and_once_after_watching_and_completed_once() -> None:
-    purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
-    at_once, after_watching, later = Counted(1), Counted(2), Counted(3)
-    assert purgatory.try_complete_else_watch(at_once, ["k"], 0.0)
-    assert purgatory.watched() == 0
-    assert purgatory.try_complete_else_watch(after_watching, ["k"], 0.0)
-    assert not purgatory.try_complete_else_watch(later, ["k"], 0.0)
-    assert purgatory.check("k", 0.0) == 1
-    assert purgatory.check("k", 0.0) == 0
-    assert [one.completions for one in (at_once, after_watching, later)] == [1, 1, 1]
-    assert [one.tries for one in (at_once, after_watching, later)] == [1, 2, 3]
-
-
-def test_ticks_of_a_millisecond_20_slots_overflow_wheels_on_demand() -> None:
-    wheel = TimingWheel(0.0)
-    ran: list[float] = []
-    for deadline in (0.0191, 0.3, 7.9):
-        wheel.add(deadline, ran.append)
-    assert [level.width for level in wheel._levels] == [1, 20, 400]
-    assert all(len(level.buckets) == 20 for level in wheel._levels)
-    doomed = wheel.add(0.3, ran.append)
-    assert wheel.cancel(doomed)
-    assert not wheel.cancel(doomed)
-    for now in (0.019, 0.0201, 0.2999, 0.301, 7.901):
-        wheel.advance(now)
-    assert ran == [0.0201, 0.301, 7.901]
 
 
 @pytest.mark.parametrize("pipelined", [True, False])
