@@ -179,7 +179,7 @@ def test_links_that_cannot_be_are_refused(kafka_cluster: KafkaCluster) -> None:
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_an_isr_shrinks_and_grows_at_a_tests_word(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_an_isr_shrinks_and_grows_by_a_control(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     controls = kafka_cluster.controls
     view = kafka_cluster.partition("t", 0)
     one, two = sorted(set(view.isr) - {view.leader})

@@ -66,7 +66,7 @@ def test_the_first_record_is_taken_whatever_its_size() -> None:
 
 @pytest.mark.slow
 @given(RECORD_LISTS, st.integers(0, 400))
-def test_room_is_promised_only_where_it_is(records: list[Input], max_bytes: int) -> None:
+def test_space_is_promised_only_where_there_is_some(records: list[Input], max_bytes: int) -> None:
     builder = BatchBuilder(max_bytes=max_bytes)
     for record in records:
         promised = builder.has_room_for(record.key, record.value, record.headers)

@@ -220,12 +220,12 @@ def test_is_current_holds_within_the_turn_only() -> None:
     with Simulation(2) as simulation:
         seen: list[bool] = []
 
-        class Looking:
+        class Polling:
             def run_once(self, now: float, events: Sequence[Ready]) -> float:
                 seen.append(simulation.runtime.is_current(task))
                 return float("inf")
 
-        task = simulation.runtime.spawn("looking", Looking())
+        task = simulation.runtime.spawn("polling", Polling())
         simulation.run_for(1)
         assert seen == [True]
         assert not simulation.runtime.is_current(task)

@@ -59,7 +59,7 @@ def wire(cluster: ProcessCluster) -> Iterator[Wire]:
         yield made
 
 
-def test_rules_as_data_and_short_words(cluster: ProcessCluster, wire: Wire) -> None:
+def test_rules_as_data_and_in_short(cluster: ProcessCluster, wire: Wire) -> None:
     controls = cluster.controls
     word = controls.fail_next(ProduceRequest, NotLeaderOrFollower)
     rule = controls.rule(api="Produce", nth=3, then="error:REQUEST_TIMED_OUT")

@@ -198,7 +198,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         "-W",
         "ignore",
     )
-    # A failed test is not blamed for what it could not close any more.
+    # A failed test is not charged with what it could not close any more.
     result.assert_outcomes(passed=8, failed=2, errors=11)
     for line in (
         "*the test left behind: unclosed *left-open*",

@@ -92,7 +92,7 @@ def transaction_calls_in_every_version(side: Side) -> None:
 
 @scenario
 def transaction_partitions_of_many(side: Side) -> None:
-    """AddPartitionsToTxn as brokers ask it: many transactions, adding or only looking."""
+    """AddPartitionsToTxn as brokers ask it: many transactions, adding or only verifying."""
     topic = side.topic("transaction-many", partitions=2)
     who, before = fenced(side, "transaction-many")
 
