@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,6 +72,10 @@ def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> N
             print(f"\ntimeline of {name}\n{cluster.timeline(TIMELINE_ITEMS)}", file=sys.stderr)
 
 
+def _has_failed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.node.stash.get(FAILED, False))
+
+
 @pytest.fixture(scope="session")
 def _kafka_shelf() -> Iterator[Shelf]:
     """The clusters that tests share."""
@@ -91,7 +96,7 @@ def kafka_cluster(request: pytest.FixtureRequest, _kafka_shelf: Shelf) -> Iterat
     itself.  Fails the test if it leaves clients (of any library), threads, sockets or open transactions
     behind.
     """
-    yield from _kafka_shelf.shared(request)
+    yield from _kafka_shelf.shared(request, partial(_has_failed, request))
 
 
 @pytest.fixture
@@ -99,7 +104,7 @@ def fresh_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster
     """As `kafka_cluster`, but started for this test and closed after it."""
     from pykafka2.testing.fixtures.clusters import fresh
 
-    yield from fresh(request)
+    yield from fresh(request, partial(_has_failed, request))
 
 
 @pytest.fixture
@@ -109,7 +114,7 @@ def kafka_tls_cluster(request: pytest.FixtureRequest) -> Iterator[TlsKafkaCluste
     """
     from pykafka2.testing.fixtures.clusters import with_tls
 
-    yield from with_tls(request)
+    yield from with_tls(request, partial(_has_failed, request))
 
 
 @pytest.fixture

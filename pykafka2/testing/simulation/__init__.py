@@ -1,4 +1,4 @@
-"""A whole cluster with its clients, deterministic from a seed (design sections 1, 4 and 8)."""
+"""A whole cluster with its clients, deterministic from a seed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Actors: blocking code on real threads, exactly one of which runs at a time.
 
-The right to run is a baton, one binary semaphore per actor.  This file is the simulation's only room with
-threads and real time: the watchdog counts real ticks during which the holder of the baton did not come back
-to the scheduler.
+The right to run is a baton, one binary semaphore per actor.  This module is the only one of the simulation
+with threads and real time: the watchdog counts real ticks during which the holder of the baton did not come
+back to the scheduler.
 """
 
 from __future__ import annotations
@@ -11,17 +11,29 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.testing.simulation.problems import ActorFailed, ActorStuck, SimulationEnded, SimulationError
 
-if TYPE_CHECKING:
-    from pykafka2.testing.simulation.scheduler import Scheduler
-
 WATCHDOG_TICK = 0.25
 JOIN_TIMEOUT = 5.0
 STACK_FRAMES = 20
+
+
+class ActorScheduler(Protocol):
+    """What actors need of the scheduler (scheduler.py)."""
+
+    progress: int
+    failure_was_raised: bool
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, why: str = "") -> bool: ...
+
+    def notify(self) -> None: ...
+
+    def run_on(self, finished: Actor) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
 
 
 class Actor:
@@ -116,7 +128,7 @@ class Actor:
 class ActorThreads:
     """All actors of one simulation, whose turn it is, and the watchdog over the one that runs."""
 
-    def __init__(self, scheduler: Scheduler, watchdog: float) -> None:
+    def __init__(self, scheduler: ActorScheduler, watchdog: float) -> None:
         self.scheduler = scheduler
         self.by_ident: dict[int, Actor] = {}
         self.actors: list[Actor] = []

@@ -1,4 +1,4 @@
-"""The kinds of faults of step 1, each a small object: start, stop, and what became of it.
+"""The kinds of faults, each a small object: start, stop, and what became of it.
 
 A fault counts as effective only if somebody could notice: bytes were held up, a connection ended, a leader
 moved.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError, NoBrokersAvailable
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.testing.simulation.links import Links
 from pykafka2.testing.simulation.pipe import Pipe
+from pykafka2.testing.simulation.scheduler import Scheduler
 from pykafka2.testing.simulation.selector import SimSelector
 from pykafka2.testing.simulation.transports import (
     RESET,
@@ -23,9 +23,6 @@ from pykafka2.testing.simulation.transports import (
     SimTransport,
     place_of,
 )
-
-if TYPE_CHECKING:
-    from pykafka2.testing.simulation.scheduler import Scheduler
 
 REFUSED = "nothing listens there (connection refused); check bootstrap_servers and the port"
 FIRST_PORT = 41001

@@ -6,16 +6,15 @@ First in, first out, whatever the link does.  Room is bounded, so a reader that 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Protocol
 
 import attrs
 
 from pykafka2.testing.simulation.links import Link
-
-if TYPE_CHECKING:
-    from pykafka2.testing.simulation.network import SimNetwork
-    from pykafka2.testing.simulation.tasks import Timer
-    from pykafka2.testing.simulation.transports import SimTransport
+from pykafka2.testing.simulation.scheduler import Scheduler
+from pykafka2.testing.simulation.tasks import Timer
+from pykafka2.testing.simulation.trace import Trace
 
 # A sender whose bytes are held up for so long gives the connection up (TCP's retransmission timeout).
 GIVE_UP_AFTER = 30.0
@@ -32,14 +31,40 @@ class Segment:
     reset: str | None = None
 
 
+class PipeNetwork(Protocol):
+    """What a pipe needs of the network (network.py)."""
+
+    scheduler: Scheduler
+    trace: Trace
+    random: Random
+    buffer_bytes: int
+
+    @property
+    def now(self) -> float: ...
+
+
+class PipeEnd(Protocol):
+    """What a pipe needs of the transports at its ends (transports.py)."""
+
+    is_closed: bool
+
+    def readiness_changed(self) -> None: ...
+
+    def peer_ended(self, reset: str | None) -> None: ...
+
+    def refuse_late_bytes(self) -> None: ...
+
+    def fail(self, words: str) -> None: ...
+
+
 class Pipe:
     """From `source` to `target` over `link`."""
 
-    def __init__(self, network: SimNetwork, label: str, link: Link) -> None:
+    def __init__(self, network: PipeNetwork, label: str, link: Link) -> None:
         self.label = label
         self.link = link
-        self.source: SimTransport
-        self.target: SimTransport
+        self.source: PipeEnd
+        self.target: PipeEnd
         self.under_way: deque[Segment] = deque()
         self.unread: deque[memoryview] = deque()
         self.size_bytes = 0

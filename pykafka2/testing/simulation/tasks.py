@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Step
 from pykafka2.network.transport import Selector
-
-if TYPE_CHECKING:
-    from pykafka2.testing.simulation.scheduler import Scheduler
+from pykafka2.testing.simulation.trace import Trace
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +50,25 @@ class TaskSelector(Selector, Protocol):
     def attach(self, task: SimTask) -> None: ...
 
 
+class TaskScheduler(Protocol):
+    """What loops need of the scheduler (scheduler.py)."""
+
+    now: float
+    trace: Trace
+    paused: dict[str, float]
+    deferred: dict[str, int]
+    current_task: SimTask | None
+    after_turn: Callable[[SimTask], None] | None
+
+    def hop(self) -> float: ...
+
+    def push(self, when: float, due: Due) -> None: ...
+
+    def resumes_at(self, place: str) -> float: ...
+
+    def loop_failed(self, task: SimTask, error: Exception) -> None: ...
+
+
 class SimTask:
     """A loop that the scheduler turns when it is due, woken, or its selector has something."""
 
@@ -72,7 +89,7 @@ class SimTask:
     )
 
     def __init__(
-        self, scheduler: Scheduler, name: str, place: str, step: Step, selector: TaskSelector | None
+        self, scheduler: TaskScheduler, name: str, place: str, step: Step, selector: TaskSelector | None
     ) -> None:
         self.name = name
         self.place = place

@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pykafka2.errors import Disconnected
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer
+from pykafka2.testing.simulation.pipe import Pipe
 from pykafka2.testing.simulation.selector import Source
-
-if TYPE_CHECKING:
-    from pykafka2.testing.simulation.network import SimNetwork
-    from pykafka2.testing.simulation.pipe import Pipe
 
 RESET = "the connection was reset by the other side"
 
@@ -30,10 +27,26 @@ def place_of(name: str) -> str:
     return f"broker-{found.group(1)}" if found else name
 
 
+class TransportNetwork(Protocol):
+    """What transports, connections and listeners need of the network (network.py)."""
+
+    buffer_bytes: int
+    full_writes: int
+    writes: int
+    break_at_write: int
+    connections: dict[int, SimConnection]
+
+    def slice_of(self, buffer_bytes: int, incoming: Pipe) -> int: ...
+
+    def break_connection(self, connection: SimConnection | None, why: str) -> None: ...
+
+    def forget_listener(self, listener: SimListener) -> None: ...
+
+
 class SimTransport(Source):
     """One end of a connection.  Made by `SimNetwork`."""
 
-    def __init__(self, network: SimNetwork, peer: str, *, established: bool) -> None:
+    def __init__(self, network: TransportNetwork, peer: str, *, established: bool) -> None:
         super().__init__()
         self.peer = peer
         self.is_closed = False
@@ -140,7 +153,9 @@ class SimTransport(Source):
 class SimConnection:
     """Both ends of one connection, for faults and for people."""
 
-    def __init__(self, network: SimNetwork, number: int, client: SimTransport, server: SimTransport) -> None:
+    def __init__(
+        self, network: TransportNetwork, number: int, client: SimTransport, server: SimTransport
+    ) -> None:
         self.number = number
         self.client = client
         self.server = server
@@ -166,7 +181,7 @@ class SimConnection:
 class SimListener(Source):
     """A listening address of the simulation."""
 
-    def __init__(self, network: SimNetwork, host: str, port: int) -> None:
+    def __init__(self, network: TransportNetwork, host: str, port: int) -> None:
         super().__init__()
         self.host = host
         self.port = port
