@@ -1,12 +1,16 @@
-"""The package as a graph: which module imports which, read from the source, and when."""
+"""The package as a graph: which module imports which, read from the source, and in which way."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "pykafka2"
+
+Graph = dict[str, set[str]]
 
 
 def module_name(path: Path) -> str:
@@ -18,33 +22,68 @@ def source_files() -> dict[str, Path]:
     return {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def _is_type_checking(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-
-
-def top_level_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the module is imported; not those for the type checker only."""
-    for node in body:
-        if _is_type_checking(node) or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        yield node
-        for field in ("body", "orelse", "finalbody", "handlers"):
-            yield from top_level_statements(getattr(node, field, []))
-
-
-def imports_of(name: str, path: Path, known: set[str]) -> set[str]:
-    """Modules of the package that `name` loads when it is imported."""
+def imports_in(source: str, name: str, known: set[str]) -> set[str]:
+    """Modules of the package that `name` imports anywhere: when it is loaded, for the type checker only
+    (`if TYPE_CHECKING`), inside functions.  A reader has to follow all of them alike."""
     found: set[str] = set()
-    for node in top_level_statements(ast.parse(path.read_text()).body):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+        elif isinstance(node, ast.ImportFrom):
+            of = _absolute(node, name, known)
             for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                found.add(inner if inner in known else node.module)
+                inner = f"{of}.{alias.name}"
+                found.add(inner if inner in known else of)
     return {imported for imported in found if imported in known and imported != name}
 
 
-def import_graph() -> dict[str, set[str]]:
+@cache
+def import_graph() -> Graph:
+    """Every module with those that it imports; read once."""
     files = source_files()
-    return {name: imports_of(name, path, set(files)) for name, path in files.items()}
+    return {name: imports_in(path.read_text(), name, set(files)) for name, path in files.items()}
+
+
+def circles(graph: Graph) -> list[frozenset[str]]:
+    """The sets of modules of which each reaches all others of its set (Tarjan's algorithm)."""
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    found: list[frozenset[str]] = []
+    number = count()
+
+    def visit(name: str) -> Iterator[str]:
+        """Yields each module to visit next, so that long chains need no deep recursion."""
+        numbers[name] = lowest[name] = next(number)
+        path.append(name)
+        for imported in sorted(graph.get(name, ())):
+            if imported not in numbers:
+                yield imported
+                lowest[name] = min(lowest[name], lowest[imported])
+            elif imported in path:
+                lowest[name] = min(lowest[name], numbers[imported])
+        if lowest[name] == numbers[name]:
+            start = path.index(name)
+            circle, path[start:] = frozenset(path[start:]), []
+            if len(circle) > 1:
+                found.append(circle)
+
+    for name in sorted(graph):
+        visits = [] if name in numbers else [visit(name)]
+        while visits:
+            following = next(visits[-1], None)
+            if following is None:
+                visits.pop()
+            else:
+                visits.append(visit(following))
+    return found
+
+
+def _absolute(node: ast.ImportFrom, name: str, known: set[str]) -> str:
+    """The module that `from ... import` names, also where dots say it relative to `name`."""
+    if not node.level:
+        return node.module or ""
+    is_package = any(other.startswith(f"{name}.") for other in known)
+    parts = name.split(".")
+    base = parts[: len(parts) - node.level + is_package]
+    return ".".join([*base, node.module] if node.module else base)

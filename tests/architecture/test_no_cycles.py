@@ -1,22 +1,144 @@
-"""The module graph has no cycle, counting every import that runs at import time."""
+"""The module graph has no cycle, counting every import: also those for types, and those inside functions."""
 
 from __future__ import annotations
 
-from graphlib import CycleError, TopologicalSorter
-
 import pytest
 
-from tests.architecture.modules import import_graph
+from tests.architecture.modules import circles, import_graph, imports_in, source_files
+
+P = "pykafka2."
+
+ALLOWED = [
+    # A batch and the deliveries that share its outcome; they go when the producer's core is replaced.
+    frozenset({P + "producer.batch", P + "producer.delivery"}),
+]
+"""Circles that are known, each with the reason why it is still there."""
+
+# To be removed: the circles of the broker and of the testing package are being ended; each that ends leaves
+# this list (see test_no_allowed_circle_is_over).
+UNTIL_THE_BROKER_IS_IN_LAYERS: list[frozenset[str]] = [
+    frozenset(
+        {
+            P + "broker.broker",
+            P + "broker.controller.controllers",
+            P + "broker.controller.election",
+            P + "broker.controller.node",
+            P + "broker.controller.publisher",
+            P + "broker.controller_channel",
+            P + "broker.faults.engine",
+            P + "broker.faults.partial_errors",
+            P + "broker.forwarding",
+            P + "broker.handlers.by_controller",
+            P + "broker.handlers.fetch",
+            P + "broker.handlers.leaders",
+            P + "broker.handlers.registry",
+            P + "broker.handlers.services",
+            P + "broker.lifecycle",
+            P + "broker.parts",
+            P + "broker.process",
+            P + "broker.producer_ids",
+            P + "broker.requests",
+            P + "broker.server.acceptor",
+            P + "broker.server.connection",
+            P + "broker.server.processor",
+            P + "broker.shared",
+            P + "broker.timers",
+        }
+    ),
+    frozenset(
+        {
+            P + "broker.controller.controller",
+            P + "broker.controller.reassignment",
+            P + "broker.controller.topics",
+        }
+    ),
+    frozenset(
+        {
+            P + "broker.replication.delayed",
+            P + "broker.replication.log_keeper",
+            P + "broker.replication.replica_manager",
+            P + "broker.replication.replica_reader",
+        }
+    ),
+    frozenset(
+        {
+            P + "broker.replication.fetch_sessions",
+            P + "broker.replication.in_sync",
+            P + "broker.replication.reading",
+            P + "broker.replication.replica",
+        }
+    ),
+    frozenset(
+        {
+            P + "broker.server.request_channel",
+            P + "broker.server.request_metrics",
+        }
+    ),
+    frozenset(
+        {
+            P + "testing.cluster",
+            P + "testing.controls.controller",
+            P + "testing.controls.controls",
+            P + "testing.controls.isr",
+            P + "testing.controls.links",
+            P + "testing.controls.rules",
+            P + "testing.remote.api",
+            P + "testing.remote.cluster",
+            P + "testing.remote.http_port",
+            P + "testing.remote.stand_ins",
+            P + "testing.views.groups",
+            P + "testing.views.partitions",
+            P + "testing.views.queries",
+            P + "testing.views.timeline",
+            P + "testing.views.transactions",
+        }
+    ),
+]
+
+
+def is_allowed(circle: frozenset[str]) -> bool:
+    """Whether it is a known circle, or what is left of one."""
+    return any(circle <= known for known in [*ALLOWED, *UNTIL_THE_BROKER_IS_IN_LAYERS])
 
 
 def test_the_module_graph_has_no_cycle() -> None:
     graph = import_graph()
     assert len(graph) > 30
-    TopologicalSorter(graph).prepare()
+    assert [sorted(circle) for circle in circles(graph) if not is_allowed(circle)] == []
 
 
-def test_the_check_sees_a_planted_cycle() -> None:
-    graph = import_graph()
-    graph["pykafka2.errors"] = {"pykafka2.driver.driver"}
-    with pytest.raises(CycleError):
-        TopologicalSorter(graph).prepare()
+def test_no_allowed_circle_is_over() -> None:
+    """Who ends a circle takes it off the list, and who takes a module out of one takes that off."""
+    found = circles(import_graph())
+    in_circles = frozenset().union(*found)
+    known = [*ALLOWED, *UNTIL_THE_BROKER_IS_IN_LAYERS]
+    assert [sorted(one - in_circles) for one in known if one - in_circles] == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from pykafka2.driver.driver import Driver",
+        "import pykafka2.driver.driver",
+        "from pykafka2.driver import driver",
+        "from .driver import driver",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pykafka2.driver.driver import Driver",
+        "import typing\nif typing.TYPE_CHECKING:\n    from pykafka2.driver.driver import Driver",
+        "def late():\n    from pykafka2.driver.driver import Driver",
+        "async def late():\n    from pykafka2.driver import driver",
+        "class Late:\n    def method(self):\n        import pykafka2.driver.driver",
+        "try:\n    pass\nexcept ImportError:\n    from pykafka2.driver.driver import Driver",
+    ],
+)
+def test_the_check_sees_a_planted_cycle(planted: str) -> None:
+    graph = dict(import_graph())
+    graph["pykafka2.errors"] = imports_in(planted, "pykafka2.errors", set(source_files()))
+    (circle,) = [one for one in circles(graph) if "pykafka2.errors" in one]
+    assert "pykafka2.driver.driver" in circle
+    assert not is_allowed(circle)
+
+
+def test_circles_are_found_apart_and_whole() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a", "f"}}
+    assert sorted(map(sorted, circles(graph))) == [["a", "b", "c"], ["d", "e"]]
+    assert circles({str(n): {str(n + 1)} for n in range(5000)}) == []
