@@ -2,7 +2,7 @@
 
 Public names only, loaded when they are first asked for (PEP 562): `import pykafka2` costs milliseconds, and a
 program that only produces never loads the consumer.  The errors live in `pykafka2.errors`, the serializers in
-`pykafka2.serializers`, asyncio's clients in `pykafka2.aio`, the bundled broker in `pykafka2.testing`.
+`pykafka2.serializers`, the bundled broker in `pykafka2.testing`; asyncio's clients will be in `pykafka2.aio`.
 """
 
 from __future__ import annotations
