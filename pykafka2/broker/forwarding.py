@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.controller_channel import ControllerChannel
-from pykafka2.broker.handlers.by_controller import ask_controller, timeout_of
+from pykafka2.broker.handlers.by_controller import ask_controller, deadline_of
 from pykafka2.broker.handlers.registry import Api
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import CorruptData, KafkaError, NotController, RequestTimedOut, UnknownServerError
 from pykafka2.protocol.framing import decode_response, encode_request
 
@@ -52,7 +52,8 @@ class Forwarder:
         from pykafka2.protocol.messages.cluster import EnvelopeRequest
 
         request = context.request
-        frame = b"".join(encode_request(request, context.version, context.correlation_id, context.client_id))
+        correlation_id = context.received.correlation_id
+        frame = b"".join(encode_request(request, context.version, correlation_id, context.client_id))
         envelope = EnvelopeRequest(
             request_data=frame[LENGTH_BYTES:], request_principal=None, client_host_address=b"\x7f\0\0\1"
         )
@@ -61,7 +62,7 @@ class Forwarder:
             0,
             lambda response, at: self._answer(context, response),
             now,
-            deadline=context.received_at + timeout_of(request),
+            deadline=deadline_of(context),
             on_timeout=lambda at: self._answers.refuse(context, RequestTimedOut.code or 0),
         )
 

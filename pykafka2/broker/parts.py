@@ -15,7 +15,7 @@ from pykafka2.broker.controller.node import ControllerNode
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.forwarding import Forwarder
-from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.handlers.registry import APIS, ClientApis
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.log.log_dir import LogDir
@@ -119,13 +119,14 @@ class Parts:
 
     def _make_connections(self) -> None:
         """What clients are connected to."""
-        node, requests = self._node, self.requests
+        node, requests, apis = self._node, self.requests, ClientApis()
         self.quotas = ConnectionQuotas(node.config)
         self.processors = [
             Processor(
                 f"processor-{node.id}-{number}",
                 self.queue,
                 node.config,
+                apis,
                 requests.on_request,
                 requests.on_gone,
                 requests.on_left,

@@ -7,15 +7,16 @@ each start of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, respond
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.replication.replica_manager import ReplicaManager
-from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
+from pykafka2.broker.replication.replica import Key
+from pykafka2.broker.server.request_channel import RequestChannel
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.shared import Shared
 from pykafka2.clock import Clock
@@ -56,16 +57,17 @@ class BrokerRequests:
         return self._node.wheel
 
     @property
-    def replicas(self) -> ReplicaManager:
-        return self._services.replicas
-
-    @property
     def image(self) -> ClusterImage:
         return self._node.image
 
     @image.setter
     def image(self, image: ClusterImage) -> None:
         self._node.image = image
+
+    def in_fetch_session(self, session_id: int) -> Iterable[Key]:
+        """The partitions of a fetch session; none if it is not known."""
+        session = self._services.replicas.sessions.get(session_id)
+        return () if session is None else [known.item.key for known in session.partitions.values()]
 
     # ------------------------------------------------------------------ the connection tells
 
@@ -89,7 +91,7 @@ class BrokerRequests:
             since = self._shared.history_started_at
             for context in contexts:
                 # The reply to a request that a test has forgotten (`KafkaCluster.forget`) counts no more.
-                if context.received_at >= since:
+                if context.received.received_at >= since:
                     self._metrics.record(context, now)
                 self._shared.history.left(context)
 
@@ -100,14 +102,14 @@ class BrokerRequests:
 
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
         """A request is answered: False if a fault takes care of the answer."""
-        context.answered_at = self._node.clock.monotonic()
+        answered_at = context.progress.answered_at = self._node.clock.monotonic()
         faults = self._shared.faults
         is_plain = context.faults is None and not faults.is_active
-        sent = response if is_plain else faults.reshaped(context, response)
+        sent = response if is_plain else faults.reshape(context, response)
         if self._shared.throttles.rules:
             self._shared.throttles.apply(context, sent)
-        self._shared.history.ended(context, sent, context.answered_at)
-        return is_plain or faults.sends(self, context, sent, response)
+        self._shared.history.ended(context, sent, answered_at)
+        return is_plain or faults.send(self, context, sent, response)
 
     # ------------------------------------------------------------------ answering
 
@@ -120,20 +122,21 @@ class BrokerRequests:
                 self._queue.put_back(context)
                 return
             faults = self._shared.faults
-            if faults.is_active and faults.meets(self, context, now):
+            if faults.is_active and faults.intercept(self, context, now):
                 return
             self.answer(context, now)
 
     def answer(self, context: RequestContext, now: float) -> None:
         """Have a request answered, by the API's function or by the controller."""
-        context.metrics = self._metrics
-        context.taken_at = self._node.clock.monotonic()
+        progress = context.progress
+        progress.metrics = self._metrics
+        progress.taken_at = self._node.clock.monotonic()
         api = APIS[context.api_key]
         if api.by_controller:
             self._forwarder.to_controller(api, context, now)
         else:
             respond(self._services, api, context, now)
-        context.handled_at = self._node.clock.monotonic()
+        progress.handled_at = self._node.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
         """The answer with an error everywhere; where there can be none the connection is closed."""
@@ -142,6 +145,10 @@ class BrokerRequests:
     def go_on(self, context: RequestContext) -> None:
         """A request that a fault held goes on to its handler."""
         if self._node.is_running:
-            if context.slot is None and not context.is_from_broker:
-                self.on_request(context)  # late, from a connection that is dead
+            self._queue.put(context)
+
+    def take_in(self, context: RequestContext) -> None:
+        """A request that a fault kept back comes late, from a connection that is dead by now."""
+        if self._node.is_running:
+            self.on_request(context)
             self._queue.put(context)

@@ -28,8 +28,8 @@ from pykafka2.broker.controller.placement import first_host
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.rule import FaultRule
-from pykafka2.broker.faults.target import Target
 from pykafka2.broker.faults.throttle import Throttles
+from pykafka2.broker.handlers.registry import APIS
 from pykafka2.broker.handlers.registry import load as load_handlers
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import MAX_ENTRIES, History
@@ -44,7 +44,7 @@ from pykafka2.testing.views.queries import ClusterViews
 
 if TYPE_CHECKING:
     from pykafka2.broker.broker import Broker
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
     from pykafka2.network.tls import TlsContext
     from pykafka2.testing.controls.controls import Controls
     from pykafka2.testing.remote.http_port import AdminPort
@@ -144,8 +144,7 @@ class KafkaCluster(ClusterViews):
         """
         self.started_at = 0.0
         """When it started, by its monotonic clock."""
-        self.faults = Faults()
-        self.faults.on_fired = self._on_fault
+        self.faults = Faults(APIS, self._on_fault)
         self.throttles = Throttles()
         self._topics = {name: topic_of(name, topic) for name, topic in (topics or {}).items()}
         self._host = host
@@ -424,10 +423,10 @@ class KafkaCluster(ClusterViews):
             for broker in self._brokers:
                 broker.metrics.clear()
 
-    def _on_fault(self, rule: FaultRule, target: Target, context: RequestContext) -> None:
+    def _on_fault(self, rule: FaultRule, broker_id: int, context: RequestContext) -> None:
         text = f"rule {rule.id} fired on {name_of(context.api_key)} of {context.client_id}: {rule.then}"
         now = self.runtime.clock.monotonic()
-        self.events.note(now, "fault", text, rule=rule.id, broker=target.id, then=rule.then)
+        self.events.note(now, "fault", text, rule=rule.id, broker=broker_id, then=rule.then)
 
 
 def _with_mode(config: Mapping[str, object] | None, pipelined: bool | None) -> Mapping[str, object] | None:

@@ -14,7 +14,8 @@ from pykafka2.broker.coordinators.replay import record_of
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import MAX_CLIENTS, History
-from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.broker.server.context_parts import ReceivedRequest
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.request_metrics import SPANS
 from pykafka2.errors import ConfigurationError, KafkaTimeoutError
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
@@ -94,7 +95,8 @@ def test_in_flight_is_known_of_those_who_asked_last() -> None:
     origin: Any = SimpleNamespace(peer="p", is_broker=False, parts=("a", "b"))
     for number in range(2 * MAX_CLIENTS):
         for client in (f"client-{number}", "kept"):
-            context = RequestContext(origin, MetadataRequest(topics=[]), 12, 1, client, 10, 0.0)
+            received = ReceivedRequest(MetadataRequest(topics=[]), 12, 1, client, 10, 0.0)
+            context = RequestContext(origin, received)
             history.received(0, context)
             history.ended(context, None, 1.0)
     assert history.in_flight_max("Metadata") == 1

@@ -7,20 +7,17 @@ cluster's lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
+from pykafka2.broker.faults.target import Target
+from pykafka2.broker.server.context_parts import FaultMarks
+from pykafka2.broker.server.request_context import Origin, RequestContext
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.struct import Response
 
-if TYPE_CHECKING:
-    from pykafka2.broker.faults.target import Target
-    from pykafka2.broker.server.request_channel import Origin, RequestContext
+LinkKey = tuple[str, int | None]
 
-LinkKey = tuple[str, "int | None"]
-
-Way = tuple[int, "Origin"]
+Way = tuple[int, Origin]
 """A broker, and a connection to it."""
 
 
@@ -37,16 +34,18 @@ class ClientLink:
     requests_free_at: float = 0.0
     answers_free_at: float = 0.0
 
-    def meets(self, broker_id: int, context: RequestContext) -> bool:
+    def is_between(self, broker_id: int, context: RequestContext) -> bool:
+        """Whether a request to this broker comes over it."""
         return context.client_id == self.client_id and self.broker in (None, broker_id)
 
-    def request_arrives(self, size_bytes: int, now: float) -> float:
-        """When a request that set out now is there."""
+    def carry_request(self, size_bytes: int, now: float) -> float:
+        """Take a request that sets out now; when it arrives."""
         if self.rate is not None:
             self.requests_free_at = max(now, self.requests_free_at) + size_bytes / self.rate
         return max(now, self.requests_free_at) + self.delay
 
-    def answer_arrives(self, size_bytes: int, now: float) -> float:
+    def carry_answer(self, size_bytes: int, now: float) -> float:
+        """Take an answer that sets out now; when it arrives."""
         if self.rate is not None:
             self.answers_free_at = max(now, self.answers_free_at) + size_bytes / self.rate
         return max(now, self.answers_free_at) + self.delay
@@ -79,22 +78,24 @@ class ClientLinks:
         """A broker is gone: what was under way to it never arrives."""
         self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
 
-    def meets(self, broker: Target, context: RequestContext, now: float) -> bool:
+    def carry(self, target: Target, context: RequestContext, now: float) -> bool:
         """Carry a request over its links; True if it is not there yet, or never will be."""
-        if context.is_carried or context.is_from_broker:
+        marks = context.faults
+        if (marks is not None and marks.is_carried) or context.is_from_broker:
             return False
-        links = [link for link in self.links.values() if link.meets(broker.id, context)]
-        way = (broker.id, context.origin)
+        links = [link for link in self.links.values() if link.is_between(target.id, context)]
+        way = (target.id, context.origin)
         # No request overtakes an earlier one of its connection, however much faster the link is by now.
         before = self._under_way.get(way)
         if not links and before is None:
             return False
-        context.is_carried = True
+        marks = context.faults = marks or FaultMarks()
+        marks.is_carried = True
         if any(link.is_cut for link in links):
             if not any(link.is_silent for link in links):
                 context.close(reset=True)
             return True
-        due = max((link.request_arrives(context.size_bytes, now) for link in links), default=now)
+        due = max((link.carry_request(context.received.size_bytes, now) for link in links), default=now)
         if before is not None:
             due = max(due, before)
         elif due <= now:
@@ -102,29 +103,31 @@ class ClientLinks:
         self._under_way[way] = due
         # What follows on the connection sets out now too; it is handled in order, since it is due later.
         context.local_processed()
-        broker.wheel.add(due, lambda at: self._arrive(broker, way, due, context, at))
+        target.wheel.add(due, lambda at: self._arrive(target, way, due, context, at))
         return True
 
-    def _arrive(self, broker: Target, way: Way, due: float, context: RequestContext, now: float) -> None:
+    def _arrive(self, target: Target, way: Way, due: float, context: RequestContext, now: float) -> None:
         if self._under_way.get(way) == due:
             del self._under_way[way]
-        broker.handle(context, now)
+        target.handle(context, now)
 
-    def carries(self, broker: Target, context: RequestContext, response: Response | None) -> bool:
-        """Whether an answer may leave at once; otherwise it leaves later, or is lost."""
+    def carry_back(self, target: Target, context: RequestContext, response: Response | None) -> bool:
+        """Carry an answer over its links; True if nothing keeps it, so that it may leave at once.
+        Otherwise it leaves later, or is lost.
+        """
         if not self.links or context.is_from_broker or response is None:
             return True
-        links = [link for link in self.links.values() if link.meets(broker.id, context)]
+        links = [link for link in self.links.values() if link.is_between(target.id, context)]
         if any(link.is_cut for link in links):
             if not any(link.is_silent for link in links):
                 context.origin.disconnect(context, reset=True)
             return False
-        now = broker.clock.monotonic()
+        now = target.clock.monotonic()
         size = 0
         if any(link.rate is not None for link in links):
-            size = sum(map(len, encode_response(response, context.version, context.correlation_id)))
-        due = max((link.answer_arrives(size, now) for link in links), default=now)
+            size = sum(map(len, encode_response(response, context.version, context.received.correlation_id)))
+        due = max((link.carry_answer(size, now) for link in links), default=now)
         if due <= now:
             return True
-        broker.wheel.add(due, lambda at: context.origin.deliver(context, response))
+        target.wheel.add(due, lambda at: context.origin.deliver(context, response))
         return False

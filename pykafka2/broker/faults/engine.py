@@ -1,47 +1,70 @@
 """The fault rules of one cluster: which of them a request meets, and what is done about it.
 
-A request is looked at once, when a handler takes it up (`meets`), and once more when its answer leaves
-(`reshaped`, `sends`).  What rules are and which there are: fault_rules.py.  All under the cluster's lock.
+A request is looked at once, when a handler takes it up (`intercept`), and once more when its answer leaves
+(`reshape`, `send`).  What a rule wants of the answer is noted on the request when the rule fires
+(`FaultMarks`), so that the server below knows no rules.  What rules are and which there are: rule.py.  All
+under the cluster's lock.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+
+import attrs
 
 from pykafka2.broker.base.as_json import merged
+from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.faults.client_links import ClientLinks
 from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
 from pykafka2.broker.faults.rule import Action, ApiName, FaultRule, api_name
-from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.faults.target import Target
+from pykafka2.broker.server.answers import Refusing
+from pykafka2.broker.server.context_parts import Ending, FaultMarks
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Response
-
-if TYPE_CHECKING:
-    from pykafka2.broker.base.image import ClusterImage
-    from pykafka2.broker.faults.target import Target
-    from pykafka2.broker.server.request_channel import RequestContext
 
 logger = logging.getLogger(__name__)
 
 MAX_PLANTED = 1000
 
-Held = tuple["Target", "RequestContext"]
+
+@attrs.define(eq=False)
+class Held:
+    """A request that a rule keeps; `is_late` if its connection is dead by now."""
+
+    target: Target
+    context: RequestContext
+    rule: FaultRule
+    is_late: bool = False
+
+    def let_go(self) -> None:
+        if self.is_late:
+            self.target.take_in(self.context)
+        else:
+            self.target.go_on(self.context)
 
 
 class Faults:
-    """The rules of one cluster, the requests that they hold, and the links of clients."""
+    """The rules of one cluster, the requests that they hold, and the links of clients.
 
-    def __init__(self) -> None:
+    `apis` are those that the brokers serve, by key.
+    `on_fired` is told of each rule that fires, by which broker's id and on which request.
+    """
+
+    def __init__(
+        self, apis: Mapping[int, Refusing], on_fired: Callable[[FaultRule, int, RequestContext], object]
+    ) -> None:
         self.rules: list[FaultRule] = []
         """Those that may fire yet."""
         self.planted: list[FaultRule] = []
         """Those planted since the last `clear`, spent ones included; the oldest go first."""
         self.client_links = ClientLinks()
-        self.on_fired: Callable[[FaultRule, Target, RequestContext], None] | None = None
-        """Told of each rule that fires; the timeline listens."""
+        self._on_fired = on_fired
+        self._apis = apis
         self._held: list[Held] = []
         self._count = 0
 
@@ -54,7 +77,7 @@ class Faults:
 
     def add(self, rule: FaultRule, image: ClusterImage) -> FaultRule:
         """Plant a rule; refuses an API that no broker serves."""
-        served = {api.name for api in APIS.values()}
+        served = {api.name for api in self._apis.values()}
         if rule.api is not None and rule.api not in served:
             raise ConfigurationError(
                 f"{rule.api}Request is not served; served are {', '.join(sorted(served))}"
@@ -73,7 +96,7 @@ class Faults:
         """Take a rule back; what it holds goes on.  No effect on one that is spent or was taken back."""
         if rule in self.rules:
             self.rules.remove(rule)
-        self._release([one for one in self._live() if one[1].faults is rule])
+        self._release([one for one in self._unanswered() if one.rule is rule])
 
     def find(self, rule_id: int) -> FaultRule:
         """By its id.  Raises `ConfigurationError`."""
@@ -109,46 +132,49 @@ class Faults:
 
     def forget(self, broker_id: int) -> None:
         """A broker is gone, and what it held with it."""
-        self._held = [one for one in self._held if one[0].id != broker_id]
+        self._held = [one for one in self._held if one.target.id != broker_id]
         self.client_links.forget(broker_id)
 
     def _release(self, released: list[Held]) -> None:
         self._held = [one for one in self._held if one not in released]
-        for broker, context in released:
-            broker.go_on(context)
+        for one in released:
+            one.let_go()
 
     def _select(self, api: ApiName | None) -> list[Held]:
         name = None if api is None else api_name(api)
-        return [one for one in self._live() if name is None or API_KEYS[one[1].api_key].name == name]
+        return [
+            one for one in self._unanswered() if name is None or API_KEYS[one.context.api_key].name == name
+        ]
 
-    def _live(self) -> list[Held]:
+    def _unanswered(self) -> list[Held]:
         # What is answered by now has lost its connection meanwhile.
-        self._held = [one for one in self._held if not one[1].is_answered]
+        self._held = [one for one in self._held if not one.context.is_answered]
         return list(self._held)
 
     # ------------------------------------------------------------------ a request comes
 
-    def meets(self, broker: Target, context: RequestContext, now: float) -> bool:
+    def intercept(self, target: Target, context: RequestContext, now: float) -> bool:
         """Do what links and rules ask of a request; True if it is not to be handled now."""
-        if context.faults is not None:
+        marks = context.faults
+        if marks is not None and marks.rule_id is not None:
             return False  # it met its rule before
-        if self.client_links.is_active and self.client_links.meets(broker, context, now):
+        if self.client_links.is_active and self.client_links.carry(target, context, now):
             return True
-        rule = self._take(broker, context)
+        rule = self._count_and_find(target, context)
         if rule is None:
             return False
-        context.faults = rule
+        marks = context.faults = context.faults or FaultMarks()
+        _mark(marks, rule, context)
         if context.on_reply is None:
-            context.on_reply = broker.on_reply  # between brokers nobody else looks at answers
-        if self.on_fired is not None:
-            self.on_fired(rule, broker, context)
-        return self._act(rule, broker, context, now)
+            context.on_reply = target.on_reply  # between brokers nobody else looks at answers
+        self._on_fired(rule, target.id, context)
+        return self._act(rule, marks, target, context, now)
 
-    def _take(self, broker: Target, context: RequestContext) -> FaultRule | None:
+    def _count_and_find(self, target: Target, context: RequestContext) -> FaultRule | None:
         """The first rule that fires on a request.  All that match have seen it."""
         found: FaultRule | None = None
         for rule in list(self.rules):
-            if rule.matches(broker.id, context, lambda: named_partitions(broker, context)):
+            if rule.matches(target.id, context, lambda: named_partitions(target, context)):
                 rule.seen += 1
                 if found is None and rule.is_due():
                     found = rule
@@ -157,63 +183,75 @@ class Faults:
                         self.rules.remove(rule)
         return found
 
-    def _act(self, rule: FaultRule, broker: Target, context: RequestContext, now: float) -> bool:
+    def _act(
+        self, rule: FaultRule, marks: FaultMarks, target: Target, context: RequestContext, now: float
+    ) -> bool:
         action = rule.action
         if action is Action.ERROR and rule.error is not None:
-            return _refuse(rule, rule.error.code or 0, broker, context)
+            return self._refuse(rule, rule.error.code or 0, marks, target, context)
         if action is Action.DELAY:
-            broker.wheel.add(now + (rule.seconds or 0.0), lambda at: broker.go_on(context))
+            target.wheel.add(now + (rule.seconds or 0.0), lambda at: target.go_on(context))
         elif action is Action.HOLD:
-            self._held.append((broker, context))
+            self._held.append(Held(target, context, rule))
         elif action is Action.CLOSE_BEFORE:
             context.close(reset=rule.resets)
         elif action is Action.REPLAY:
-            self._replay(rule, broker, context, now)
+            self._replay(rule, target, context, now)
         elif action is Action.STALE_METADATA and rule.image is not None:
-            _answer_from(rule.image, broker, context, now)
+            _answer_from(rule.image, target, context, now)
         elif action is not Action.SWALLOW:
             return False  # the others act when the answer leaves
         return True
 
-    def _replay(self, rule: FaultRule, broker: Target, context: RequestContext, now: float) -> None:
+    def _refuse(
+        self, rule: FaultRule, code: int, marks: FaultMarks, target: Target, context: RequestContext
+    ) -> bool:
+        """Answer with an error; False if only some partitions get it and the rest is to be handled."""
+        if rule.has_place:
+            marks.reshape = refuse_some(rule.is_place, code, target, context, self._apis)
+            if marks.reshape is not None:
+                return False
+        response = target.refused(context, code)
+        if response is not None:
+            context.reply(response)
+        return True
+
+    def _replay(self, rule: FaultRule, target: Target, context: RequestContext, now: float) -> None:
         late = context.copy_from(DeadOrigin(f"{context.peer} (dead)"))
-        late.faults = rule
+        late.faults = FaultMarks(rule_id=rule.id)
         context.close(reset=rule.resets)
         if rule.seconds is None:
-            self._held.append((broker, late))
+            self._held.append(Held(target, late, rule, is_late=True))
         else:
-            broker.wheel.add(now + rule.seconds, lambda at: broker.go_on(late))
+            target.wheel.add(now + rule.seconds, lambda at: target.take_in(late))
 
     # ------------------------------------------------------------------ its answer leaves
 
-    def reshaped(self, context: RequestContext, response: Response | None) -> Response | None:
+    def reshape(self, context: RequestContext, response: Response | None) -> Response | None:
         """The answer as the request's rule wants it; None: there is none."""
-        rule: FaultRule | None = context.faults
-        if rule is None or response is None:
+        marks = context.faults
+        if marks is None or marks.reshape is None or response is None:
             return response
-        if rule.action is Action.REPLACE_REPLY:
-            return _replaced(rule, context, response)
-        if context.merge is not None:
-            merge, context.merge = context.merge, None
-            return merge(response)
-        return response
+        reshape, marks.reshape = marks.reshape, None
+        return reshape(response)
 
-    def sends(
-        self, broker: Target, context: RequestContext, response: Response | None, was: Response | None
+    def send(
+        self, target: Target, context: RequestContext, response: Response | None, was: Response | None
     ) -> bool:
         """Send an answer as links and rules have it; False if the caller has nothing left to do.  `was` is
-        the answer before `reshaped`.
+        the answer before `reshape`.
         """
-        rule: FaultRule | None = context.faults
+        marks = context.faults
         origin = context.origin
-        if rule is not None:
-            is_lost = rule.action is Action.LOSE_REPLY or (response is None and was is not None)
-            if is_lost or (rule.action is Action.HALF_FRAME and context.is_from_broker):
-                origin.disconnect(context, reset=rule.resets)
+        if marks is not None:
+            ending = marks.ending
+            is_lost = marks.loses_reply or (response is None and was is not None)
+            # A link between brokers carries a frame wholly or not at all.
+            if is_lost or (ending is not None and ending.sends_half and context.is_from_broker):
+                origin.disconnect(context, reset=marks.resets)
                 return False
-            if rule.action in (Action.HALF_FRAME, Action.CLOSE_AFTER):
-                context.ending = rule
-        if not self.client_links.carries(broker, context, response):
+            context.way.ending = ending
+        if not self.client_links.carry_back(target, context, response):
             return False
         if response is was:
             return True
@@ -221,15 +259,15 @@ class Faults:
         return False
 
 
-def _refuse(rule: FaultRule, code: int, broker: Target, context: RequestContext) -> bool:
-    """Answer with an error; False if only some partitions get it and the rest is to be handled."""
-    context.merge = refuse_some(rule.is_place, code, broker, context) if rule.has_place else None
-    if context.merge is not None:
-        return False
-    response = broker.refused(context, code)
-    if response is not None:
-        context.reply(response)
-    return True
+def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
+    """Note on a request what the rule that fired on it wants of its answer."""
+    marks.rule_id = rule.id
+    marks.resets = rule.resets
+    marks.loses_reply = rule.action is Action.LOSE_REPLY
+    if rule.action is Action.REPLACE_REPLY:
+        marks.reshape = partial(_replaced, rule, context)
+    if rule.action in (Action.HALF_FRAME, Action.CLOSE_AFTER):
+        marks.ending = Ending(rule.resets, sends_half=rule.action is Action.HALF_FRAME)
 
 
 def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:
@@ -247,14 +285,14 @@ def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> R
         return None
 
 
-def _answer_from(image: ClusterImage, broker: Target, context: RequestContext, now: float) -> None:
+def _answer_from(image: ClusterImage, target: Target, context: RequestContext, now: float) -> None:
     """Handle a request with another image than the broker has."""
-    current, broker.image = broker.image, image
+    current, target.image = target.image, image
     try:
-        broker.answer(context, now)
+        target.answer(context, now)
     finally:
-        if broker.image is image:  # nothing was created meanwhile
-            broker.image = current
+        if target.image is image:  # nothing was created meanwhile
+            target.image = current
 
 
 class DeadOrigin:

@@ -7,13 +7,14 @@ that its session stays in step.  Other APIs are refused as a whole.  Under the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from typing import TYPE_CHECKING
 
 from pykafka2.broker.faults.request_parts import partitions_of, topic_name
-from pykafka2.broker.handlers.fetch import SESSION_ERRORS
-from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.faults.target import Target
+from pykafka2.broker.replication.fetch_sessions import SESSION_ERROR_CODES
+from pykafka2.broker.server.answers import Refusing
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -23,39 +24,37 @@ from pykafka2.protocol.messages.fetch import (
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from pykafka2.protocol.struct import Response
 
-if TYPE_CHECKING:
-    from pykafka2.broker.faults.target import Target
-    from pykafka2.broker.server.request_channel import RequestContext
-
-Named = tuple[str, "int | None"]
+Named = tuple[str, int | None]
 Merge = Callable[[Response], Response]
 
 
-def named_partitions(broker: Target, context: RequestContext) -> Iterator[Named]:
+def named_partitions(target: Target, context: RequestContext) -> Iterator[Named]:
     """What a request is about: the partitions it names, and of a fetch in a session those that it need not
     name again.
     """
     request = context.request
-    yield from partitions_of(request, broker.image)
+    yield from partitions_of(request, target.image)
     if isinstance(request, FetchRequest) and request.session_id and request.session_epoch > 0:
-        session = broker.replicas.sessions.get(request.session_id)
-        if session is not None:
-            yield from (known.item.key for known in session.partitions.values())
+        yield from target.in_fetch_session(request.session_id)
 
 
 def refuse_some(
-    is_meant: Callable[[Named], bool], code: int, broker: Target, context: RequestContext
+    is_meant: Callable[[Named], bool],
+    code: int,
+    target: Target,
+    context: RequestContext,
+    apis: Mapping[int, Refusing],
 ) -> Merge | None:
     """Have the rest of a request handled; what adds the refusals to its answer.  None: refuse the whole."""
     request = context.request
-    if isinstance(request, FetchRequest) and code not in SESSION_ERRORS:
-        asked = [one for one in dict.fromkeys(named_partitions(broker, context)) if is_meant(one)]
+    if isinstance(request, FetchRequest) and code not in SESSION_ERROR_CODES:
+        asked = [one for one in dict.fromkeys(named_partitions(target, context)) if is_meant(one)]
         impatient = copy(request)
         impatient.max_wait_ms = 0
         context.request = impatient
-        return lambda response: _with_fetch_errors(response, asked, code, broker)
+        return lambda response: _with_fetch_errors(response, asked, code, target)
     if isinstance(request, ProduceRequest) and request.acks != 0:
-        return _without_some(request, is_meant, code, broker, context)
+        return _without_some(request, is_meant, code, target, context, apis)
     return None
 
 
@@ -63,13 +62,14 @@ def _without_some(
     request: ProduceRequest,
     is_meant: Callable[[Named], bool],
     code: int,
-    broker: Target,
+    target: Target,
     context: RequestContext,
+    apis: Mapping[int, Refusing],
 ) -> Merge | None:
     kept: list[TopicProduceData] = []
     refused: list[TopicProduceData] = []
     for topic in request.topic_data:
-        name = topic_name(topic, broker.image) or ""
+        name = topic_name(topic, target.image) or ""
         for chosen, is_refused in ((kept, False), (refused, True)):
             data = [one for one in topic.partition_data if is_meant((name, one.index)) is is_refused]
             if data:
@@ -80,7 +80,7 @@ def _without_some(
         return None
     rest, others = copy(request), copy(request)
     rest.topic_data, others.topic_data = kept, refused
-    refusal = APIS[context.api_key].refusal(others, context.version, code)
+    refusal = apis[context.api_key].refusal(others, context.version, code)
     context.request = rest
 
     def merge(response: Response) -> Response:
@@ -97,13 +97,13 @@ def _without_some(
     return merge
 
 
-def _with_fetch_errors(response: Response, asked: list[Named], code: int, broker: Target) -> Response:
+def _with_fetch_errors(response: Response, asked: list[Named], code: int, target: Target) -> Response:
     if not isinstance(response, FetchResponse) or response.error_code:
         return response
     told: dict[Named, PartitionData] = {}
     topics: dict[str, FetchableTopicResponse] = {}
     for topic in response.responses:
-        name = topic_name(topic, broker.image) or ""
+        name = topic_name(topic, target.image) or ""
         topics[name] = topic
         told.update({(name, one.partition_index): one for one in topic.partitions})
     for name, number in asked:
@@ -111,7 +111,7 @@ def _with_fetch_errors(response: Response, asked: list[Named], code: int, broker
             continue
         refused = PartitionData(partition_index=number, error_code=code, high_watermark=-1, records=b"")
         if name not in topics:
-            known = broker.image.topics.get(name)
+            known = target.image.topics.get(name)
             topic_id = known.id if known is not None else b"\0" * 16
             topics[name] = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
             response.responses.append(topics[name])

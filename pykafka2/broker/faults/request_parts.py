@@ -7,13 +7,11 @@ tomorrow is covered; topics named by id are looked up in the image.  No state.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pykafka2.broker.base.image import ClusterImage
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.struct import Struct
-
-if TYPE_CHECKING:
-    from pykafka2.broker.base.image import ClusterImage
 
 # What the messages call a topic's name and a partition's number.
 NAMES = ("name", "topic", "topic_name")

@@ -1,7 +1,7 @@
 """One fault rule as data: which requests it matches, when it fires, and what happens to them then.
 
-A rule is made from keywords or from a mapping (so from JSON), and knows nothing of brokers: faults.py keeps
-the rules of a cluster and carries them out.  A misspelt API, key, action or error raises and names the
+A rule is made from keywords or from a mapping (so from JSON), and knows nothing of brokers: engine.py
+keeps the rules of a cluster and carries them out.  A misspelt API, key, action or error raises and names the
 nearest one.
 """
 
@@ -11,19 +11,18 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from pykafka2 import errors
+from pykafka2.broker.base.as_json import check_fields
+from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import BrokerError, ConfigurationError
 from pykafka2.protocol.registry import API_KEYS, request_class
 from pykafka2.protocol.struct import Request, Response
-
-if TYPE_CHECKING:
-    from pykafka2.broker.base.image import ClusterImage
-    from pykafka2.broker.server.request_channel import RequestContext
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ UNSAID = -2
 
 ApiName = str | int | type[Request[Any]]
 Where = Callable[[Any], bool]
-Reply = Response | Mapping[str, Any] | Callable[[Any, Any], "Response | None"]
+Reply = Response | Mapping[str, Any] | Callable[[Any, Any], Response | None]
 
 
 class Action(Enum):
@@ -189,8 +188,6 @@ class FaultRule:
             if not isinstance(reply, expected):
                 raise ConfigurationError(f"reply= is a {type(reply).__name__}, not a {expected.__name__}")
             return
-        from pykafka2.broker.base.as_json import check_fields
-
         check_fields(expected, reply)
 
     def _read_then(self) -> None:
@@ -251,7 +248,7 @@ class FaultRule:
         """
         if (
             (self.broker is not None and broker_id != self.broker)
-            or self.between_brokers != context.origin.is_broker
+            or self.between_brokers != context.is_from_broker
             or (self.client_id is not None and context.client_id != self.client_id)
             or (self.api is not None and API_KEYS[context.api_key].name != self.api)
         ):

@@ -1,20 +1,18 @@
 """Throttling on demand: a reply carries throttle_time_ms, and its connection stays muted for so long.
 
-What Kafka's quotas do once they are violated (rule 10, KIP-219); the quotas themselves, which measure and
+What Kafka's quotas do once they are violated (KIP-219); the quotas themselves, which measure and
 decide, come with the rest of the broker.  Under the cluster's lock.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.struct import Request, Response
-
-if TYPE_CHECKING:
-    from pykafka2.broker.server.request_channel import RequestContext
 
 FOR_EVER = -1
 MAX_PLANTED = 1000
@@ -85,7 +83,7 @@ class Throttles:
                 rule.times -= 1
                 if not rule.times:
                     self.remove(rule)
-            context.throttle = rule.seconds
+            context.way.throttle = rule.seconds
             if response is not None and "throttle_time_ms" in type(response).__slots__:
                 response.throttle_time_ms = int(rule.seconds * 1000)  # type: ignore[attr-defined]
             return

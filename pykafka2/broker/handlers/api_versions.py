@@ -24,7 +24,7 @@ from pykafka2.protocol.registry import ApiKey
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 FIRST_VERSION_WITH_SOFTWARE = 3
@@ -40,7 +40,7 @@ ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest, now: float
 ) -> ApiVersionsResponse:
-    if context.is_unsupported:
+    if context.received.is_unsupported:
         own = [_range(APIS[ApiKey.API_VERSIONS])]
         return ApiVersionsResponse(error_code=UnsupportedVersion.code or 0, api_keys=own)
     if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (

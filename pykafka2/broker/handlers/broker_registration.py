@@ -20,7 +20,7 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 
 @handles(BrokerRegistrationRequest, 4, 4, by_controller=True, between_brokers=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pykafka2.broker.handlers.registry import Api, respond
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import FOREVER
 from pykafka2.errors import RequestTimedOut
 
@@ -31,6 +31,11 @@ def timeout_of(request: Any) -> float:
     return max(timeout_ms, 0) / 1000.0
 
 
+def deadline_of(context: RequestContext) -> float:
+    """Until when the asker waits."""
+    return context.received.received_at + timeout_of(context.request)
+
+
 def ask_controller(
     services: Services, api: Api, context: RequestContext, now: float, refused: Callable[[float], None]
 ) -> None:
@@ -41,7 +46,7 @@ def ask_controller(
         api.name,
         lambda: respond(services, api, context, services.clock.monotonic()),
         now,
-        deadline=FOREVER if api.between_brokers else context.received_at + timeout_of(context.request),
+        deadline=FOREVER if api.between_brokers else deadline_of(context),
         refused=lambda error, at: refused(at),
         expire=lambda at: services.answers.refuse(context, RequestTimedOut.code or 0),
     )

@@ -22,7 +22,7 @@ from pykafka2.protocol.messages.quorum import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 FIRST_VERSION_WITH_NODES = 2
 LISTENER = "CONTROLLER"

@@ -29,7 +29,7 @@ from pykafka2.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 
 def handle(

@@ -16,7 +16,7 @@ from pykafka2.protocol.messages.reassignments import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
 FIRST_VERSION_WITH_AN_ERROR = 1

@@ -7,7 +7,8 @@ import logging
 from pykafka2.broker.handlers.by_controller import ask_controller
 from pykafka2.broker.handlers.registry import APIS, handles, refuses
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.broker.server.context_parts import ReceivedRequest
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import (
     CorruptData,
     InvalidRequest,
@@ -64,7 +65,7 @@ class EnvelopeOrigin:
             self.disconnect(context)
             return
         try:
-            frame = b"".join(encode_response(response, context.version, context.correlation_id))
+            frame = b"".join(encode_response(response, context.version, context.received.correlation_id))
         except KafkaError:
             # Such as an error's message that quotes a name of 32 KiB; the controller goes on.
             logger.exception("%r cannot be sent in version %d", response, context.version)
@@ -82,12 +83,12 @@ class EnvelopeOrigin:
 def opened(envelope: RequestContext, data: bytes, now: float) -> RequestContext:
     """The client's request in an envelope; raises what `decode_request` raises."""
     header, request = decode_request(memoryview(data))
-    return RequestContext(
-        EnvelopeOrigin(envelope),
+    received = ReceivedRequest(
         request,
         header.request_api_version,
         header.correlation_id,
         header.client_id,
-        envelope.size_bytes,
+        envelope.received.size_bytes,
         now,
     )
+    return RequestContext(EnvelopeOrigin(envelope), received)

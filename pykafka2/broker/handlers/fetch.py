@@ -15,13 +15,13 @@ from pykafka2.broker.replication.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    SESSION_ERROR_CODES,
     next_epoch,
 )
 from pykafka2.broker.replication.reading import FUTURE_REPLICA, FetchItem, FetchPlan, FetchResult
 from pykafka2.errors import (
     BrokerError,
     FetchSessionIdNotFound,
-    FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
     UnknownServerError,
     UnknownTopicId,
@@ -42,7 +42,7 @@ from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_IDS = 13
@@ -52,9 +52,6 @@ FIRST_VERSION_WITH_ENDPOINTS = 16
 FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
 
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
-SESSION_ERRORS = frozenset(
-    error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
-)
 
 
 @handles(FetchRequest, 4, 18)
@@ -273,5 +270,5 @@ def refuse(request: FetchRequest, code: int) -> FetchResponse:
         )
         for topic in request.topics
     ]
-    is_of_session = code in SESSION_ERRORS
+    is_of_session = code in SESSION_ERROR_CODES
     return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)

@@ -22,7 +22,7 @@ from pykafka2.protocol.messages.coordinator import (
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import BrokerImage
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 FIRST_VERSION_WITH_KEYS = 4

@@ -16,7 +16,7 @@ from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 VERSIONS: Final = {
     ApiKey.OFFSET_COMMIT: (2, 10),

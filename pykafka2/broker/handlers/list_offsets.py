@@ -30,7 +30,7 @@ from pykafka2.types import READ_COMMITTED
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.replica import Replica
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 FIRST_VERSIONS = {

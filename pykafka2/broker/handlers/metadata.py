@@ -35,7 +35,7 @@ from pykafka2.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 # Without an authorizer everybody may do everything: a bit for each operation that applies (KIP-430).
 ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))

@@ -15,7 +15,7 @@ from pykafka2.protocol.messages.offsets import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 
 @handles(OffsetForLeaderEpochRequest, 2, 4)

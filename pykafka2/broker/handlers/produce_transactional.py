@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.log.verifications import VerificationGuard
     from pykafka2.broker.replication.replica import Key
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 Verdicts = dict["Key", "VerificationGuard | BrokerError"]
 """For each partition that was asked for: what to append with, or why it may not be appended."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.registry import API_KEYS, name_of
 from pykafka2.protocol.struct import Request, Response
 
@@ -140,15 +140,17 @@ def load() -> None:
         import_module(f"pykafka2.broker.handlers.{name}")
 
 
-def is_served(api_key: int, version: int) -> bool:
-    """Whether clients may ask this."""
-    api = APIS.get(api_key)
-    return api is not None and not api.between_brokers and api.min_version <= version <= api.max_version
+class ClientApis:
+    """What clients may ask, for processors (server/api_table.py)."""
 
+    def is_served(self, api_key: int, version: int) -> bool:
+        """Whether clients may ask this."""
+        api = APIS.get(api_key)
+        return api is not None and not api.between_brokers and api.min_version <= version <= api.max_version
 
-def why_not_served(api_key: int, version: int) -> str:
-    """What to tell the people whose client asked it."""
-    api = APIS.get(api_key)
-    if api is None or api.between_brokers:
-        return f"{name_of(api_key)} is not served to clients"
-    return f"{name_of(api_key)} v{version} is not served, v{api.min_version} to v{api.max_version} are"
+    def why_not_served(self, api_key: int, version: int) -> str:
+        """What to tell the people whose client asked it."""
+        api = APIS.get(api_key)
+        if api is None or api.between_brokers:
+            return f"{name_of(api_key)} is not served to clients"
+        return f"{name_of(api_key)} v{version} is not served, v{api.min_version} to v{api.max_version} are"

@@ -14,7 +14,7 @@ from pykafka2.protocol.messages.cluster import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.server.request_channel import RequestContext
+    from pykafka2.broker.server.request_context import RequestContext
 
 LAST_VERSION_WITH_RESULTS = 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2

@@ -17,7 +17,8 @@ import attrs
 
 from pykafka2.broker.config.configs import nearest
 from pykafka2.broker.faults.rule import ApiName, api_name
-from pykafka2.broker.server.request_channel import RequestContext
+from pykafka2.broker.server.context_parts import Kept
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
@@ -62,6 +63,10 @@ class Entry:
     response: Any = None
     path: tuple[str, ...] = ()  # acceptor, processor, handler, processor
 
+    def give_up_response(self) -> None:
+        """Let go of the answer; newer large ones need its place."""
+        self.response = None
+
     @property
     def latency(self) -> float | None:
         """Seconds from receipt to the end of the request; None while it is open."""
@@ -94,7 +99,7 @@ class History:
         self._entries: deque[Entry] = deque()
         self._open: dict[int, Entry] = {}
         self._bytes = 0
-        self._large: deque[tuple[Entry, int]] = deque()  # with how many bytes the answer had
+        self._large: deque[tuple[Kept, int]] = deque()  # with how many bytes the answer had
         self._large_bytes = 0
         self._max_large_bytes = MAX_LARGE_ANSWERS_BYTES
         self._in_flight: Counter[tuple[str, str]] = Counter()
@@ -194,19 +199,20 @@ class History:
         if not self.is_on:
             return
         api = API_KEYS[context.api_key].name
+        came = context.received
         entry = Entry(
             broker,
             context.peer,
             context.client_id,
             api,
             context.version,
-            context.correlation_id,
-            context.request,
-            context.size_bytes,
-            context.received_at,
+            came.correlation_id,
+            came.request,
+            came.size_bytes,
+            came.received_at,
         )
         self._entries.append(entry)
-        self._open[id(context)] = context.entry = entry
+        self._open[id(context)] = context.kept = entry
         self._bytes += entry.size_bytes
         # The newest stays, however large it is.
         while len(self._entries) > 1 and (
@@ -241,14 +247,14 @@ class History:
 
     def left(self, context: RequestContext) -> None:
         """An answer has left, and its size is known: the oldest large ones are given up for it."""
-        size = context.reply_bytes
-        if size < LARGE_ANSWER_BYTES or context.entry is None:
+        size = context.way.reply_bytes
+        if size < LARGE_ANSWER_BYTES or context.kept is None:
             return
-        self._large.append((context.entry, size))
+        self._large.append((context.kept, size))
         self._large_bytes += size
         while len(self._large) > 1 and self._large_bytes > self._max_large_bytes:
             oldest, size = self._large.popleft()
-            oldest.response = None
+            oldest.give_up_response()
             self._large_bytes -= size
 
 

@@ -27,6 +27,10 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EVICTION_AFTER: Final = 120.0
 """Seconds that a session is safe from more valuable ones, and after which an unused one may go."""
+SESSION_ERROR_CODES: Final = frozenset(
+    error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
+)
+"""What an answer says of its session: once, and of no partition."""
 
 Ident = tuple[bytes | str, int]
 """Topic id (version 13 on) or name, and partition: what a session knows a partition by."""

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 10
-SESSION_ERRORS = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
+OPENS_NEW_SESSION_AFTER = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 EARLIEST = -2
 
 
@@ -244,7 +244,7 @@ class FollowerFetchers(Part):
             return
         self.signal()
         if response.error_code:
-            if for_code(response.error_code) not in SESSION_ERRORS:
+            if for_code(response.error_code) not in OPENS_NEW_SESSION_AFTER:
                 fetcher.delayed_until = now + self._backoff
             fetcher.start_anew()
             return

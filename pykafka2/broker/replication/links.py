@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import attrs
 
-from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
+from pykafka2.broker.server.context_parts import ReceivedRequest
+from pykafka2.broker.server.request_channel import RequestChannel
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, KafkaError, LinkCut, UnsupportedVersion
@@ -177,11 +179,10 @@ class Links(Part):
         except (CorruptData, UnsupportedVersion) as error:
             self._fail(call, f"broker {call.target} could not read the request: {error}")
             return
-        origin = LinkOrigin(self, call)
-        context = RequestContext(
-            origin, request, call.version, header.correlation_id, header.client_id, len(frame), now
+        received = ReceivedRequest(
+            request, call.version, header.correlation_id, header.client_id, len(frame), now
         )
-        inlet.put(context)
+        inlet.put(RequestContext(LinkOrigin(self, call), received))
 
     def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
         """Carry an answer back; the bytes that set out."""
@@ -327,12 +328,13 @@ class LinkOrigin:
         if response is None:
             self._links.fail(self._call, "there was no answer")
             return
-        now = context.answered_at = self._links.loop.runtime.clock.monotonic()
-        context.reply_bytes = self._links.answer(
-            self._call, response, context.version, context.correlation_id, now
+        progress = context.progress
+        now = progress.answered_at = self._links.loop.runtime.clock.monotonic()
+        context.way.reply_bytes = self._links.answer(
+            self._call, response, context.version, context.received.correlation_id, now
         )
-        if context.metrics is not None:
-            context.metrics.record(context, now)
+        if progress.metrics is not None:
+            progress.metrics.record(context, now)
 
     def local_processed(self, context: RequestContext) -> None:
         """Brokers have one request under way on each link; nothing waits for this one."""

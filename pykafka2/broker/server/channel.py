@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
 
 import attrs
 
@@ -96,13 +95,13 @@ READABLE_STATES = frozenset({_S.NOT_MUTED, _CACHED})
 @attrs.define(eq=False)
 class Slot:
     """The place of one request in the order of replies.  `payload` None with `is_complete`: no bytes
-    (acks=0).  `owner` is whatever its processor wants back when the reply has left.
+    (acks=0).  `is_last`: the connection ends with this reply.
     """
 
     size_bytes: int
     is_complete: bool = False
     payload: Sequence[Buffer] | None = None
-    owner: Any = None
+    is_last: bool = False
 
 
 class Channel:

@@ -1,22 +1,18 @@
 """One client's connection: bytes in, frames out of them, replies in order, bytes out.
 
 Owned by its processor's thread; the channel (channel.py) says when the socket may be read.  A frame's
-length is checked before anything is kept for it (rule 1), and a frame that is no request costs this one
-connection (rule 2).
+length is checked before anything is kept for it, and a frame that is no request costs this one connection.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from pykafka2.broker.server.channel import Channel, Slot
 from pykafka2.errors import CorruptData, Disconnected, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Transport
-
-if TYPE_CHECKING:
-    from pykafka2.broker.server.processor import Processor
 
 LENGTH_BYTES = 4
 MAX_GATHERED_BUFFERS = 512
@@ -70,12 +66,37 @@ class FrameBuffer:
         return frame
 
 
+class ConnectionOwner(Protocol):
+    """Whoever a connection belongs to, and tells what has happened on it; on one thread with it."""
+
+    @property
+    def scratch(self) -> memoryview:
+        """Where sockets are read to; what was read is taken in before the next read."""
+        ...
+
+    def take_frames(self, connection: Connection, now: float) -> None:
+        """More bytes have come."""
+        ...
+
+    def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
+        """These replies are with the transport, to their last byte."""
+        ...
+
+    def drop(self, connection: Connection, error: KafkaError) -> None:
+        """It cannot go on: close it."""
+        ...
+
+    def closed(self, connection: Connection) -> None:
+        """It has been closed, once."""
+        ...
+
+
 class Connection:
     """One accepted transport with its channel.  States: establishing, open, closed."""
 
     __slots__ = (
         "_interest",
-        "_processor",
+        "_owner",
         "_reply_ends",
         "_selector",
         "_sent_bytes",
@@ -88,18 +109,22 @@ class Connection:
         "idle_since",
         "is_closed",
         "is_established",
-        "origin",
         "peer",
         "software",
         "wants_room",
     )
 
     def __init__(
-        self, transport: Transport, channel: Channel, processor: Processor, max_bytes: int, now: float
+        self,
+        transport: Transport,
+        channel: Channel,
+        owner: ConnectionOwner,
+        selector: Selector,
+        max_bytes: int,
+        now: float,
     ) -> None:
         self.channel = channel
         self.frames = FrameBuffer(max_bytes)
-        self.origin: Any = None  # `Origin` of its requests, made by the processor
         self.peer = transport.peer
         self.client_id: str | None = None  # of its last request
         self.software = ""  # what its ApiVersions said, such as "librdkafka 2.10"
@@ -108,8 +133,8 @@ class Connection:
         self.wants_room = False
         self.idle_since = now
         self._transport = transport
-        self._processor = processor
-        self._selector: Selector = processor.loop.selector
+        self._owner = owner
+        self._selector = selector
         self._unsent: deque[memoryview] = deque()
         self._reply_ends: deque[int] = deque()  # where in the bytes written each reply on its way out ends
         self._written_bytes = 0
@@ -132,11 +157,11 @@ class Connection:
                 if bits & READABLE:
                     self._read(now)
         except KafkaError as error:
-            self._processor.drop(self, error)
+            self._owner.drop(self, error)
 
     def on_failure(self, error: Exception, now: float) -> None:
         """Something of ours raised in `on_ready`: it costs this connection."""
-        self._processor.drop(self, Disconnected(f"the broker failed over the connection of {self.peer}"))
+        self._owner.drop(self, Disconnected(f"the broker failed over the connection of {self.peer}"))
 
     def __repr__(self) -> str:
         return f"the connection of {self.peer}"
@@ -150,7 +175,7 @@ class Connection:
     def _read(self, now: float) -> None:
         if not self.may_read:
             return
-        scratch = self._processor.scratch
+        scratch = self._owner.scratch
         count = self._transport.read_into(scratch)
         if count is None:
             return
@@ -158,7 +183,7 @@ class Connection:
             raise Disconnected(f"{self.peer} closed the connection")
         self.idle_since = now
         self.frames.feed(scratch[:count])
-        self._processor.take_frames(self, now)
+        self._owner.take_frames(self, now)
 
     @property
     def may_read(self) -> bool:
@@ -175,7 +200,7 @@ class Connection:
                 self._written_bytes += len(buffer)
             self._reply_ends.append(self._written_bytes)
             slot.payload = None
-            if slot.owner.ending is not None:
+            if slot.is_last:
                 break  # the connection ends with this reply
         self.flush()
         self.idle_since = now
@@ -198,7 +223,7 @@ class Connection:
             while ends and ends[0] <= self._sent_bytes:
                 ends.popleft()
                 left.append(self.channel.sent())
-            self._processor.replies_left(self, left)
+            self._owner.replies_left(self, left)
         self.update_interest()
 
     def _take_off(self, taken: int) -> None:
@@ -234,4 +259,4 @@ class Connection:
         self._unsent.clear()
         self._selector.unregister(self._transport)
         self._transport.close(reset=reset)
-        self._processor.quotas.release(self.peer)
+        self._owner.closed(self)

@@ -1,4 +1,4 @@
-"""How many connections a broker takes: in all, from one address, and how many a second (rule 9).
+"""How many connections a broker takes: in all, from one address, and how many a second.
 
 As Kafka's ConnectionQuotas: while max.connections are open, or more than max.connection.creation.rate came
 within the last second, new ones wait in the listener's backlog; one above max.connections.per.ip is accepted
@@ -10,12 +10,9 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.clock import FOREVER
-
-if TYPE_CHECKING:
-    from pykafka2.broker.config.configs import BrokerConfig
 
 RATE_WINDOW = 1.0
 

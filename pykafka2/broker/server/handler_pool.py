@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
+from pykafka2.broker.server.request_channel import RequestChannel
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 
@@ -36,7 +37,7 @@ class Handler(Part):
             context = None if self.stands_still else self._requests.take()
             if context is None:
                 break
-            context.handled_by = self.name
+            context.progress.handled_by = self.name
             try:
                 self._handle(context, now)
             except Exception as error:

@@ -2,8 +2,8 @@
 
 Each turn it takes in connections from the acceptor, frames from its sockets (decoded into the request
 channel) and replies from the handlers (its own response queue).  A mistake of ours in any of it costs one
-connection (`failed`).  Belongs to its loop's thread; `adopt`, `deliver`, `local_processed` and `disconnect`
-only append to a deque and may come from any thread.
+connection (`failed`).  Belongs to its loop's thread; `adopt`, and what the origin of a request is told, only
+append to a deque and may come from any thread.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pykafka2.broker.faults.rule import Action
-from pykafka2.broker.handlers.registry import is_served, why_not_served
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.server.api_table import ApiTable
 from pykafka2.broker.server.channel import Channel, Slot
+from pykafka2.broker.server.client import Client, ClientOrigin
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
-from pykafka2.broker.server.request_channel import RequestChannel, RequestContext
+from pykafka2.broker.server.context_parts import ReceivedRequest
+from pykafka2.broker.server.request_channel import RequestChannel
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
@@ -27,9 +30,6 @@ from pykafka2.protocol.framing import decode_request_header, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request, Response
-
-if TYPE_CHECKING:
-    from pykafka2.broker.config.configs import BrokerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +40,18 @@ Command = Callable[..., None]
 
 
 class Processor(Part):
-    """Some connections of one broker."""
+    """Some connections of one broker.
+
+    Its four callbacks: a request came in; its connection is gone before its reply was given; replies have
+    left; a client (by name) sent what cannot be answered (the reason), and its connection is closed.
+    """
 
     def __init__(
         self,
         name: str,
         requests: RequestChannel,
         config: BrokerConfig,
+        apis: ApiTable,
         on_request: Callable[[RequestContext], None],
         on_gone: Callable[[RequestContext, float], None],
         on_left: Callable[[Sequence[RequestContext], float], None],
@@ -54,9 +59,11 @@ class Processor(Part):
         on_refused: Callable[[str, str, float], None],
     ) -> None:
         super().__init__(name)
-        self.connections: dict[Connection, dict[int, RequestContext]] = {}
-        self.quotas = quotas
+        self.connections: dict[Connection, Client] = {}
+        """With whom each is, the oldest first; views read a copy of it from other threads."""
+        self._quotas = quotas
         self._requests = requests
+        self._apis = apis
         self._on_request = on_request
         self._on_gone = on_gone
         self._on_left = on_left
@@ -154,23 +161,30 @@ class Processor(Part):
         connection.client_id = header.client_id
         is_unsupported = False
         request: Request[Any]
-        if is_served(key, version):
+        if self._apis.is_served(key, version):
             # Bytes after the last field are ignored, as in Kafka: librdkafka's Metadata for all topics has
             # three of them (confluentinc/librdkafka#5049).
             request, _ = request_class(key).decode_from(frame, offset, version)
         elif key == ApiKey.API_VERSIONS:
-            # Its body may be of a version that we cannot read, and need not be read (rule 3).
+            # Its body may be of a version that we cannot read, and need not be read.
             request, is_unsupported = ApiVersionsRequest(), True
         else:
-            raise UnsupportedVersion(why_not_served(key, version))
-        context = RequestContext(
-            connection.origin, request, version, header.correlation_id, header.client_id, len(frame), now
+            raise UnsupportedVersion(self._apis.why_not_served(key, version))
+        received = ReceivedRequest(
+            request,
+            version,
+            header.correlation_id,
+            header.client_id,
+            len(frame),
+            now,
+            is_unsupported=is_unsupported,
         )
-        context.is_unsupported = is_unsupported
         if isinstance(request, ApiVersionsRequest):
             connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
-        context.slot = connection.channel.receive(len(frame))
-        self.connections[connection][id(context)] = context
+        client = self.connections[connection]
+        context = RequestContext(client.origin, received)
+        slot = context.way.slot = connection.channel.receive(len(frame))
+        client.pending[slot] = context
         self._on_request(context)
         self._requests.put(context)
 
@@ -178,34 +192,27 @@ class Processor(Part):
         """Have the reply leave when its turn comes.  From any thread; encodes on the caller's."""
         payload = None
         if response is not None:
-            version = 0 if context.is_unsupported else context.version
             try:
-                payload = encode_response(response, version, context.correlation_id)
+                payload = _encoded(context, response)
             except Exception as error:
                 # A bug of a handler; it costs this one connection, whoever completed the request.
-                where = f"the answer to {type(context.request).__name__} v{version} from {connection.peer}"
-                self.loop.problems.note(where, error)
+                what = f"{type(context.request).__name__} v{context.version}"
+                self.loop.problems.note(f"the answer to {what} from {connection.peer}", error)
                 self.drop_soon(connection, reset=False)
                 return
-            if context.ending is not None and context.ending.action is Action.HALF_FRAME:
-                whole = b"".join(payload)
-                payload = [whole[: len(whole) // 2]]
-            context.reply_bytes = sum(map(len, payload))
-
         self._queue(self._complete, connection, context, payload)
 
     def _complete(
         self, now: float, connection: Connection, context: RequestContext, payload: list[Buffer] | None
     ) -> None:
-        if connection.is_closed:
+        way = context.way
+        if connection.is_closed or way.slot is None:
             return
-        self.connections[connection].pop(id(context), None)
-        slot: Slot = context.slot
-        context.slot, slot.owner = None, context
+        way.slot.is_last = way.ending is not None
         try:
-            if context.throttle:
-                self._throttle(connection, now + context.throttle)
-            connection.channel.complete(slot, payload)
+            if way.throttle:
+                self._throttle(connection, now + way.throttle)
+            connection.channel.complete(way.slot, payload)
         except KafkaError as error:
             self.failed(connection, error)
             return
@@ -224,8 +231,10 @@ class Processor(Part):
 
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """These replies are with the transport, to their last byte."""
-        self._on_left([slot.owner for slot in slots], self.loop.runtime.clock.monotonic())
-        ending = slots[-1].owner.ending
+        pending = self.connections[connection].pending
+        contexts = [pending.pop(slot) for slot in slots]
+        self._on_left(contexts, self.loop.runtime.clock.monotonic())
+        ending = contexts[-1].way.ending
         if ending is not None:
             error = Disconnected(f"a fault rule closed the connection to {connection.peer}")
             self.drop(connection, error, reset=ending.resets)
@@ -234,12 +243,13 @@ class Processor(Part):
         self._queue(self._let_next_in, connection, context)
 
     def _let_next_in(self, now: float, connection: Connection, context: RequestContext) -> None:
-        if not connection.is_closed and context.slot is not None:
-            connection.channel.local_processed(context.slot)
+        slot = context.way.slot
+        if not connection.is_closed and slot is not None:
+            connection.channel.local_processed(slot)
             self.take_frames(connection, now)
 
     def _throttle(self, connection: Connection, until: float) -> None:
-        """Read nothing more from a connection for a while; its replies go on leaving (rule 10)."""
+        """Read nothing more from a connection for a while; its replies go on leaving."""
         before = self._throttled.get(connection)
         if before is None:
             connection.channel.throttle()
@@ -275,21 +285,25 @@ class Processor(Part):
             self.drop(connection, error, reset=True)
 
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
-        """Close one connection; its requests that still wait are given up (§4.1 g)."""
-        pending = self.connections.pop(connection, None)
+        """Close one connection; its requests that still wait are given up.  Safe to repeat."""
         self._throttled.pop(connection, None)
         self._wanting_room.pop(connection, None)
+        self._close(connection, reset=reset)
+
+    def _close(self, connection: Connection, *, reset: bool) -> None:
+        client = self.connections.pop(connection, None)
         connection.close(reset=reset)
-        for context in (pending or {}).values():
+        for context in () if client is None else client.unanswered():
             self._on_gone(context, self.loop.runtime.clock.monotonic())
+
+    def closed(self, connection: Connection) -> None:
+        """A connection's socket is closed: another may come in its place."""
+        self._quotas.release(connection.peer)
 
     def close_all(self, *, reset: bool) -> None:
         """Close every connection; the broker stops or has crashed."""
         for connection in list(self.connections):
-            pending = self.connections.pop(connection)
-            connection.close(reset=reset)
-            for context in pending.values():
-                self._on_gone(context, self.loop.runtime.clock.monotonic())
+            self._close(connection, reset=reset)
         self._commands.clear()
         self._touched.clear()
         self._wanting_room.clear()
@@ -298,16 +312,15 @@ class Processor(Part):
         while self._arriving:
             transport = self._arriving.popleft()
             transport.close(reset=reset)
-            self.quotas.release(transport.peer)
+            self._quotas.release(transport.peer)
 
     def _adopt_next(self, now: float, acceptor: str) -> None:
         transport = self._arriving.popleft()
         channel = Channel(
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
         )
-        connection = Connection(transport, channel, self, self._max_frame_bytes, now)
-        connection.origin = ClientOrigin(self, connection, acceptor)
-        self.connections[connection] = {}
+        connection = Connection(transport, channel, self, self.loop.selector, self._max_frame_bytes, now)
+        self.connections[connection] = Client(ClientOrigin(self, connection, acceptor))
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:
             connection.establish()
@@ -315,8 +328,8 @@ class Processor(Part):
             self.drop(connection, error)
 
     def _close_idle(self, now: float) -> None:
-        """Close what has been idle for connections.max.idle.ms (rule 9): neither read nor written, whether
-        or not a request waits for its answer.
+        """Close what has been idle for connections.max.idle.ms: neither read nor written, whether or not a
+        request waits for its answer.
         """
         oldest = FOREVER
         for connection in list(self.connections):
@@ -327,24 +340,13 @@ class Processor(Part):
         self._idle_check_at = oldest + self._max_idle
 
 
-class ClientOrigin:
-    """`Origin` of requests that came over a client's connection."""
-
-    __slots__ = ("_connection", "_processor", "parts", "peer")
-
-    is_broker = False
-
-    def __init__(self, processor: Processor, connection: Connection, acceptor: str) -> None:
-        self._processor = processor
-        self._connection = connection
-        self.peer = connection.peer
-        self.parts = (acceptor, processor.name)
-
-    def deliver(self, context: RequestContext, response: Response | None) -> None:
-        self._processor.finish(self._connection, context, response)
-
-    def local_processed(self, context: RequestContext) -> None:
-        self._processor.let_next_in(self._connection, context)
-
-    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        self._processor.drop_soon(self._connection, reset=reset)
+def _encoded(context: RequestContext, response: Response) -> list[Buffer]:
+    """The bytes of a reply; only the first half of them, if its connection is to end so."""
+    received, way = context.received, context.way
+    version = 0 if received.is_unsupported else received.version
+    payload = encode_response(response, version, received.correlation_id)
+    if way.ending is not None and way.ending.sends_half:
+        whole = b"".join(payload)
+        payload = [whole[: len(whole) // 2]]
+    way.reply_bytes = sum(map(len, payload))
+    return payload

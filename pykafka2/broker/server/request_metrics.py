@@ -12,15 +12,14 @@ Fed under the cluster's lock, a request at a time, when its reply has left; may 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from math import frexp
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.server.context_parts import Timed
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
-
-if TYPE_CHECKING:
-    from pykafka2.broker.server.request_channel import RequestContext
 
 SPANS: Final = ("request_queue", "local", "remote", "response_queue", "total")
 
@@ -196,8 +195,6 @@ class RequestMetrics:
 
     def copy(self) -> RequestMetrics:
         """As of now, and not changing any more."""
-        from copy import deepcopy
-
         return deepcopy(self)
 
     def state(self) -> dict[str, Any]:
@@ -241,26 +238,28 @@ class RequestMetrics:
             "apis": {name: self._apis[name].as_dict() for name in self.names},
         }
 
-    def record(self, context: RequestContext, left_at: float) -> None:
+    def record(self, context: Timed, left_at: float) -> None:
         """A request's reply has left.  About 3 us; the broker's cheapest request takes 60."""
         name = API_KEYS[context.api_key].name
+        size_bytes, reply_bytes = context.received.size_bytes, context.way.reply_bytes
         if not context.is_from_broker:
-            self.bytes_in += context.size_bytes
-            self.bytes_out += context.reply_bytes
+            self.bytes_in += size_bytes
+            self.bytes_out += reply_bytes
         elif name == "Fetch":
             name = FOLLOWERS_FETCH
-            self.replication_bytes_out += context.reply_bytes
+            self.replication_bytes_out += reply_bytes
         api = self._apis.get(name)
         if api is None:
             api = self._apis[name] = ApiMetrics()
-        received, taken, handled = context.received_at, context.taken_at, context.handled_at
+        progress, received = context.progress, context.received.received_at
+        handled = progress.handled_at
         # A fault may have held the request before its handler saw it, or answered in the handler's place.
-        taken = max(taken, received)
-        answered = max(context.answered_at, taken)
+        taken = max(progress.taken_at, received)
+        answered = max(progress.answered_at, taken)
         # 0: the handler has not even returned yet, so it was the handler that answered.
         handled = min(max(handled, taken), answered) if handled else answered
-        api.bytes_in += context.size_bytes
-        api.bytes_out += context.reply_bytes
+        api.bytes_in += size_bytes
+        api.bytes_out += reply_bytes
         api.request_queue.add(taken - received)
         api.local.add(handled - taken)
         api.remote.add(answered - handled)

@@ -128,13 +128,13 @@ def connection_views(cluster: KafkaCluster) -> list[ConnectionView]:
             one.peer,
             one.client_id,
             one.software,
-            len(waiting),
+            len(client.unanswered()),
             one.may_read and not broker.is_paused,
         )
         for broker in cluster.brokers
         if broker.is_running
         for processor in broker.processors
-        for one, waiting in list(processor.connections.items())
+        for one, client in list(processor.connections.items())
     ]
 
 

@@ -31,7 +31,8 @@ def test_a_connection_not_taken_over_yet_is_closed_with_the_others() -> None:
     nothing: Any = None
     config = BrokerConfig({})
     quotas = ConnectionQuotas(config)
-    processor = QuietProcessor("processor", nothing, config, nothing, nothing, nothing, quotas, nothing)
+    callbacks = (nothing, nothing, nothing)
+    processor = QuietProcessor("processor", nothing, config, nothing, *callbacks, quotas, nothing)
     transport: Any = AcceptedTransport()
     quotas.take(transport.peer, 0.0)
     processor.adopt(transport)

@@ -89,9 +89,9 @@ def test_what_fails_over_a_connection_costs_that_connection(
     del history.ended
     faults: Any = kafka_cluster.faults
     kafka_cluster.controls.delay("Heartbeat", 1.0)
-    faults.meets = planted  # as a handler takes it up
+    faults.intercept = planted  # as a handler takes it up
     costs_its_connection(connect(0))
-    del faults.meets
+    del faults.intercept
     metrics: Any = kafka_cluster.brokers[0].metrics
     metrics.record = planted  # as its answer leaves
     wire = connect(0)

@@ -1,0 +1,113 @@
+"""One request on its way through a broker, from its receipt to its reply.
+
+Its handler answers it once: `reply`, `no_reply` or `close`; `local_processed` in between lets the
+connection's next request in.  What is known of it is kept in parts by who writes them (context_parts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pykafka2.broker.server.context_parts import FaultMarks, Kept, Progress, ReceivedRequest, ReplyWay
+from pykafka2.errors import IllegalState
+from pykafka2.protocol.struct import Request, Response
+
+
+class Origin(Protocol):
+    """Where a request came from and its reply goes: a client's connection, or another broker's link."""
+
+    peer: str
+    is_broker: bool
+    parts: tuple[str, ...]
+    """Who took the request in: acceptor and processor by name, or the link."""
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        """Send the reply (None: there is none) when its turn comes.  From any thread."""
+        ...
+
+    def local_processed(self, context: RequestContext) -> None: ...
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        """Close the connection without a reply.  From any thread."""
+        ...
+
+
+class RequestContext:
+    """One request and its answer.
+
+    `request` is what is to be handled: what came, unless a fault rule has refused some partitions of it.
+    """
+
+    __slots__ = (
+        "abandon",
+        "api_key",
+        "client_id",
+        "faults",
+        "is_answered",
+        "kept",
+        "on_reply",
+        "origin",
+        "progress",
+        "received",
+        "request",
+        "version",
+        "way",
+    )
+
+    def __init__(self, origin: Origin, received: ReceivedRequest) -> None:
+        self.origin = origin
+        self.received = received
+        # What every handler asks for, at hand.
+        self.request: Request[Any] = received.request
+        self.api_key: int = received.request.API_KEY
+        self.version = received.version
+        self.client_id = received.client_id
+        self.progress = Progress()
+        self.way = ReplyWay()
+        self.faults: FaultMarks | None = None
+        self.kept: Kept | None = None  # by the history, if it is on
+        self.is_answered = False
+        self.abandon: Callable[[float], object] | None = None
+        """Forgets what waits for this request; called if its connection is gone before the answer."""
+        self.on_reply: Callable[[RequestContext, Response | None], bool] | None = None
+        """Sees the reply before it leaves (history, faults); False: it took the reply over."""
+
+    def copy_from(self, origin: Origin) -> RequestContext:
+        """The same request once more, as if it came from elsewhere."""
+        return RequestContext(origin, self.received)
+
+    @property
+    def peer(self) -> str:
+        """Who asks: the address of a client's socket, or a broker's name."""
+        return self.origin.peer
+
+    @property
+    def is_from_broker(self) -> bool:
+        return self.origin.is_broker
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Whose hands it went through: acceptor, processor, handler, and the same processor again."""
+        return (*self.origin.parts, self.progress.handled_by, self.origin.parts[-1])
+
+    def reply(self, response: Response | None) -> None:
+        """Answer; once."""
+        if self.is_answered:
+            raise IllegalState(f"{type(self.request).__name__} was answered twice")
+        self.is_answered = True
+        if self.on_reply is None or self.on_reply(self, response):
+            self.origin.deliver(self, response)
+
+    def no_reply(self) -> None:
+        """End without bytes: acks=0."""
+        self.reply(None)
+
+    def local_processed(self) -> None:
+        """All that can be done now is done; the connection's next request may be processed."""
+        self.origin.local_processed(self)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the connection instead of answering."""
+        self.is_answered = True
+        self.origin.disconnect(self, reset=reset)
