@@ -16,9 +16,10 @@ import attrs
 
 from pykafka2.broker.base.as_json import merged
 from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.names import ApiName, api_name
 from pykafka2.broker.faults.client_links import ClientLinks
 from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
-from pykafka2.broker.faults.rule import Action, ApiName, FaultRule, api_name
+from pykafka2.broker.faults.rule import Action, FaultRule
 from pykafka2.broker.faults.target import Target
 from pykafka2.broker.server.answers import Refusing
 from pykafka2.broker.server.context_parts import Ending, FaultMarks

@@ -8,28 +8,26 @@ nearest one.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
 
-from pykafka2 import errors
 from pykafka2.broker.base.as_json import check_fields
 from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.names import api_key, api_name, error_class
 from pykafka2.broker.config.configs import nearest
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import BrokerError, ConfigurationError
 from pykafka2.protocol.registry import API_KEYS, request_class
-from pykafka2.protocol.struct import Request, Response
+from pykafka2.protocol.struct import Response
 
 logger = logging.getLogger(__name__)
 
 FOR_EVER = -1
 UNSAID = -2
 
-ApiName = str | int | type[Request[Any]]
 Where = Callable[[Any], bool]
 Reply = Response | Mapping[str, Any] | Callable[[Any, Any], Response | None]
 
@@ -67,45 +65,6 @@ class Action(Enum):
 WITH_SECONDS = frozenset({Action.DELAY, Action.REPLAY})
 # Those that answer from a broker's image and change nothing.
 STALE_APIS = frozenset({"Metadata", "DescribeCluster", "DescribeTopicPartitions"})
-
-
-def api_name(api: ApiName) -> str:
-    """Kafka's name of an API, given by name, key or request class; a misspelt one raises."""
-    return API_KEYS[api_key(api)].name
-
-
-def api_key(api: ApiName) -> int:
-    if isinstance(api, type):
-        return api.API_KEY
-    for info in API_KEYS.values():
-        if (api == info.key and not isinstance(api, bool)) or (
-            isinstance(api, str) and info.name == api.removesuffix("Request")
-        ):
-            return info.key
-    close = nearest(str(api), [info.name for info in API_KEYS.values()])
-    raise ConfigurationError(f"no request is called {api!r}{close}")
-
-
-def error_name(error: type[BrokerError]) -> str:
-    """Kafka's name of an error, such as NOT_LEADER_OR_FOLLOWER.  Raises for what no broker can answer."""
-    if not (isinstance(error, type) and issubclass(error, BrokerError)) or error.code is None:
-        what = error.__name__ if isinstance(error, type) else repr(error)
-        raise ConfigurationError(
-            f"no broker answers with {what}: say a class of pykafka2.errors, such as NotLeaderOrFollower"
-        )
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", error.__name__).upper()
-
-
-def error_class(name: str) -> type[BrokerError]:
-    """An error by Kafka's name, class name or code; a misspelt one raises."""
-    known: dict[str, type[BrokerError]] = {}
-    for error in vars(errors).values():
-        if isinstance(error, type) and issubclass(error, BrokerError) and error.code is not None:
-            for word in (error_name(error), error.__name__, str(error.code)):
-                known[word] = error
-    if name not in known:
-        raise ConfigurationError(f"no error is called {name!r}{nearest(name, known)}")
-    return known[name]
 
 
 def _times(value: int | None) -> int:

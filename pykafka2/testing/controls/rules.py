@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from pykafka2.broker.faults.rule import (
-    FOR_EVER,
-    Action,
-    FaultRule,
-    Reply,
-    Where,
-    api_key,
-    check_keys,
-    error_name,
-)
+from pykafka2.broker.base.names import api_key, error_name
+from pykafka2.broker.faults.rule import FOR_EVER, Action, FaultRule, Reply, Where, check_keys
 from pykafka2.broker.faults.throttle import ThrottleRule
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.registry import request_class

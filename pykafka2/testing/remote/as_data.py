@@ -16,7 +16,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import attrs
 
 from pykafka2.broker.base.as_json import to_plain
-from pykafka2.broker.faults.rule import FaultRule, error_name
+from pykafka2.broker.base.names import error_name
+from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.struct import Request, Struct
