@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import attrs
-
 from pykafka2.broker.base.as_json import merged
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.names import ApiName, api_name
 from pykafka2.broker.faults.client_links import ClientLinks
+from pykafka2.broker.faults.held import DeadOrigin, Held
 from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
 from pykafka2.broker.faults.rule import Action, FaultRule
 from pykafka2.broker.faults.target import Target
@@ -31,22 +30,6 @@ from pykafka2.protocol.struct import Response
 logger = logging.getLogger(__name__)
 
 MAX_PLANTED = 1000
-
-
-@attrs.define(eq=False)
-class Held:
-    """A request that a rule keeps; `is_late` if its connection is dead by now."""
-
-    target: Target
-    context: RequestContext
-    rule: FaultRule
-    is_late: bool = False
-
-    def let_go(self) -> None:
-        if self.is_late:
-            self.target.take_in(self.context)
-        else:
-            self.target.go_on(self.context)
 
 
 class Faults:
@@ -294,24 +277,3 @@ def _answer_from(image: ClusterImage, target: Target, context: RequestContext, n
     finally:
         if target.image is image:  # nothing was created meanwhile
             target.image = current
-
-
-class DeadOrigin:
-    """`Origin` of a request whose connection is gone: its answer goes nowhere."""
-
-    __slots__ = ("peer",)
-
-    is_broker = False
-    parts: tuple[str, ...] = ("a dead connection",)
-
-    def __init__(self, peer: str) -> None:
-        self.peer = peer
-
-    def deliver(self, context: RequestContext, response: Response | None) -> None:
-        """Nobody listens."""
-
-    def local_processed(self, context: RequestContext) -> None:
-        """Nothing follows on a dead connection."""
-
-    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        """It is gone."""
