@@ -36,12 +36,11 @@ from pykafka2.protocol.messages.group import (
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.simulation.checkers import Checker
 from pykafka2.testing.simulation.history import Commit, Fetched, Owned
+from pykafka2.testing.simulation.world import GROUP_ID, World
 
 if TYPE_CHECKING:
     from pykafka2.testing.simulation.sync import SimEvent
-    from pykafka2.testing.simulation.world import World
 
-GROUP_ID = "counters"
 SESSION_TIMEOUT = 6.0  # the shortest that a broker accepts by default
 REBALANCE_TIMEOUT = 8.0
 PATIENCE = 20.0

@@ -17,13 +17,12 @@ from typing import Any
 import attrs
 
 from pykafka2.testing.simulation.actors import Actor
-from pykafka2.testing.simulation.checkers import Checker, all_checkers
+from pykafka2.testing.simulation.checkers import Checker, all_checkers, watch
 from pykafka2.testing.simulation.facade import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
 from pykafka2.testing.simulation.inner_checkers import AnswersAreTrue, InSyncHasAll, LogsKnowThemselves
 from pykafka2.testing.simulation.problems import InvariantViolated
-from pykafka2.testing.simulation.tasks import SimTask
 from pykafka2.testing.simulation.world import World
 from tests.campaign.groups import CommitsAreKept, Member, OneOwnerPerGeneration
 from tests.campaign.workloads import Consuming, Producing
@@ -163,13 +162,11 @@ class Scenario:
         self._shape = shape
         self._report = report
         self._checkers = checkers
-        self._watching = [one for one in checkers if type(one).turned is not Checker.turned]
         self._stop = simulation.event()
         config = {**_drawn_config(simulation.seed), **shape.config}
         cluster = simulation.cluster(brokers=shape.brokers, topics=shape.topics, config=config)
         self.world = World(simulation, cluster, dict(shape.topics))
-        self._brokers = {f"broker-{broker.id}": broker for broker in cluster.brokers}
-        simulation.scheduler.after_turn = self._watch
+        watch(self.world, checkers)
         self._producing: list[Producing] = []
         self._consuming: list[Consuming] = []
         self._members: list[Member] = []
@@ -237,13 +234,6 @@ class Scenario:
 
     def _clients(self) -> list[Producing | Consuming | Member]:
         return [*self._producing, *self._consuming, *self._members]
-
-    def _watch(self, task: SimTask) -> None:
-        """After every turn of a loop: those of running brokers are looked at."""
-        broker = self._brokers.get(task.place)
-        if broker is not None and broker.is_running:
-            for checker in self._watching:
-                checker.turned(self.world, broker)
 
     def _wait_for(self, actors: Sequence[Actor]) -> None:
         """Until these actors have ended; raises what ended them."""

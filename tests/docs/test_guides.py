@@ -13,7 +13,7 @@ from pykafka2.broker.faults.rule import RULE_KEYS, Action
 from pykafka2.broker.observed.history import Asked, History
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.fixtures.leaks import KINDS
-from pykafka2.testing.simulation import Simulation
+from pykafka2.testing.simulation import Simulation, kinds
 from pykafka2.testing.views.queries import ClusterViews
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
@@ -47,6 +47,11 @@ def test_the_guide_names(what: str) -> None:
     text = (GUIDES / "testing.md").read_text()
     missing = {name for name in everything()[what] if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)}
     assert missing == set()
+
+
+def test_the_guide_of_the_simulation_names_every_kind_of_fault() -> None:
+    text = (GUIDES / "simulation.md").read_text()
+    assert [kind.name for kind in kinds() if f"`{kind.name}`" not in text] == []
 
 
 def test_the_picture_is_as_its_script_draws_it() -> None:

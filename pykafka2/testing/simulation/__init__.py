@@ -1,9 +1,17 @@
-"""A whole cluster with its clients, deterministic from a seed."""
+"""A whole cluster with its clients, deterministic from a seed; faults by name, checkers of promises.
+
+`Simulation` is all that most tests need.  Those that want faults drawn from the seed describe what they run
+as a `World`, draw a `FaultPlan` and have an `Injector` carry it out; `Checker`s say what must hold whatever
+happened (docs/guides/simulation.md).
+"""
 
 from __future__ import annotations
 
 from pykafka2.testing.simulation.actors import Actor
+from pykafka2.testing.simulation.checkers import Checker, all_checkers, watch
 from pykafka2.testing.simulation.facade import Simulation
+from pykafka2.testing.simulation.fault_table import KINDS, kinds
+from pykafka2.testing.simulation.faults import Fault, FaultPlan, Injector, table
 from pykafka2.testing.simulation.problems import (
     ActorFailed,
     ActorStuck,
@@ -13,15 +21,26 @@ from pykafka2.testing.simulation.problems import (
     LoopFailed,
     SimulationError,
 )
+from pykafka2.testing.simulation.world import World
 
 __all__ = [
+    "KINDS",
     "Actor",
     "ActorFailed",
     "ActorStuck",
+    "Checker",
     "Deadlock",
+    "Fault",
+    "FaultPlan",
     "HotLoop",
+    "Injector",
     "InvariantViolated",
     "LoopFailed",
     "Simulation",
     "SimulationError",
+    "World",
+    "all_checkers",
+    "kinds",
+    "table",
+    "watch",
 ]

@@ -7,6 +7,7 @@ the history and at what the brokers hold.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pykafka2.testing.simulation.history import FAILED, OK, OPEN
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.log.partition_log import PartitionLog
     from pykafka2.broker.replication.replica_manager import ReplicaManager
     from pykafka2.testing.simulation.history import Read
+    from pykafka2.testing.simulation.tasks import SimTask
     from pykafka2.testing.simulation.world import World
 
 Log = list[tuple[int, bytes]]
@@ -300,6 +302,20 @@ def first_difference(one: Log, other: Log) -> str:
         if mine != theirs:
             return f"{mine} against {theirs}"
     return f"{len(one)} records against {len(other)}"
+
+
+def watch(world: World, checkers: Iterable[Checker]) -> None:
+    """From now on have these checkers look at a running broker after every turn of one of its loops."""
+    watching = [one for one in checkers if type(one).turned is not Checker.turned]
+    brokers = {f"broker-{broker.id}": broker for broker in world.cluster.brokers}
+
+    def turned(task: SimTask) -> None:
+        broker = brokers.get(task.place)
+        if broker is not None and broker.is_running:
+            for checker in watching:
+                checker.turned(world, broker)
+
+    world.simulation.scheduler.after_turn = turned
 
 
 def all_checkers() -> list[Checker]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from pykafka2.driver.pollable import ToLeader
 from pykafka2.errors import KafkaError, error_of
 from pykafka2.testing.simulation.fault_kinds import Crash
+from pykafka2.testing.simulation.world import GROUP_ID, World
+from pykafka2.testing.views.groups import coordinator_partition
 
 if TYPE_CHECKING:
     from pykafka2.protocol.messages.topics import DeleteRecordsResponse
-    from pykafka2.testing.simulation.world import World
 
 # A topic that grows for ever would make the last virtual seconds of a seed the dearest.
 MOST_PARTITIONS = 6
@@ -85,9 +86,6 @@ class DoubleFailure:
         return ("", "one fell", "both fell")[fell]
 
     def _coordinator(self, world: World) -> int:
-        from pykafka2.testing.views.groups import coordinator_partition
-        from tests.campaign.groups import GROUP_ID
-
         if not world.groups.operations:
             return world.partition(*world.partitions()[0]).leader
         return world.partition(*coordinator_partition(world.cluster, GROUP_ID, "group")).leader

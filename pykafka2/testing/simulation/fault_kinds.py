@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.testing.simulation.world import GROUP_ID, World
+from pykafka2.testing.views.groups import coordinator_partition
+
 if TYPE_CHECKING:
     from pykafka2.testing.simulation.links import Link
     from pykafka2.testing.simulation.pipe import Pipe
     from pykafka2.testing.simulation.transports import SimConnection
-    from pykafka2.testing.simulation.world import World
 
 # How long a fault that needs bytes under way looks for some.
 SEARCH_TIME = 2.0
@@ -307,9 +309,6 @@ class MoveCoordinator:
         self._became = ""
 
     def start(self, world: World) -> None:
-        from pykafka2.testing.views.groups import coordinator_partition
-        from tests.campaign.groups import GROUP_ID
-
         if not world.groups.operations or self._to not in world.live_brokers:
             return
         partition = coordinator_partition(world.cluster, GROUP_ID, "group")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from pykafka2.broker.config.configs import nearest
+from pykafka2.errors import ConfigurationError
 from pykafka2.testing.simulation.controller_faults import (
     Isolate,
     LateMetadata,
@@ -183,3 +185,15 @@ KINDS: tuple[Kind, ...] = (
         },
     ),
 )
+
+
+def kinds(*names: str) -> tuple[Kind, ...]:
+    """The kinds of faults of these names, such as "crash" and "cut one way"; all without a name.
+
+    Raises `ConfigurationError` that names the nearest for a misspelt one.
+    """
+    known = {kind.name: kind for kind in KINDS}
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"there is no kind of fault {name!r}{nearest(name, known)}")
+    return tuple(known[name] for name in names) if names else KINDS

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from pykafka2.errors import KafkaError
+from pykafka2.broker.config.configs import nearest
+from pykafka2.errors import ConfigurationError, KafkaError
 
 if TYPE_CHECKING:
     from pykafka2.testing.simulation.world import World
@@ -142,13 +143,20 @@ class _Running:
 
 
 class Injector:
-    """Carries a plan out, on an actor of its own."""
+    """Carries a plan out: `simulation.spawn(Injector(world, plan, KINDS).run, "faults")`.
+
+    Raises `ConfigurationError` for a fault of a kind that is not among `kinds`.
+    """
 
     def __init__(self, world: World, plan: FaultPlan, kinds: Iterable[Kind]) -> None:
         self.tallies: Tallies = {}
         self._world = world
         self._plan = plan
         self._kinds = {kind.name: kind for kind in kinds}
+        for fault in plan.faults:
+            if fault.kind not in self._kinds:
+                close = nearest(fault.kind, self._kinds)
+                raise ConfigurationError(f"there is no kind of fault {fault.kind!r}{close}")
         self._running: list[_Running] = []
 
     def run(self) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pykafka2.testing.simulation.facade import Simulation
     from pykafka2.testing.views.partitions import PartitionView
 
+GROUP_ID = "counters"
+"""The consumer group of a scenario's members; faults of coordinators are about its coordinator."""
+
 Held = tuple[int, "list[RecordBatch]"]
 """What a log holds: its start, its batches."""
 
