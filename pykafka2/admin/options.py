@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from pykafka2.options import ClientOptions, OptionTable, Refused, duration, flag
+from pykafka2.option_fields import duration, flag
+from pykafka2.options import ClientOptions, OptionTable, Refused
 
 
 @attrs.define(kw_only=True)

@@ -13,19 +13,8 @@ import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import ConfigurationError
-from pykafka2.options import (
-    ClientConfig,
-    ClientOptions,
-    OptionTable,
-    Refused,
-    callback,
-    choice,
-    custom,
-    duration,
-    flag,
-    integer,
-    text,
-)
+from pykafka2.option_fields import callback, choice, custom, duration, flag, integer, text
+from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 
 EARLIEST = "earliest"

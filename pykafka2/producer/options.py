@@ -13,20 +13,8 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from pykafka2.errors import ConfigurationError
-from pykafka2.options import (
-    INT64_MAX,
-    ClientConfig,
-    ClientOptions,
-    OptionTable,
-    Refused,
-    callback,
-    choice,
-    custom,
-    duration,
-    flag,
-    integer,
-    text,
-)
+from pykafka2.option_fields import INT64_MAX, callback, choice, custom, duration, flag, integer, text
+from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 
 logger = logging.getLogger(__name__)
 

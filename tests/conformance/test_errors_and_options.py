@@ -10,7 +10,8 @@ import pytest
 from pykafka2 import errors
 from pykafka2.admin.options import ADMIN_OPTIONS
 from pykafka2.consumer.options import CONSUMER_OPTIONS
-from pykafka2.options import Option, OptionTable
+from pykafka2.option_fields import Option
+from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS
 
 from .bridge import Bridge

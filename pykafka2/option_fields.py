@@ -1,0 +1,191 @@
+"""How an option is declared beside the field that holds its value: name, default, legal values, reading.
+
+Durations are milliseconds at this boundary and seconds inside.  Pure data; used by options.py and by the
+options of each client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+OPTION = "option"
+"""The key of an attrs field's metadata under which its `Option` lies."""
+
+
+class Because(ValueError):
+    """What a reader of values raises to add its own words to the message."""
+
+
+@attrs.define(frozen=True)
+class Option:
+    """One public option.  `read` turns a given value into the internal one, or raises `ValueError`."""
+
+    name: str
+    read: Callable[[Any], object]
+    legal: str
+    doc: str
+    default: object
+    """As the user would write it (milliseconds, for a duration)."""
+    aliases: tuple[str, ...] = ()
+    nullable: bool = False
+    secret: bool = False
+
+    @property
+    def dotted(self) -> str:
+        """The name as Kafka writes it."""
+        return self.name.replace("_", ".")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Declaring fields
+# ---------------------------------------------------------------------------------------------------
+
+
+def custom(
+    name: str,
+    default: object,
+    read: Callable[[Any], object],
+    legal: str,
+    doc: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    secret: bool = False,
+) -> Any:
+    """A field whose values only `read` understands; `default` is written as a user would."""
+    option = Option(name, read, legal, doc, default, aliases, nullable=default is None, secret=secret)
+    shown = (lambda value: "None" if value is None else "'[hidden]'") if secret else True
+    inside = None if default is None else read(default)
+    return attrs.field(default=inside, repr=shown, metadata={OPTION: option})
+
+
+def duration(
+    name: str,
+    default_ms: float | None,
+    doc: str,
+    *,
+    minimum_ms: float = 0,
+    allow_infinite: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Milliseconds outside, seconds inside."""
+
+    def read(value: Any) -> float:
+        number = float(_number(value))
+        if number < minimum_ms or number != number or (number == float("inf") and not allow_infinite):
+            raise ValueError
+        return number / 1000
+
+    legal = f"a number of milliseconds, at least {minimum_ms:g}" + (" (or inf)" if allow_infinite else "")
+    return custom(name, default_ms, read, legal, doc, aliases=aliases)
+
+
+def integer(
+    name: str,
+    default: int | None,
+    doc: str,
+    *,
+    minimum: int = 0,
+    maximum: int = INT32_MAX,
+    infinity_is_maximum: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    def read(value: Any) -> int:
+        number = _number(value)
+        if infinity_is_maximum and number == float("inf"):
+            return maximum
+        if number != number or abs(number) == float("inf") or number != int(number):
+            raise ValueError
+        if not minimum <= number <= maximum:
+            raise ValueError
+        return int(number)
+
+    return custom(name, default, read, f"an integer from {minimum} to {maximum}", doc, aliases=aliases)
+
+
+def flag(name: str, default: bool, doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
+    def read(value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        raise ValueError
+
+    return custom(name, default, read, "True or False", doc, aliases=aliases)
+
+
+def text(
+    name: str, default: str | None, doc: str, *, secret: bool = False, aliases: tuple[str, ...] = ()
+) -> Any:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+
+    return custom(name, default, read, "a string", doc, aliases=aliases, secret=secret)
+
+
+def choice(
+    name: str,
+    default: str | None,
+    values: Sequence[str],
+    doc: str,
+    *,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """One of a few words, case ignored; inside as written in `values`."""
+    by_lower = {value.lower(): value for value in values}
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value.lower() not in by_lower:
+            raise ValueError
+        return by_lower[value.lower()]
+
+    return custom(name, default, read, "one of " + ", ".join(map(repr, values)), doc, aliases=aliases)
+
+
+def callback(name: str, doc: str, *, legal: str = "a callable", aliases: tuple[str, ...] = ()) -> Any:
+    """Any object of the user's; what it must offer is checked by who calls it."""
+
+    def read(value: Any) -> object:
+        return value
+
+    return custom(name, None, read, legal, doc, aliases=aliases)
+
+
+def names(name: str, default: Sequence[str], doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
+    """A list of strings, or one string with commas; inside a tuple."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        parts = _split(value)
+        if not all(isinstance(part, str) for part in parts):
+            raise ValueError
+        return tuple(parts)
+
+    return custom(name, default, read, "a list of strings", doc, aliases=aliases)
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, bool):
+        raise ValueError
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str):  # property files know only text
+        return float(value) if "." in value or "inf" in value.lower() else int(value)
+    raise ValueError
+
+
+def _split(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    raise ValueError
