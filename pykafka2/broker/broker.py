@@ -196,6 +196,10 @@ class Broker:
         """
         self.parts.apply(image, changed)
 
+    def controller_changed(self, now: float) -> None:
+        """There is a new controller: what the old one has not answered is asked again."""
+        self.parts.channel.controller_changed(now)
+
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
         """Delete what retention lets go, of some replicas or all; how many segments went."""
         return self.parts.apply_retention(keys)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
-from pykafka2.broker.controller.node import ControllerNode
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.forwarding import Forwarder
@@ -69,7 +68,7 @@ class Parts:
         controllers = shared.controllers
         self.channel = ControllerChannel(node, shared.links, controllers, self.wake_for_timers)
         self.lifecycle = BrokerLifecycle(node, controllers, self.channel, self, self._entropy.token_bytes(16))
-        self.controller_node = ControllerNode(node, controllers)
+        self.controller_node = controllers.new_node(node)
         self.producer_ids = ProducerIds(node, self.channel)
         self.replicas = ReplicaManager(
             node.id, node.config, self._logs, node.wheel, node.image, self._entropy
@@ -151,7 +150,7 @@ class Parts:
         if node.image.version < 0:
             self._logs.remove_unknown(set(image.topic_names))  # deleted while we were down
         node.image = image
-        self.controller_node.has_heard()
+        self.controller_node.resign_if_replaced()
         now = node.clock.monotonic()
         if self._configure():
             changed = {**image.topics, **changed}

@@ -61,7 +61,7 @@ class BrokerProcess:
             node.is_running, node.is_paused = True, False
             node.events.note(now, "broker", f"broker {node.id} started", broker=node.id, state="started")
             shared.links.connect(node.id, parts.queue)
-            shared.controllers.is_back(node.id, now)
+            shared.controllers.broker_started(node.id, now)
             parts.lifecycle.begin(now)
 
     def finish_start(self) -> None:
@@ -110,7 +110,7 @@ class BrokerProcess:
         shared.loops.remove_all({**ends, **dict.fromkeys(parts.own())})
         if not is_last_act and not is_unnoticed:
             with node.lock:
-                shared.controllers.is_gone(node.id, node.clock.monotonic())
+                shared.controllers.broker_stopped(node.id, node.clock.monotonic())
 
     def _leave(self, now: float) -> None:
         """Under the lock: give up every role; nothing that waits is waited for any more."""
@@ -163,6 +163,6 @@ class BrokerProcess:
             node.is_paused = False
             self._shared.links.resume(node.id)
             now = node.clock.monotonic()
-            self.parts.controller_node.has_slept(now)
+            self.parts.controller_node.restart_sessions(now)
             self.parts.lifecycle.hurry(now)
             resume(self.parts.own())

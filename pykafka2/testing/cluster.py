@@ -237,7 +237,7 @@ class KafkaCluster(ClusterViews):
             broker.process.begin_start()
         with self.lock:
             election.is_held = False
-            self.controller.elect(self._brokers[self._first_controller], self.runtime.clock.monotonic())
+            self.controller.elect(self._first_controller, self.runtime.clock.monotonic())
         for broker in self._brokers:
             broker.process.finish_start()
         # How brokers register is the same in every run; a timeline begins with what the test does.

@@ -21,7 +21,7 @@ def move(cluster: KafkaCluster, topic: str, number: int, target: list[int] | Non
     """Begin a move, or with None take one back."""
 
     def change(active: Controller) -> None:
-        record = reassigned(active, topic, number, target)
+        record = reassigned(active.state, topic, number, target)
         if record is not None:
             active.write([record])
 

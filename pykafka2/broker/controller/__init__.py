@@ -12,6 +12,6 @@ active controller and calls are synchronous.  All other handlers read `broker.im
 """
 
 from pykafka2.broker.controller.controller import Controller, IsrChange
-from pykafka2.broker.controller.topics import NewTopic
+from pykafka2.broker.controller.new_topic import NewTopic
 
 __all__ = ["Controller", "IsrChange", "NewTopic"]

@@ -1,4 +1,4 @@
-"""Which brokers may hold a partition: checks of manual assignments, with Kafka's messages (rules 72, 73).
+"""Which brokers may hold a partition: checks of manual assignments, with Kafka's messages.
 
 Pure functions over the registered brokers.
 """
@@ -49,8 +49,8 @@ def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
     return PartitionImage(replicas, isr, isr[0] if isr else NO_LEADER)
 
 
-def placed(state: State, partitions: int, factor: int, start: int) -> list[tuple[int, ...]]:
-    """Find room for new partitions; live brokers lead."""
+def placed(state: State, partitions: int, factor: int) -> list[tuple[int, ...]]:
+    """Find room for new partitions; live brokers lead, in the round that earlier topics have begun."""
     hosts = [
         Host(broker.id, broker.rack, state.image.is_eligible(broker.id)) for broker in state.brokers.values()
     ]
@@ -65,4 +65,4 @@ def placed(state: State, partitions: int, factor: int, start: int) -> list[tuple
             f"cannot be reached because only {len(hosts)} broker(s) are registered or some brokers have all "
             "their log directories cordoned."
         )
-    return place(hosts, partitions, factor, start)
+    return place(hosts, partitions, factor, state.next_host)

@@ -15,6 +15,7 @@ from pykafka2.broker.base.image import NO_LEADER, BrokerImage, ClusterImage, Par
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.elections import IsEligible, elect, moved
 from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
+from pykafka2.broker.controller.new_topic import NewTopic
 from pykafka2.broker.controller.reassignment import completed
 from pykafka2.broker.controller.records import (
     BrokerRemoved,
@@ -26,7 +27,7 @@ from pykafka2.broker.controller.records import (
     TopicDeleted,
 )
 from pykafka2.broker.controller.state import Changes
-from pykafka2.broker.controller.topics import NewTopic, new_topic
+from pykafka2.broker.controller.topics import new_topic
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
     BrokerError,
@@ -111,8 +112,8 @@ class Controller:
         self.set_broker(broker)
         return epoch
 
-    def broker_is_gone(self, broker_id: int) -> None:
-        """A broker's session has ended: it is fenced, its leaderships move (rules 68 and 74)."""
+    def fence_broker(self, broker_id: int) -> None:
+        """A broker's session has ended: it is fenced, its leaderships move."""
         broker = self.state.brokers.get(broker_id)
         if broker is not None and not broker.is_fenced:
             self.set_broker(attrs.evolve(broker, is_fenced=True))
@@ -121,7 +122,7 @@ class Controller:
         """Forget a broker (UnregisterBroker); its leaderships move.  It may register again."""
         if broker_id not in self.state.brokers:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
-        self.broker_is_gone(broker_id)
+        self.fence_broker(broker_id)
         self.write([BrokerRemoved(broker_id)])
 
     def set_broker(self, broker: BrokerImage) -> None:
@@ -159,8 +160,8 @@ class Controller:
     # ------------------------------------------------------------------ topics
 
     def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Create a topic, or raise why not (rules 71 and 72)."""
-        topic = new_topic(self.state, self.config, new, self._entropy.token_bytes(16), self.next_host)
+        """Create a topic, or raise why not."""
+        topic = new_topic(self.state, self.config, new, self._entropy.token_bytes(16))
         if not validate_only:
             self.write(
                 [
@@ -173,11 +174,6 @@ class Controller:
             )
         return topic
 
-    @property
-    def next_host(self) -> int:
-        """Where the next placement begins: leaders go round the brokers over all topics."""
-        return self.state.first_host + sum(len(topic.partitions) for topic in self.state.topics.values())
-
     def delete_topic(self, name: str) -> None:
         if not self.config.get("delete.topic.enable"):
             raise TopicDeletionDisabled
@@ -188,7 +184,7 @@ class Controller:
     # ------------------------------------------------------------------ partitions
 
     def alter_partitions(self, leader: int, changes: Iterable[IsrChange]) -> list[BrokerError | None]:
-        """A leader changes ISRs (AlterPartition, rule 66); for each change why it was refused, or None."""
+        """A leader changes ISRs (AlterPartition); for each change why it was refused, or None."""
         refusals: list[BrokerError | None] = []
         records: list[Record] = []
         for change in changes:
@@ -255,7 +251,7 @@ class Controller:
     # ------------------------------------------------------------------ the rest
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids, never given out again (AllocateProducerIds, rule 36)."""
+        """A block of producer ids, never given out again (AllocateProducerIds)."""
         first = self.state.next_producer_id
         self.write([ProducerIdsAllocated(first + PRODUCER_ID_BLOCK)])
         return range(first, first + PRODUCER_ID_BLOCK)

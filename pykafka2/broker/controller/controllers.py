@@ -7,25 +7,24 @@ test's own hand, which take their turn in the active controller's queue like all
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pykafka2.broker.base.arguments import no_partition
 from pykafka2.broker.base.image import ClusterImage, PartitionImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.election import ControllerElection, can_act
+from pykafka2.broker.controller.election import ControllerElection
+from pykafka2.broker.controller.member import Members, can_act
 from pykafka2.broker.controller.metadata_log import NO_CONTROLLER, MetadataLog
-from pykafka2.broker.controller.node import ControllerNode
+from pykafka2.broker.controller.node import CommonParts, ControllerNode
 from pykafka2.broker.controller.publisher import MetadataPublisher
 from pykafka2.broker.controller.state import State
+from pykafka2.broker.node import Node
 from pykafka2.broker.observed.event_log import EventLog
+from pykafka2.broker.replication.links import Links
 from pykafka2.clock import Entropy
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import KafkaTimeoutError, NotController
-
-if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
-    from pykafka2.broker.replication.links import Links
 
 T = TypeVar("T")
 
@@ -48,21 +47,33 @@ class Controllers:
         events: EventLog,
         runtime: Runtime,
         lock: Any,
-        brokers: Callable[[], list[Broker]],
+        members: Members,
     ) -> None:
         self.log = MetadataLog(state)
-        self.entropy = entropy
-        self.config = config
-        self.events = events
-        self.election = ControllerElection(config.seconds("broker.session.timeout.ms"), links, brokers)
-        self.publisher = MetadataPublisher(state.image, links, brokers)
-        self._brokers = brokers
+        self.election = ControllerElection(config.seconds("broker.session.timeout.ms"), links, members)
+        self.publisher = MetadataPublisher(state.image, links, members)
+        self._members = members
         self._runtime = runtime
         self._lock = lock
-        self._noticed: dict[int, None] = {}
+        self._common = CommonParts(
+            self.log,
+            self.election,
+            self.publisher,
+            config,
+            entropy,
+            events,
+            self.give_up,
+        )
+        self._nodes: dict[int, ControllerNode] = {}
+        self._known_gone: dict[int, None] = {}
 
     def __repr__(self) -> str:
         return f"<controller {self.id} in epoch {self.epoch}>"
+
+    def new_node(self, node: Node) -> ControllerNode:
+        """The controller node of a broker, made anew with each of its starts."""
+        made = self._nodes[node.id] = ControllerNode(node, self._common)
+        return made
 
     # ------------------------------------------------------------------ what it is
 
@@ -89,11 +100,12 @@ class Controllers:
 
     @property
     def active_node(self) -> ControllerNode | None:
-        """The seat that is taken, if its broker can act."""
-        if self.election.holder == NO_CONTROLLER:
+        """The node of the active controller, if its broker can act."""
+        holder = self.election.holder
+        if holder == NO_CONTROLLER or not can_act(self._members()[holder]):
             return None
-        broker = self._brokers()[self.election.holder]
-        return broker.controller_node if can_act(broker) and broker.controller_node.is_active else None
+        node = self._nodes[holder]
+        return node if node.is_active else None
 
     def reaches(self, broker_id: int) -> bool:
         """Whether there is an active controller, and a broker has a way to it."""
@@ -109,56 +121,58 @@ class Controllers:
         node = self.active_node
         if node is None or not self.reaches(broker_id):
             raise NotController(f"broker {broker_id} reaches no active controller")
-        attempt = Attempt(self, name, change)
+        attempt = self._attempt(name, change)
         attempt.begin(self._runtime.clock.monotonic())
         if attempt.outcome is None:
             raise NotController(f"the controller on broker {node.broker_id} is busy")
         attempt.outcome()
 
+    def _attempt(self, name: str, change: Callable[[Controller], Any]) -> Attempt:
+        return Attempt(name, change, lambda: self.active_node, self.log, self._runtime.notify)
+
     def catch_up(self, broker_id: int, now: float) -> None:
         """As the controller: see that a broker that was heard gets what it lacks of the metadata."""
-        self.publisher.catch_up(self._brokers()[broker_id], now)
+        self.publisher.catch_up(broker_id, now)
 
     # ------------------------------------------------------------------ elections
 
-    def elect(self, broker: Broker, now: float) -> None:
+    def elect(self, broker_id: int, now: float) -> None:
         """Make a broker the controller, whatever anybody says."""
-        old = self.active_node
-        self.election.elected(broker.id, now)
-        broker.controller_node.activate(now)
-        if old is not None and old is not broker.controller_node:
+        old, new = self.active_node, self._nodes[broker_id]
+        self.election.elected(broker_id, now)
+        new.activate(self.known_gone(), now)
+        if old is not None and old is not new:
             old.resign()
-        for other in self._brokers():
-            if can_act(other):
-                other.channel.controller_changed(now)
+        for member in self._members():
+            if can_act(member):
+                member.controller_changed(now)
         self._runtime.notify()
 
     def consider(self, broker_id: int, now: float) -> bool:
         """A broker misses the controller and stands for election; whether it was elected."""
-        broker = self._brokers()[broker_id]
-        if not self.election.may_win(broker, now):
+        if not self.election.may_win(broker_id, now):
             return False
-        self.elect(broker, now)
+        self.elect(broker_id, now)
         return True
 
     def elect_at_once(self, now: float) -> None:
         """The controller is known to be gone: the next broker in the ring that can win takes over."""
-        brokers = self._brokers()
+        members = self._members()
         first = self.log.controller_id + 1
-        for step in range(len(brokers)):
+        for step in range(len(members)):
             if self.election.holder != NO_CONTROLLER:
                 return
-            self.consider((first + step) % len(brokers), now)
+            self.consider(members[(first + step) % len(members)].id, now)
 
-    def has_resigned(self, broker_id: int, now: float) -> None:
+    def give_up(self, broker_id: int, now: float) -> None:
         """A controller gives up by itself."""
-        self._brokers()[broker_id].controller_node.resign()
+        self._nodes[broker_id].resign()
         self.election.give_up(broker_id)
         self.elect_at_once(now)
 
-    def is_gone(self, broker_id: int, now: float) -> None:
+    def broker_stopped(self, broker_id: int, now: float) -> None:
         """A broker has died or stopped, and everybody knows."""
-        self._noticed[broker_id] = None
+        self._known_gone[broker_id] = None
         if self.election.holder == broker_id:
             self.election.give_up(broker_id)
             self.elect_at_once(now)
@@ -167,15 +181,15 @@ class Controllers:
             if node is not None:
                 node.end_session(broker_id, now)
 
-    def is_back(self, broker_id: int, now: float) -> None:
+    def broker_started(self, broker_id: int, now: float) -> None:
         """A broker's process runs again."""
-        self._noticed.pop(broker_id, None)
+        self._known_gone.pop(broker_id, None)
         if self.election.holder == NO_CONTROLLER:
             self.elect_at_once(now)
 
     def known_gone(self) -> list[int]:
         """Brokers that are down, and of which everybody knows it."""
-        return list(self._noticed)
+        return list(self._known_gone)
 
     # ------------------------------------------------------------------ by the test's hand
 
@@ -187,7 +201,7 @@ class Controllers:
         """
         deadline = self._runtime.clock.monotonic() + timeout
         while True:
-            attempt = Attempt(self, name, change)
+            attempt = self._attempt(name, change)
             with self._lock:
                 now = self._runtime.clock.monotonic()
                 attempt.begin(now)
@@ -205,16 +219,25 @@ class Controllers:
 class Attempt:
     """A change that a test's thread wants and waits for; void as soon as another epoch begins."""
 
-    def __init__(self, controllers: Controllers, name: str, change: Callable[[Controller], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        change: Callable[[Controller], Any],
+        find_node: Callable[[], ControllerNode | None],
+        log: MetadataLog,
+        notify: Callable[[], None],
+    ) -> None:
         self.outcome: Callable[[], Any] | None = None
         self.is_cancelled = False
-        self._controllers = controllers
         self._name = name
         self._change = change
+        self._find_node = find_node
+        self._log = log
+        self._notify = notify
         self._epoch: int | None = None
 
     def begin(self, now: float) -> None:
-        node = self._controllers.active_node
+        node = self._find_node()
         if node is None or node.active is None:
             return
         controller = node.active
@@ -231,7 +254,7 @@ class Attempt:
                 self.outcome = _raising(error)
             else:
                 self.outcome = lambda: result
-            self._controllers._runtime.notify()
+            self._notify()
 
         node.change(self._name, work, now)
 
@@ -240,8 +263,8 @@ class Attempt:
         if self.outcome is not None:
             return True
         if self._epoch is None:
-            return self._controllers.active_node is not None
-        return self._epoch != self._controllers.epoch
+            return self._find_node() is not None
+        return self._epoch != self._log.epoch
 
 
 def _raising(error: Exception) -> Callable[[], Any]:

@@ -11,26 +11,23 @@ nothing when it wakes up late is not decided here but by the metadata log.  Unde
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pykafka2.broker.controller.member import Members, can_act
 from pykafka2.broker.controller.metadata_log import NO_CONTROLLER
-
-if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
-    from pykafka2.broker.replication.links import Links
+from pykafka2.broker.replication.links import Links
 
 
 class ControllerElection:
     """The lease: who holds it, and who may take it.  `session` in seconds."""
 
-    def __init__(self, session: float, links: Links, brokers: Callable[[], list[Broker]]) -> None:
+    def __init__(self, session: float, links: Links, members: Members) -> None:
         self.holder = NO_CONTROLLER
         """The broker that was elected last and has not given up; it may be dead without anybody knowing."""
         self.is_held = False
         """Nobody is elected while a test holds elections."""
         self._session = session
         self._links = links
-        self._brokers = brokers
+        self._members = members
         self._contacts: dict[int, float] = {}
 
     # ------------------------------------------------------------------ contact
@@ -49,32 +46,31 @@ class ControllerElection:
 
     # ------------------------------------------------------------------ elections
 
-    def may_win(self, candidate: Broker, now: float) -> bool:
+    def may_win(self, candidate: int, now: float) -> bool:
         """Whether a broker that stands now would be elected."""
-        if self.is_held or not can_act(candidate):
+        if self.is_held or not can_act(self._members()[candidate]):
             return False
-        running = [broker for broker in self._brokers() if can_act(broker)]
+        running = self._running()
         votes = sum(
-            broker is candidate or (self.reaches(candidate.id, broker.id) and self.misses(broker.id, now))
-            for broker in running
+            one == candidate or (self.reaches(candidate, one) and self.misses(one, now)) for one in running
         )
-        return votes * 2 > len(running) and self.misses(candidate.id, now)
+        return votes * 2 > len(running) and self.misses(candidate, now)
 
-    def has_majority(self, holder_id: int, heard: Callable[[int], bool]) -> bool:
+    def has_majority(self, holder: int, heard: Callable[[int], bool]) -> bool:
         """Whether the controller still reaches half of the brokers that run, itself included; `heard` says
         of whom there was a heartbeat within a session's time.
         """
-        running = [broker for broker in self._brokers() if can_act(broker)]
-        reached = sum(
-            broker.id == holder_id or heard(broker.id) or self.reaches(holder_id, broker.id)
-            for broker in running
-        )
+        running = self._running()
+        reached = sum(one == holder or heard(one) or self.reaches(holder, one) for one in running)
         return reached * 2 >= len(running)
+
+    def _running(self) -> list[int]:
+        return [member.id for member in self._members() if can_act(member)]
 
     def elected(self, broker_id: int, now: float) -> None:
         """A broker holds the lease; all others have heard of it."""
         self.holder = broker_id
-        self._contacts = dict.fromkeys((broker.id for broker in self._brokers()), now)
+        self._contacts = dict.fromkeys((member.id for member in self._members()), now)
 
     def give_up(self, broker_id: int) -> None:
         """The holder is gone, and that is known: nobody waits for its lease to end."""
@@ -84,8 +80,3 @@ class ControllerElection:
     def reaches(self, one: int, other: int) -> bool:
         """Whether two brokers can talk to each other."""
         return not self._links.is_cut(one, other) and not self._links.is_cut(other, one)
-
-
-def can_act(broker: Broker) -> bool:
-    """Whether a broker's process runs and is not paused."""
-    return broker.is_running and not broker.is_paused

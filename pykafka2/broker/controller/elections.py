@@ -1,4 +1,4 @@
-"""Who leads a partition: pure functions from a partition's image to the next one (rules 68 and 74).
+"""Who leads a partition: pure functions from a partition's image to the next one.
 
 A leader comes from the ISR, in the order of the replicas; from outside only where unclean elections are
 allowed, which loses what it lacks.  The last member of an ISR stays in it, however dead: it is the one that
@@ -51,7 +51,7 @@ def elect_preferred(partition: PartitionImage, is_eligible: IsEligible) -> Parti
 def asked_election(
     topic: TopicImage | None, name: str, number: int, is_eligible: IsEligible, *, unclean: bool
 ) -> PartitionImage:
-    """What ElectLeaders asks for (rule 73), or raises why there is no election."""
+    """What ElectLeaders asks for, or raises why there is no election."""
     if topic is None:
         raise UnknownTopicOrPartition(f"No such topic as {name}")
     if not 0 <= number < len(topic.partitions):

@@ -1,30 +1,33 @@
-"""A broker's seat for the controller: empty, or with the active controller, its queue and its timers.
+"""A broker's controller node: idle, or with the active controller, its queue and its timers.
 
-Every broker has one; the election (election.py) says whose is taken.  While it is, requests for the
+Every broker has one; the election (election.py) says whose is active.  While it is, requests for the
 controller become events here, broker sessions are watched, and leadership goes back to preferred replicas
-from time to time.  A part of its own, so that the controller is never in the way of data.
+from time to time.  A part of its own (server/threads.py), so that the controller is never in the way of data.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+
+import attrs
 
 from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controller import Controller
+from pykafka2.broker.controller.election import ControllerElection
 from pykafka2.broker.controller.elections import elect_preferred
 from pykafka2.broker.controller.event_queue import EventQueue, Work
+from pykafka2.broker.controller.metadata_log import MetadataLog
+from pykafka2.broker.controller.publisher import MetadataPublisher
 from pykafka2.broker.controller.records import PartitionSet, Record
 from pykafka2.broker.controller.sessions import BrokerSessions
 from pykafka2.broker.controller.state import Changes
 from pykafka2.broker.node import Node
+from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.server.threads import Part
-from pykafka2.clock import FOREVER
+from pykafka2.clock import FOREVER, Entropy
 from pykafka2.errors import NotController
-
-if TYPE_CHECKING:
-    from pykafka2.broker.controller.controllers import Controllers
 
 logger = logging.getLogger(__name__)
 
@@ -32,20 +35,37 @@ logger = logging.getLogger(__name__)
 UNCLEAN_ELECTION_INTERVAL = 300.0
 
 
-class ControllerNode(Part):
-    """The seat on one broker."""
+@attrs.define(frozen=True)
+class CommonParts:
+    """What the controller nodes of all brokers stand on; made once for a cluster.
 
-    def __init__(self, broker: Node, controllers: Controllers) -> None:
-        super().__init__(f"controller-{broker.id}")
+    `config` is the cluster's configuration, as a controller reads it; a node has its broker's besides.
+    """
+
+    log: MetadataLog
+    election: ControllerElection
+    publisher: MetadataPublisher
+    config: BrokerConfig
+    entropy: Entropy
+    events: EventLog
+    give_up: Callable[[int, float], None]
+    """(broker, now): an active controller that has lost its majority resigns, and another one is elected."""
+
+
+class ControllerNode(Part):
+    """The controller node of one broker."""
+
+    def __init__(self, node: Node, common: CommonParts) -> None:
+        super().__init__(f"controller-{node.id}")
         self.active: Controller | None = None
         """Set while this broker believes that it is the controller; the log knows better."""
-        self.events = EventQueue(broker.id, controllers.events, self.signal)
-        self.sessions = BrokerSessions(broker.config.seconds("broker.session.timeout.ms"))
-        self.broker_id = broker.id
-        self._broker = broker
-        self._controllers = controllers
-        self._rebalances = bool(broker.config.get("auto.leader.rebalance.enable"))
-        self._rebalance_every = float(broker.config.int("leader.imbalance.check.interval.seconds"))
+        self.events = EventQueue(node.id, common.events, self.signal)
+        self.sessions = BrokerSessions(node.config.seconds("broker.session.timeout.ms"))
+        self.broker_id = node.id
+        self._node = node
+        self._common = common
+        self._rebalances = bool(node.config.get("auto.leader.rebalance.enable"))
+        self._rebalance_every = float(node.config.int("leader.imbalance.check.interval.seconds"))
         self._rebalance_at = FOREVER
         self._unclean_at = FOREVER
 
@@ -54,33 +74,36 @@ class ControllerNode(Part):
         return self.active is not None
 
     def require(self) -> Controller:
-        """The controller on this seat; `NotController` if it is empty."""
+        """The active controller; `NotController` if it is not here."""
         if self.active is None:
-            raise NotController(f"broker {self._broker.id} is not the controller")
+            raise NotController(f"broker {self.broker_id} is not the controller")
         return self.active
 
-    # ------------------------------------------------------------------ office
+    # ------------------------------------------------------------------ being the controller
 
-    def activate(self, now: float) -> None:
-        """Become the controller: begin an epoch, replay the log, tell everybody everything."""
-        broker, controllers = self._broker, self._controllers
+    def activate(self, gone: Iterable[int], now: float) -> None:
+        """Become the controller: begin an epoch, replay the log, tell everybody everything.
+
+        `gone` are the brokers that are known to be down.
+        """
+        broker_id, clock, common = self.broker_id, self._node.clock, self._common
 
         def publish(image: ClusterImage, changed: Changes) -> None:
-            at = broker.clock.monotonic()
-            controllers.events.image_changed(image, changed, at)
-            controllers.publisher.publish(broker.id, image, changed, at)
+            at = clock.monotonic()
+            common.events.image_changed(image, changed, at)
+            common.publisher.publish(broker_id, image, changed, at)
 
-        controller = Controller(broker.id, controllers.log, controllers.config, controllers.entropy, publish)
+        controller = Controller(broker_id, common.log, common.config, common.entropy, publish)
         self.active = controller
-        word = f"broker {broker.id} is the controller in epoch {controller.epoch}"
-        controllers.events.note(now, "controller", word, broker=broker.id, epoch=controller.epoch)
+        word = f"broker {broker_id} is the controller in epoch {controller.epoch}"
+        common.events.note(now, "controller", word, broker=broker_id, epoch=controller.epoch)
         registered = controller.state.brokers.values()
         self.sessions.restart([one.id for one in registered if not one.is_fenced], now)
         self._rebalance_at = now + self._rebalance_every if self._rebalances else FOREVER
         self._unclean_at = now + UNCLEAN_ELECTION_INTERVAL
         self.change("the full state is published", controller.publish_all, now)
-        for gone in controllers.known_gone():
-            self.end_session(gone, now)
+        for one in gone:
+            self.end_session(one, now)
         self.signal()
 
     def resign(self) -> None:
@@ -89,12 +112,12 @@ class ControllerNode(Part):
         self._rebalance_at = self._unclean_at = FOREVER
         self.sessions.restart([], 0.0)
 
-    def has_heard(self) -> None:
+    def resign_if_replaced(self) -> None:
         """This broker was handed an image: if another controller made it, our epoch has ended."""
-        if self.active is not None and self.active.epoch != self._controllers.epoch:
+        if self.active is not None and self.active.epoch != self._common.log.epoch:
             self.resign()
 
-    def has_slept(self, now: float) -> None:
+    def restart_sessions(self, now: float) -> None:
         """This broker stood still: what others said meanwhile is not heard yet, so nobody's session ends for
         it.
         """
@@ -128,7 +151,7 @@ class ControllerNode(Part):
                 controller.check()
                 work()
             except NotController as error:
-                logger.info("broker %d: %s", self._broker.id, error)
+                logger.info("broker %d: %s", self.broker_id, error)
                 if self.active is controller:
                     self.resign()
                 if refused is not None:
@@ -137,25 +160,25 @@ class ControllerNode(Part):
         self.events.submit(name, controller.epoch, run, now, deadline=deadline, expire=expire)
 
     def end_session(self, broker_id: int, now: float) -> None:
-        """A broker is gone (rule 74)."""
+        """A broker is gone, or has not been heard for too long."""
         controller = self.active
         if controller is not None:
             self.sessions.forget(broker_id)
             self.change(
-                f"session of broker {broker_id} ended", lambda: controller.broker_is_gone(broker_id), now
+                f"session of broker {broker_id} ended", lambda: controller.fence_broker(broker_id), now
             )
 
     # ------------------------------------------------------------------ the part
 
     def run(self, now: float) -> float:
-        with self._broker.lock:
+        with self._node.lock:
             controller = self.active
-            if not self._broker.is_running or controller is None:
+            if controller is None or not self._node.is_running:
                 return FOREVER
-            if not self._controllers.election.has_majority(
-                self._broker.id, lambda broker_id: self.sessions.is_valid(broker_id, now)
+            if not self._common.election.has_majority(
+                self.broker_id, lambda broker_id: self.sessions.is_valid(broker_id, now)
             ):
-                self._controllers.has_resigned(self._broker.id, now)
+                self._common.give_up(self.broker_id, now)
                 return FOREVER
             for broker_id in self.sessions.lapsed(now):
                 self.end_session(broker_id, now)

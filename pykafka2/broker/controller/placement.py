@@ -1,4 +1,4 @@
-"""Where replicas go: striped over racks, then brokers, so that leaders and followers are balanced (003-38).
+"""Where replicas go: striped over racks, then brokers, so that leaders and followers are balanced.
 
 Pure functions.  As in Kafka's StripedReplicaPlacer, the leaders of successive partitions go round the live
 brokers, and the followers of each round are shifted by one more, so that the load of a lost broker spreads

@@ -8,49 +8,47 @@ nothing is lost with an image that never arrived.  Under the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.controller.member import Member, Members
 from pykafka2.broker.controller.state import Changes
-
-if TYPE_CHECKING:
-    from pykafka2.broker.broker import Broker
-    from pykafka2.broker.replication.links import Links
+from pykafka2.broker.replication.links import Links
 
 
 class MetadataPublisher:
     """The way of the images; one for the cluster, so that what a test says outlives a controller."""
 
-    def __init__(self, image: ClusterImage, links: Links, brokers: Callable[[], list[Broker]]) -> None:
+    def __init__(self, image: ClusterImage, links: Links, members: Members) -> None:
         self.latest = image
         """What the newest controller has published."""
         self._before = image
         self._changed: Changes = {}
         self._links = links
-        self._brokers = brokers
+        self._members = members
         self._source = -1
         self._delays: dict[int, float] = {}
         self._held: set[int] = set()
         self._under_way: dict[int, int] = {}  # the newest version on its way to a broker
+        self._stops: dict[int, int] = {}  # how often a broker has stopped
 
     def publish(self, source: int, image: ClusterImage, changed: Changes, now: float) -> None:
         """The controller on broker `source` has a new image; these topics changed since the one before."""
         self._before, self._changed = self.latest, changed
         self.latest = image
         self._source = source
-        for broker in self._brokers():
-            if broker.is_running:
-                self._send(broker, now)
+        for member in self._members():
+            if member.is_running:
+                self._send(member, now)
 
-    def catch_up(self, broker: Broker, now: float) -> None:
+    def catch_up(self, broker_id: int, now: float) -> None:
         """Send a broker what it lacks, unless it is on its way."""
-        if max(broker.image.version, self._under_way.get(broker.id, 0)) < self.latest.version:
-            self._send(broker, now)
+        member = self._members()[broker_id]
+        if max(member.image.version, self._under_way.get(broker_id, 0)) < self.latest.version:
+            self._send(member, now)
 
     def forget(self, broker_id: int) -> None:
         """A broker has stopped: nothing is on its way to it any more."""
         self._under_way.pop(broker_id, None)
+        self._stops[broker_id] = self._stops.get(broker_id, 0) + 1
 
     # ------------------------------------------------------------------ steering
 
@@ -67,39 +65,41 @@ class MetadataPublisher:
 
     def release(self, broker_id: int | None, now: float) -> None:
         """End holding and delays, of one broker or all; who lags catches up now, whatever is under way."""
-        for broker in self._brokers():
-            if broker_id is None or broker.id == broker_id:
-                self._held.discard(broker.id)
-                if self._delays.pop(broker.id, 0.0):
-                    self._under_way.pop(broker.id, None)
-                if broker.is_running:
-                    self.catch_up(broker, now)
+        for member in self._members():
+            if broker_id is None or member.id == broker_id:
+                self._held.discard(member.id)
+                if self._delays.pop(member.id, 0.0):
+                    self._under_way.pop(member.id, None)
+                if member.is_running:
+                    self.catch_up(member.id, now)
 
     # ------------------------------------------------------------------ carrying
 
-    def _send(self, broker: Broker, now: float) -> None:
-        if broker.id in self._held or self._source < 0:
+    def _send(self, member: Member, now: float) -> None:
+        target = member.id
+        if target in self._held or self._source < 0:
             return
         image, before, changed = self.latest, self._before, self._changed
-        replicas = broker.replicas  # made anew with each start
+        stops = self._stops.get(target, 0)
 
         def arrive(at: float) -> None:
-            self._arrived(broker.id, image)
-            if not broker.is_running or broker.replicas is not replicas or broker.id in self._held:
+            self._arrived(target, image)
+            has_stopped = not member.is_running or self._stops.get(target, 0) != stops
+            if has_stopped or target in self._held:
                 return
-            if image.version > broker.image.version:
+            if image.version > member.image.version:
                 # Comparing all topics is for those that missed something.
-                knows = broker.image is before
-                broker.apply(image, changed if knows else image.changed_since(broker.image))
+                knows = member.image is before
+                member.apply(image, changed if knows else image.changed_since(member.image))
 
-        self._under_way[broker.id] = image.version
+        self._under_way[target] = image.version
         self._links.post(
             self._source,
-            broker.id,
+            target,
             arrive,
-            lambda at: self._arrived(broker.id, image),
+            lambda at: self._arrived(target, image),
             now,
-            self._delays.get(broker.id, 0.0),
+            self._delays.get(target, 0.0),
         )
 
     def _arrived(self, broker_id: int, image: ClusterImage) -> None:

@@ -2,13 +2,12 @@
 
 While a partition moves its replicas are those to come and those to go together; the new ones copy the data as
 any follower does and join the ISR when they have caught up.  With the ISR change that brings the last of them
-the old ones are dropped.  Pure functions from a partition's image to the next one.
+the old ones are dropped.  Pure functions over the controller's state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,6 +15,7 @@ from pykafka2.broker.base.image import PartitionImage
 from pykafka2.broker.controller.assignments import check_assignment
 from pykafka2.broker.controller.elections import elect
 from pykafka2.broker.controller.records import PartitionSet, Record
+from pykafka2.broker.controller.state import State
 from pykafka2.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -23,14 +23,11 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 
-if TYPE_CHECKING:
-    from pykafka2.broker.controller.controller import Controller
-
 IsEligible = Callable[[int], bool]
 
 
 def reassigned(
-    controller: Controller,
+    state: State,
     topic: str,
     partition: int,
     target: Sequence[int] | None,
@@ -41,18 +38,18 @@ def reassigned(
 
     Raises why it cannot be.
     """
-    known = controller.state.topics.get(topic)
+    known = state.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"Unable to find a topic named {topic}.")
     if not 0 <= partition < len(known.partitions):
         raise UnknownTopicOrPartition(f"Unable to find partition {topic}:{partition}.")
     image = known.partitions[partition]
-    is_eligible = controller.image.is_eligible
+    is_eligible = state.image.is_eligible
     if target is None:
         unclean = bool(known.config.get("unclean.leader.election.enable"))
         changed = cancelled(image, is_eligible, where=f"{topic}-{partition}", unclean=unclean)
     else:
-        check_assignment(target, controller.state.brokers)
+        check_assignment(target, state.brokers)
         factor = len([replica for replica in image.replicas if replica not in image.adding])
         if not allow_factor_change and len(target) != factor:
             raise InvalidReplicationFactor(
@@ -139,13 +136,11 @@ def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: boo
     return attrs.evolve(elected, partition_epoch=image.partition_epoch)
 
 
-def ongoing(
-    controller: Controller, topics: Iterable[tuple[str, Sequence[int] | None]]
-) -> list[tuple[str, int]]:
+def ongoing(state: State, topics: Iterable[tuple[str, Sequence[int] | None]]) -> list[tuple[str, int]]:
     """The partitions among these that are being moved; None stands for all of a topic's."""
     found: list[tuple[str, int]] = []
     for name, numbers in topics:
-        topic = controller.state.topics.get(name)
+        topic = state.topics.get(name)
         if topic is None:
             continue
         count = len(topic.partitions)

@@ -1,4 +1,4 @@
-"""Brokers come, live and go: what the controller makes of registrations and heartbeats (rule 74).
+"""Brokers come, live and go: what the controller makes of registrations and heartbeats.
 
 Functions over the active controller, each one event of its queue (Kafka's ClusterControlManager and
 BrokerHeartbeatManager).

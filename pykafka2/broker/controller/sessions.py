@@ -1,4 +1,4 @@
-"""Which brokers the controller has heard of lately (Kafka's BrokerHeartbeatTracker; rule 74).
+"""Which brokers the controller has heard of lately (Kafka's BrokerHeartbeatTracker).
 
 A broker whose last heartbeat is older than broker.session.timeout.ms has lost its session.  Under the
 cluster's lock.

@@ -68,6 +68,11 @@ class State:
             ProducerIdsAllocated: self._producer_ids_allocated,
         }
 
+    @property
+    def next_host(self) -> int:
+        """Where the next placement begins: leaders go round the brokers over all topics."""
+        return self.first_host + sum(len(topic.partitions) for topic in self.topics.values())
+
     def copy(self) -> State:
         """Another one that says the same and shares the immutable parts."""
         other = State(self.image.cluster_id, self._config, self.features)

@@ -1,16 +1,18 @@
-"""New topics and new partitions: what may be asked for, and what it comes to (rules 71 to 73)."""
+"""New topics and new partitions: what may be asked for, with Kafka's messages, and what it comes to.
+
+Pure functions over the controller's state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from collections.abc import Sequence
+from typing import Final
 
 from pykafka2.broker.base.image import TopicImage
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.config.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name, collision
 from pykafka2.broker.controller.assignments import check_assignment, new_partition, placed
+from pykafka2.broker.controller.new_topic import DEFAULT, NewTopic
 from pykafka2.broker.controller.records import PartitionSet, Record
 from pykafka2.broker.controller.state import State
 from pykafka2.errors import (
@@ -24,26 +26,11 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 
-if TYPE_CHECKING:
-    from pykafka2.broker.controller.controller import Controller
-
-DEFAULT: Final = -1
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 
-@attrs.define(frozen=True)
-class NewTopic:
-    """What is asked for: -1 takes the brokers' default; `assignment` replaces both numbers."""
-
-    name: str
-    partitions: int = DEFAULT
-    replication_factor: int = DEFAULT
-    configs: Mapping[str, object] = attrs.field(factory=dict)
-    assignment: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
-
-
-def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes, start: int) -> TopicImage:
-    """The topic as it would be, or raises why it cannot be; `start` is where placement begins."""
+def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes) -> TopicImage:
+    """The topic as it would be, or raises why it cannot be."""
     check_topic_name(new.name)
     if new.name == METADATA_TOPIC:
         raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
@@ -53,12 +40,12 @@ def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes
     if alike is not None:
         raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {alike}")
     topic_config = TopicConfig(new.configs, config)
-    replicas = _assigned(state, new) if new.assignment else _placed(state, config, new, start)
+    replicas = _assigned(state, new) if new.assignment else _placed(state, config, new)
     partitions = tuple(new_partition(state, assigned) for assigned in replicas)
     return TopicImage(new.name, topic_id, partitions, topic_config, new.name in INTERNAL_TOPICS)
 
 
-def _placed(state: State, config: BrokerConfig, new: NewTopic, start: int) -> list[tuple[int, ...]]:
+def _placed(state: State, config: BrokerConfig, new: NewTopic) -> list[tuple[int, ...]]:
     if new.replication_factor < DEFAULT or new.replication_factor == 0:
         raise InvalidReplicationFactor(
             "Replication factor must be larger than 0, or -1 to use the default value."
@@ -71,7 +58,7 @@ def _placed(state: State, config: BrokerConfig, new: NewTopic, start: int) -> li
         factor = config.int("default.replication.factor")
         if factor == DEFAULT:
             factor = min(3, len(state.brokers))
-    return placed(state, count, factor, start)
+    return placed(state, count, factor)
 
 
 def _assigned(state: State, new: NewTopic) -> list[tuple[int, ...]]:
@@ -97,10 +84,9 @@ def check_size(count: int) -> None:
 
 
 def added_partitions(
-    controller: Controller, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+    state: State, name: str, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> list[Record]:
-    """The records that give a topic more partitions (CreatePartitions, rule 73); raises why it cannot be."""
-    state = controller.state
+    """The records that give a topic more partitions (CreatePartitions); raises why it cannot be."""
     topic = state.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition
@@ -113,8 +99,7 @@ def added_partitions(
         )
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        start = controller.next_host
-        replicas = placed(state, count - known, factor, start)
+        replicas = placed(state, count - known, factor)
     else:
         if len(assignments) != count - known:
             raise InvalidReplicaAssignment(

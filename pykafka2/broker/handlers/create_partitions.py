@@ -40,7 +40,7 @@ def _add(
     try:
         check_size(topic.count)
         records = added_partitions(
-            services.controller,
+            services.controller.state,
             topic.name,
             topic.count,
             None if assignments is None else [assigned.broker_ids for assigned in assignments],

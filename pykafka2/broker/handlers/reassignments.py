@@ -49,7 +49,7 @@ def _reassign(
     number = asked.partition_index
     try:
         record = reassigned(
-            services.controller, topic, number, asked.replicas, allow_factor_change=may_change
+            services.controller.state, topic, number, asked.replicas, allow_factor_change=may_change
         )
         if record is not None:
             services.controller.write([record])
@@ -77,7 +77,7 @@ def handle_list(
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
     told: dict[str, OngoingTopicReassignment] = {}
-    for name, number in ongoing(controller, asked):
+    for name, number in ongoing(controller.state, asked):
         partition = controller.state.topics[name].partitions[number]
         topic = told.setdefault(name, OngoingTopicReassignment(name=name, partitions=[]))
         topic.partitions.append(

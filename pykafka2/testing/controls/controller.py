@@ -26,7 +26,7 @@ class ControllerControls:
         with self._cluster.lock:
             if not broker.is_running or broker.is_paused:
                 raise ConfigurationError(f"broker {to} does not run, so it cannot be the controller")
-            self._cluster.controller.elect(broker, self._now())
+            self._cluster.controller.elect(to, self._now())
 
     def hold_elections(self) -> None:
         """Let no broker become the controller until `release_elections`: with the present one gone, the

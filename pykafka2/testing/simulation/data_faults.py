@@ -107,7 +107,7 @@ class AddPartition:
         try:
             world.cluster.controller.run(
                 f"add a partition to {topic}",
-                lambda active: active.write(added_partitions(active, topic, wanted, None)),
+                lambda active: active.write(added_partitions(active.state, topic, wanted, None)),
             )
         finally:
             # Also where nobody could say whether it was done.

@@ -61,19 +61,19 @@ def test_every_change_is_published_with_a_higher_version(published: Published) -
 
 
 def test_the_first_live_replica_in_sync_leads(published: Published) -> None:
-    published.controller.broker_is_gone(0)
+    published.controller.fence_broker(0)
     assert published.partition == PartitionImage((0, 1, 2), (1, 2), 1, leader_epoch=1, partition_epoch=1)
-    published.controller.broker_is_gone(2)
+    published.controller.fence_broker(2)
     # Losing a follower begins no new leader epoch.
     assert published.partition == PartitionImage((0, 1, 2), (1,), 1, leader_epoch=1, partition_epoch=2)
-    published.controller.broker_is_gone(1)
+    published.controller.fence_broker(1)
     assert published.partition == PartitionImage((0, 1, 2), (1,), -1, leader_epoch=2, partition_epoch=3)
 
 
 def test_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published: Published) -> None:
     before = published.controller.image.brokers[0].epoch
     for broker in (0, 2, 1):
-        published.controller.broker_is_gone(broker)
+        published.controller.fence_broker(broker)
     assert published.controller.register_broker(0, "host", 9092, None) > before
     assert published.partition.leader == -1
     published.controller.register_broker(1, "host", 9093, None)
@@ -81,18 +81,18 @@ def test_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published
 
 
 def test_a_broker_that_is_gone_twice_changes_nothing(published: Published) -> None:
-    published.controller.broker_is_gone(0)
+    published.controller.fence_broker(0)
     count = len(published.images)
-    published.controller.broker_is_gone(0)
-    published.controller.broker_is_gone(9)
+    published.controller.fence_broker(0)
+    published.controller.fence_broker(9)
     assert len(published.images) == count
 
 
 def test_unclean_election_only_where_it_is_allowed() -> None:
     published = Published(**{"unclean.leader.election.enable": True})
-    published.controller.broker_is_gone(1)
-    published.controller.broker_is_gone(2)
-    published.controller.broker_is_gone(0)
+    published.controller.fence_broker(1)
+    published.controller.fence_broker(2)
+    published.controller.fence_broker(0)
     published.controller.register_broker(2, "host", 9094, None)
     assert (published.partition.leader, published.partition.isr) == (2, (2,))
 
@@ -122,7 +122,7 @@ def test_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Pub
     assert change(0, 0, 2, 0) is None
     assert (published.partition.isr, published.partition.partition_epoch) == ((2, 0), 1)  # as it was said
     assert change(0, 0, 0, 1, 2) is InvalidUpdateVersion
-    controller.broker_is_gone(1)
+    controller.fence_broker(1)
     assert change(0, 1, 0, 1, 2) is IneligibleReplica
     controller.register_broker(1, "host", 9093, None)
     stale = IsrChange(topic_id, 0, 0, 1, {0: -1, 1: 1, 2: -1})
@@ -149,7 +149,7 @@ def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:
     assert (moved.leader, moved.leader_epoch, moved.isr) == (2, 1, (0, 1, 2))
     with pytest.raises(InvalidReplicaAssignment, match="no replica"):
         controller.move_leader("t", 0, 7)
-    controller.broker_is_gone(0)
+    controller.fence_broker(0)
     with pytest.raises(IneligibleReplica):
         controller.move_leader("t", 0, 0)
 
@@ -181,7 +181,7 @@ def test_a_new_controller_replays_the_log_and_ends_the_epoch_before(published: P
         assert getattr(new.image, name) == getattr(old.image, name), name
     assert new.image.version > old.image.version
     before = old.log.end_offset
-    for change in (lambda: old.delete_topic("t"), lambda: old.broker_is_gone(0), old.allocate_producer_ids):
+    for change in (lambda: old.delete_topic("t"), lambda: old.fence_broker(0), old.allocate_producer_ids):
         with pytest.raises(NotController, match="controller epoch 1 has ended"):
             change()
     assert old.log.end_offset == before

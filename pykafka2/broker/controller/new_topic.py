@@ -1,0 +1,21 @@
+"""A topic that is asked for: a value between whoever wants it and the controller (topics.py checks it)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+DEFAULT: Final = -1
+
+
+@attrs.define(frozen=True)
+class NewTopic:
+    """What is asked for: -1 takes the brokers' default; `assignment` replaces both numbers."""
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    configs: Mapping[str, object] = attrs.field(factory=dict)
+    assignment: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
