@@ -23,7 +23,7 @@ from pykafka2.broker.node import Node
 from pykafka2.broker.parts import Parts
 from pykafka2.broker.process import BrokerProcess
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
-from pykafka2.broker.replication.replica import Key
+from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.requests import BrokerRequests
 from pykafka2.broker.server.processor import Processor

@@ -21,8 +21,8 @@ from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
 from pykafka2.broker.producer_ids import ProducerIds
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
+from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.peers import Peers
-from pykafka2.broker.replication.replica import Key
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.requests import BrokerRequests
 from pykafka2.broker.server.answers import Answers
@@ -70,10 +70,20 @@ class Parts:
         self.lifecycle = BrokerLifecycle(node, controllers, self.channel, self, self._entropy.token_bytes(16))
         self.controller_node = controllers.new_node(node)
         self.producer_ids = ProducerIds(node, self.channel)
-        self.replicas = ReplicaManager(
-            node.id, node.config, self._logs, node.wheel, node.image, self._entropy
+        self.fetchers = FollowerFetchers(
+            node.id, node.config, shared.links, node.lock, metrics, self._on_follower_moved
         )
-        self.replicas.isrs.send = self.channel.send
+        self.replicas = ReplicaManager(
+            node.id,
+            node.config,
+            self._logs,
+            node.wheel,
+            node.image,
+            self._entropy,
+            self.fetchers,
+            self.channel.send,
+            self._on_replica_moved,
+        )
         self.coordinators = Coordinators(
             node,
             self.replicas,
@@ -81,14 +91,6 @@ class Parts:
             new_id=self._new_id,
             next_producer_id=self._next_producer_id,
         )
-        self.replicas.on_moved = self.coordinators.on_moved
-        self.fetchers = FollowerFetchers(
-            node.id, node.config, shared.links, node.lock, self._on_follower_moved
-        )
-        self.fetchers.metrics = metrics
-        self.replicas.on_follow = self.fetchers.follow
-        self.replicas.on_stop_following = self.fetchers.unfollow
-        self.replicas.on_log_start_moved = self.fetchers.log_start_moved
         self.timers = BrokerTimers(node, self.lifecycle, self.replicas, self.coordinators)
 
     def _make_requests(self, metrics: RequestMetrics, services_of: Callable[[int], Services]) -> None:
@@ -219,6 +221,10 @@ class Parts:
         if self.replicas.has_moved:
             self.timers.signal()
         return deleted
+
+    def _on_replica_moved(self, key: Key) -> None:
+        """A replica moved: answers of coordinators may have waited for it."""
+        self.coordinators.on_moved(key)
 
     def _on_follower_moved(self, key: Key) -> None:
         """A high watermark moved on a partition that we follow: consumers may read it here."""

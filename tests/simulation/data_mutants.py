@@ -13,9 +13,10 @@ from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.replication.delayed import DelayedProduce
+from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.log_keeper import LogKeeper
 from pykafka2.broker.replication.reading import FetchItem
-from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import KafkaStorageError
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.producer import KafkaProducer

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
     from pykafka2.broker.coordinators.transactions.verifier import Verifier
-    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 
 logger = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.handlers.leaders import endpoints, hint
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.broker.replication.fetch_plan import FUTURE_REPLICA, FetchPlan
 from pykafka2.broker.replication.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -18,7 +19,7 @@ from pykafka2.broker.replication.fetch_sessions import (
     SESSION_ERROR_CODES,
     next_epoch,
 )
-from pykafka2.broker.replication.reading import FUTURE_REPLICA, FetchItem, FetchPlan, FetchResult
+from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.errors import (
     BrokerError,
     FetchSessionIdNotFound,

@@ -10,7 +10,7 @@ from pykafka2.errors import BrokerError, FencedLeaderEpoch, NotLeaderOrFollower
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import BrokerImage, PartitionImage
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.replication.key import Key
 
 
 def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionImage | None:

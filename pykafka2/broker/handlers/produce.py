@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.handlers.produce_repeats import Repeats
     from pykafka2.broker.handlers.produce_transactional import Verdicts
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 
 FIRST_VERSION_WITH_IDS = 13

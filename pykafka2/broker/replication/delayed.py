@@ -7,12 +7,16 @@ purgatory sees to it that it ends exactly once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
 from pykafka2.broker.base.purgatory import DelayedOperation
-from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.fetch_plan import FetchPlan
+from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.key import Key
+from pykafka2.broker.replication.reading import FetchItem, FetchResult
+from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import (
     BrokerError,
     NotEnoughReplicasAfterAppend,
@@ -20,11 +24,6 @@ from pykafka2.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-
-if TYPE_CHECKING:
-    from pykafka2.broker.replication.reading import FetchPlan, FetchResult
-    from pykafka2.broker.replication.replica_manager import ReplicaManager
-    from pykafka2.broker.replication.replica_reader import ReplicaReader
 
 
 @attrs.define
@@ -54,20 +53,20 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
     A partition that has failed is done, and so is one that this broker leads no more.
     """
 
-    __slots__ = ("_manager", "_on_done", "_pending", "results")
+    __slots__ = ("_hosted", "_on_done", "_pending", "results")
 
     TIMED_OUT = ""
 
     def __init__(
         self,
         deadline: float,
-        manager: ReplicaManager,
+        hosted: HostedReplicas,
         results: dict[Key, R],
         on_done: Callable[[dict[Key, R]], None],
     ) -> None:
         super().__init__(deadline)
         self.results = results
-        self._manager = manager
+        self._hosted = hosted
         self._on_done = on_done
         self._pending = {key: None for key, result in results.items() if result.error is None}
 
@@ -77,7 +76,7 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
 
     def lost(self, key: Key, replica: Replica | None) -> BrokerError:
         """What a partition that this broker leads no more ends with."""
-        if replica is None and self._manager.image.partition(*key) is None:
+        if replica is None and self._hosted.image.partition(*key) is None:
             return UnknownTopicOrPartition(f"{key[0]}-{key[1]} was deleted meanwhile")
         return NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
 
@@ -95,7 +94,7 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
 
     def _look_at(self, key: Key) -> None:
         result = self.results[key]
-        replica = self._manager.replicas.get(key)
+        replica = self._hosted.replicas.get(key)
         if replica is None or not replica.is_leader:
             result.error = self.lost(key, replica)
         elif not self.is_done(replica, result):
@@ -113,7 +112,7 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
 
 
 class DelayedProduce(DelayedByPartition[ProduceResult]):
-    """Waits until the high watermark has passed what was appended, on each partition (rules 28, 29)."""
+    """Waits until the high watermark has passed what was appended, on each partition."""
 
     __slots__ = ()
 
@@ -134,15 +133,25 @@ def more_for(follower: int) -> Key:
     return "", follower
 
 
+class Reader(Protocol):
+    """What a waiting fetch asks of the replicas (replica_reader.py)."""
+
+    def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
+        """How much could be read of one partition now; None if there is something else to tell."""
+        ...
+
+    def read(self, plan: FetchPlan) -> list[FetchResult]: ...
+
+
 class DelayedFetch(DelayedOperation):
-    """Waits until enough bytes can be read, or something is worth telling at once (rule 56)."""
+    """Waits until enough bytes can be read, or something is worth telling at once."""
 
     __slots__ = ("_on_done", "_plan", "_reader")
 
     def __init__(
         self,
         deadline: float,
-        reader: ReplicaReader,
+        reader: Reader,
         plan: FetchPlan,
         on_done: Callable[[list[FetchResult]], None],
     ) -> None:
@@ -189,7 +198,7 @@ class DeleteResult:
 
 
 class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
-    """Waits until no live replica's log begins before what was deleted (rule 64)."""
+    """Waits until no live replica's log begins before what was deleted."""
 
     __slots__ = ()
 
@@ -202,7 +211,7 @@ class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
         return super().lost(key, replica)
 
     def is_done(self, replica: Replica, result: DeleteResult) -> bool:
-        low_watermark = replica.low_watermark(self._manager.image.is_alive)
+        low_watermark = replica.low_watermark(self._hosted.image.is_alive)
         if low_watermark < result.required_offset:
             return False
         result.low_watermark = low_watermark

@@ -3,7 +3,7 @@ time each.
 
 A fetcher per leader sends Kafka's Fetch with our replica id and broker epoch over a link, in a fetch session
 that names only what changed, appends what comes, takes the high watermark over (so a follower learns it one
-fetch later, rule 51), and truncates where the leader says that the logs parted (KIP-595).  Under the
+fetch later), and truncates where the leader says that the logs parted (KIP-595).  Under the
 cluster's lock.
 """
 
@@ -17,8 +17,9 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.fetch_sessions import INITIAL_EPOCH, NO_SESSION, next_epoch
 from pykafka2.broker.replication.followed import Fetcher, Followed, Position
+from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.links import Links
-from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.replica import Replica
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
@@ -39,17 +40,28 @@ from pykafka2.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from pykafka2.protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 
 logger = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 10
 OPENS_NEW_SESSION_AFTER = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
+"""The leader has forgotten the session, so a full fetch follows at once."""
+
 EARLIEST = -2
 
 
 class FollowerFetchers(Part):
-    """All fetchers of one broker, turned by one loop."""
+    """All fetchers of one broker, turned by one loop.
+
+    `on_moved` is told where our high watermark or log start moved; `metrics` counts what was copied.
+    """
 
     def __init__(
         self,
@@ -57,6 +69,7 @@ class FollowerFetchers(Part):
         config: BrokerConfig,
         links: Links,
         lock: Any,
+        metrics: RequestMetrics,
         on_moved: Callable[[Key], None],
     ) -> None:
         super().__init__(f"fetchers-{broker_id}")
@@ -66,6 +79,7 @@ class FollowerFetchers(Part):
         self.paused_keys: dict[Key, None] = {}
         self._links = links
         self._lock = lock
+        self._metrics = metrics
         self._on_moved = on_moved
         self._fetchers: dict[int, Fetcher] = {}
         self._leader_of: dict[Key, int] = {}
@@ -75,7 +89,6 @@ class FollowerFetchers(Part):
         self._max_bytes = config.int("replica.fetch.response.max.bytes")
         self._partition_max_bytes = config.int("replica.fetch.max.bytes")
         self._stopped = False
-        self.metrics = RequestMetrics()
 
     # ------------------------------------------------------------------ whom to follow
 
@@ -298,7 +311,7 @@ class FollowerFetchers(Part):
             self._truncate(replica, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return
         if data.records is not None and len(data.records):
-            self.metrics.replication_bytes_in += len(data.records)
+            self._metrics.replication_bytes_in += len(data.records)
             log.append_as_follower(data.records)
         moved = log.advance_high_watermark(data.high_watermark)
         if log.advance_log_start(min(data.log_start_offset, log.high_watermark)) or moved:
@@ -315,13 +328,6 @@ class FollowerFetchers(Part):
 
     def _find_log_start(self, fetcher: Fetcher, followed: Followed, now: float) -> None:
         """Our end is not in the leader's log: ask where that begins, and start again there."""
-        from pykafka2.protocol.messages.offsets import (
-            ListOffsetsPartition,
-            ListOffsetsRequest,
-            ListOffsetsResponse,
-            ListOffsetsTopic,
-        )
-
         replica = followed.replica
         topic, partition = replica.key
 

@@ -1,6 +1,4 @@
-"""How far a partition is safe: the high watermark, from the leader's and the followers' log ends (rules 51,
-52).
-"""
+"""How far a partition is safe: the high watermark, from the leader's and the followers' log ends."""
 
 from __future__ import annotations
 
@@ -17,5 +15,5 @@ def high_watermark(log_ends: Iterable[int]) -> int:
 
 
 def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
-    """min.insync.replicas cannot ask for more replicas than there are (rule 27)."""
+    """min.insync.replicas cannot ask for more replicas than there are."""
     return min(min_insync_replicas, replicas)

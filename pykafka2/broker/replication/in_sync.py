@@ -1,4 +1,4 @@
-"""Which followers are in sync: what the leader remembers of each, and the two questions it asks (rule 65).
+"""Which followers are in sync: what the leader remembers of each, and the two questions it asks.
 
 A follower leaves the ISR when it has not been at the leader's log end for replica.lag.time.max.ms, and
 joins when it has reached the high watermark and the start of the leader's epoch (Kafka's Partition and
@@ -7,12 +7,9 @@ Replica).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
-if TYPE_CHECKING:
-    from pykafka2.broker.replication.fetch_sessions import SessionPartition
+from pykafka2.broker.replication.fetch_session import SessionPartition
 
 UNKNOWN_OFFSET = -1
 NEVER = float("-inf")
@@ -41,7 +38,7 @@ class FollowerState:
         now: float,
         in_session: SessionPartition | None = None,
     ) -> None:
-        """It asked for `offset`: so it has everything before (requirement 002-36)."""
+        """It asked for `offset`: so it has everything before."""
         last_fetch_at = self.last_fetch_at
         # A session that this partition is new in has not fetched it before.
         if in_session is not None and in_session is self.in_session and in_session.session is not None:

@@ -9,53 +9,55 @@ that is joining or not yet out.  Under the cluster's lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.replication.reading import FetchPlan
-from pykafka2.broker.replication.replica import Key, Replica
-
-if TYPE_CHECKING:
-    from pykafka2.protocol.messages.broker_lifecycle import (
-        AlterPartitionRequest,
-        AlterPartitionResponse,
-        AlterPartitionResponsePartitionData,
-    )
+from pykafka2.broker.replication.fetch_plan import FetchPlan
+from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.key import Key
+from pykafka2.broker.replication.replica import Replica
+from pykafka2.protocol.messages.broker_lifecycle import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    BrokerState,
+)
 
 ALTER_PARTITION_VERSION = 3
 
 Asked = dict[tuple[bytes, int], tuple[Replica, frozenset[int]]]
 """What a request asks for, by topic id and partition."""
 
-Send = Callable[["AlterPartitionRequest", int, Callable[[Any, float], None], float], None]
+Send = Callable[[AlterPartitionRequest, int, Callable[[Any, float], None], float], None]
 """(request, version, on_answer, now): asks the controller, again and again until it answers."""
 
 
 class IsrKeeper:
     """The ISRs and high watermarks of the partitions that one broker leads.  `max_lag` in seconds."""
 
-    def __init__(self, broker_id: int, image: ClusterImage, max_lag: float, moved: dict[Key, bool]) -> None:
-        self.image = image
-        self.send: Send = lambda request, version, on_answer, now: None
-        self._broker_id = broker_id
+    def __init__(self, hosted: HostedReplicas, max_lag: float, send: Send) -> None:
+        self._hosted = hosted
+        self._broker_id = hosted.broker_id
         self._max_lag = max_lag
-        self._moved = moved  # the replica manager's list of what moved
+        self._moved = hosted.moved
+        self._send = send
         self._unsent: dict[Key, Replica] = {}
         self._is_asking = False
 
     def is_stale(self, plan: FetchPlan) -> bool:
         """Whether a follower's fetch was sent before it last registered."""
-        broker = self.image.brokers.get(plan.replica_id)
+        broker = self._hosted.image.brokers.get(plan.replica_id)
         return broker is not None and plan.replica_epoch != -1 and plan.replica_epoch < broker.epoch
 
-    def followers_fetched(self, plan: FetchPlan, replicas: dict[Key, Replica], now: float) -> None:
+    def follower_fetched(self, plan: FetchPlan, now: float) -> None:
         """A follower's fetch says how far it has come: ISRs may grow, high watermarks move."""
         if self.is_stale(plan):
             return
         for item in plan.current_items():
-            replica = replicas.get(item.key)
+            replica = self._hosted.replicas.get(item.key)
             if replica is None or item.error is not None:
                 continue
             follower = replica.followers.get(plan.replica_id)
@@ -89,7 +91,7 @@ class IsrKeeper:
         self._ask(now)
 
     def shrink(self, replicas: Iterable[Replica], now: float) -> None:
-        """Drop followers that have lagged for too long (rule 65)."""
+        """Drop followers that have lagged for too long."""
         led = [replica for replica in replicas if replica.is_leader]
         for replica in led:
             lagging = replica.followers_to_drop(now, self._max_lag)
@@ -109,7 +111,7 @@ class IsrKeeper:
             self._ask(now)
 
     def advance_high_watermark(self, replica: Replica, now: float) -> None:
-        if replica.advance_high_watermark(now, self._max_lag, self.image.is_alive):
+        if replica.advance_high_watermark(now, self._max_lag, self._hosted.image.is_alive):
             self._moved[replica.key] = True
 
     # ------------------------------------------------------------------ asking the controller
@@ -120,9 +122,9 @@ class IsrKeeper:
     def _may_join(self, replica: Replica, broker_id: int) -> bool:
         """A follower joins under the registration that its fetches name, if that is the one we know."""
         fetched_with = replica.followers[broker_id].broker_epoch
-        return self.image.is_eligible(broker_id) and fetched_with in (
+        return self._hosted.image.is_eligible(broker_id) and fetched_with in (
             -1,
-            self.image.brokers[broker_id].epoch,
+            self._hosted.image.brokers[broker_id].epoch,
         )
 
     def _want(self, replica: Replica, isr: set[int]) -> None:
@@ -132,13 +134,6 @@ class IsrKeeper:
     def _ask(self, now: float) -> None:
         if self._is_asking or not self._unsent:
             return
-        from pykafka2.protocol.messages.broker_lifecycle import (
-            AlterPartitionRequest,
-            AlterPartitionRequestPartitionData,
-            AlterPartitionRequestTopicData,
-            BrokerState,
-        )
-
         asked: Asked = {}
         topics: dict[bytes, list[AlterPartitionRequestPartitionData]] = {}
         for replica in self._unsent.values():
@@ -161,7 +156,7 @@ class IsrKeeper:
         if not asked:
             return
         self._is_asking = True
-        own = self.image.brokers.get(self._broker_id)
+        own = self._hosted.image.brokers.get(self._broker_id)
         request = AlterPartitionRequest(
             broker_id=self._broker_id,
             broker_epoch=-1 if own is None else own.epoch,
@@ -170,14 +165,14 @@ class IsrKeeper:
                 for topic_id, partitions in topics.items()
             ],
         )
-        self.send(
+        self._send(
             request, ALTER_PARTITION_VERSION, lambda answer, at: self._on_answer(asked, answer, at), now
         )
 
     def _epoch_of(self, replica: Replica, broker_id: int) -> int:
         if broker_id != self._broker_id:
             return replica.followers[broker_id].broker_epoch
-        own = self.image.brokers.get(broker_id)
+        own = self._hosted.image.brokers.get(broker_id)
         return -1 if own is None else own.epoch
 
     def _on_answer(self, asked: Asked, answer: AlterPartitionResponse, now: float) -> None:

@@ -1,23 +1,20 @@
 """What shortens the logs of one broker: retention, DeleteRecords; and rolling their segments.
 
 Retention runs from the broker's timers and on demand, on leaders and followers alike; DeleteRecords on the
-leader, and waits until the replicas that are alive have followed (rules 64 and 88).  Under the cluster's
-lock.
+leader, and waits until the replicas that are alive have followed.  Under the cluster's lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from pykafka2.broker.base.purgatory import Purgatory
+from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
 from pykafka2.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
-from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.key import Key
 from pykafka2.errors import BrokerError, InvalidTopicException, OffsetOutOfRange, PolicyViolation
-
-if TYPE_CHECKING:
-    from pykafka2.broker.config.configs import TopicConfig
-    from pykafka2.broker.replication.replica_manager import ReplicaManager
 
 HIGH_WATERMARK = -1
 
@@ -29,30 +26,31 @@ def retention_of(config: TopicConfig) -> RetentionPolicy:
 
 
 class LogKeeper:
-    """Shortens and rolls the logs of one broker's replicas."""
+    """Shortens and rolls the logs of one broker's replicas.
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
+    `deletes` is where deletions wait; `on_log_start_moved` is told of each log that begins later.
+    """
+
+    def __init__(
+        self, hosted: HostedReplicas, deletes: Purgatory[Key], on_log_start_moved: Callable[[Key], None]
+    ) -> None:
+        self._hosted = hosted
+        self._deletes = deletes
+        self._on_log_start_moved = on_log_start_moved
 
     def apply_retention(self, now_ms: int, keys: Iterable[Key] | None = None) -> int:
         """Delete the segments that may go, of some replicas or all; how many went."""
         deleted = 0
-        for replica in self._chosen(keys):
+        for replica in self._hosted.chosen(keys):
             before = replica.log.log_start_offset
             deleted += apply_retention(replica.log, retention_of(replica.config), now_ms)
             if replica.log.log_start_offset != before:
-                self._manager.log_start_moved(replica.key)
+                self._on_log_start_moved(replica.key)
         return deleted
 
     def roll(self, keys: Iterable[Key] | None = None) -> int:
         """Begin a new segment in some logs or all; those whose active segment is empty stay as they are."""
-        return sum(replica.log.roll() for replica in self._chosen(keys))
-
-    def _chosen(self, keys: Iterable[Key] | None) -> list[Replica]:
-        replicas = self._manager.replicas
-        if keys is None:
-            return list(replicas.values())
-        return [replicas[key] for key in keys if key in replicas]
+        return sum(replica.log.roll() for replica in self._hosted.chosen(keys))
 
     # ------------------------------------------------------------------ DeleteRecords
 
@@ -69,20 +67,20 @@ class LogKeeper:
         deadline (seconds of the monotonic clock).
         """
         results = {key: self._delete(key, offset) for key, offset in offsets.items()}
-        operation = DelayedDeleteRecords(deadline, self._manager, results, on_done)
+        operation = DelayedDeleteRecords(deadline, self._hosted, results, on_done)
         if not operation.keys:
             operation.force_complete(now)
             return None
-        if self._manager.deletes.try_complete_else_watch(operation, operation.keys, now):
+        if self._deletes.try_complete_else_watch(operation, operation.keys, now):
             return None
         return operation
 
     def _delete(self, key: Key, offset: int) -> DeleteResult:
-        manager = self._manager
+        hosted = self._hosted
         try:
-            if manager.is_internal(key[0]):
+            if hosted.is_internal(key[0]):
                 raise InvalidTopicException(f"records of the internal topic {key[0]} cannot be deleted")
-            replica = manager.leader_of(key)
+            replica = hosted.leader_of(key)
             policy = replica.config.get("cleanup.policy")
             if "compact" in policy and "delete" not in policy:
                 raise PolicyViolation(f"{key[0]} is compacted only: its records cannot be deleted")
@@ -93,8 +91,8 @@ class LogKeeper:
                     f"{key[0]}-{key[1]}: offset {wanted} is outside [0, {log.high_watermark}]"
                 )
             if log.advance_log_start(wanted):
-                manager.log_start_moved(key)
-            low_watermark = replica.low_watermark(manager.image.is_alive)
+                self._on_log_start_moved(key)
+            low_watermark = replica.low_watermark(hosted.image.is_alive)
             return DeleteResult(required_offset=wanted, low_watermark=low_watermark)
         except BrokerError as error:
             return DeleteResult(error)

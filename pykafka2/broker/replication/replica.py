@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.image import PartitionImage
 from pykafka2.broker.config.configs import TopicConfig
@@ -17,16 +16,12 @@ from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.log.validation import BatchRules
+from pykafka2.broker.replication.fetch_session import SessionPartition
 from pykafka2.broker.replication.high_watermark import effective_min_isr, high_watermark
 from pykafka2.broker.replication.in_sync import NEVER, FollowerState
+from pykafka2.broker.replication.key import Key
+from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
-
-if TYPE_CHECKING:
-    from pykafka2.broker.replication.fetch_sessions import SessionPartition
-    from pykafka2.broker.replication.reading import FetchItem
-
-Key = tuple[str, int]
-"""Topic and partition: what the purgatories watch."""
 
 
 class Role(Enum):
@@ -111,7 +106,7 @@ class Replica:
             self.leader_epoch_start = self.log.log_end_offset
             self.log.epochs.assign(image.leader_epoch, self.leader_epoch_start)
             self.followers = {}
-        # Nothing is known of new followers; those in sync have the full time to show up (002-36).
+        # Nothing is known of new followers; those in sync have the full time to show up.
         self.followers = {
             replica: self.followers.get(replica)
             or FollowerState(replica, now if replica in image.isr else NEVER)
@@ -142,7 +137,7 @@ class Replica:
             )
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """The asker's leader epoch must be ours (KIP-320, rule 58); -1 asks for no check."""
+        """The asker's leader epoch must be ours (KIP-320); -1 asks for no check."""
         if current_leader_epoch == UNKNOWN_EPOCH:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -151,7 +146,7 @@ class Replica:
             raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} is newer than {self.leader_epoch}")
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Where the asker's log parted from ours, if it did (KIP-595, rule 59)."""
+        """Where the asker's log parted from ours, if it did (KIP-595)."""
         if last_fetched_epoch == UNKNOWN_EPOCH:
             return None
         end = self.log.end_of_epoch(last_fetched_epoch)

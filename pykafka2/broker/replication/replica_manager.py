@@ -8,21 +8,25 @@ partitions wakes a follower's fetch once.  All calls come under the cluster's lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
 from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
+from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
 from pykafka2.broker.log.validation import single_batch, validate
 from pykafka2.broker.log.verifications import VerificationGuard
 from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, more_for
-from pykafka2.broker.replication.fetch_sessions import FetchSession, FetchSessions
-from pykafka2.broker.replication.isr_keeper import IsrKeeper
+from pykafka2.broker.replication.fetch_session import FetchSession
+from pykafka2.broker.replication.fetch_sessions import FetchSessions
+from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.isr_keeper import IsrKeeper, Send
+from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.log_keeper import LogKeeper
-from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.replica import Replica
 from pykafka2.broker.replication.replica_reader import ReplicaReader
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
@@ -34,24 +38,33 @@ from pykafka2.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
     RecordListTooLarge,
-    UnknownTopicOrPartition,
 )
 from pykafka2.records.batch import Buffer, RecordBatch
-
-if TYPE_CHECKING:
-    from pykafka2.broker.log.log_dir import LogDir
 
 ALL_REPLICAS = -1
 LEGAL_ACKS = frozenset({-1, 0, 1})
 ADMIN_CLIENT_ID = "__admin_client"
 ERRORS_WITHOUT_START = (CorruptMessage, MessageTooLarge, NotLeaderOrFollower, RecordListTooLarge)
 
-Assign = Callable[[Replica, bool], None]
-"""(replica, whether its leader is new): tells the fetchers whom to follow."""
+
+class Fetchers(Protocol):
+    """What the broker's fetchers are told (follower_fetcher.py)."""
+
+    def follow(self, replica: Replica, is_new: bool) -> None:
+        """Copy a partition from its leader; whether that is a new one."""
+        ...
+
+    def unfollow(self, key: Key) -> None: ...
+
+    def log_start_moved(self, key: Key) -> None: ...
 
 
 class ReplicaManager:
-    """The replicas of one broker."""
+    """The replicas of one broker.
+
+    `ask_controller` sends changes of ISRs; `on_moved` is told of every partition that has moved, at the end
+    of the turn.
+    """
 
     def __init__(
         self,
@@ -61,28 +74,39 @@ class ReplicaManager:
         wheel: TimingWheel,
         image: ClusterImage,
         entropy: Entropy,
+        fetchers: Fetchers,
+        ask_controller: Send,
+        on_moved: Callable[[Key], None],
     ) -> None:
         self.broker_id = broker_id
-        self.replicas: dict[Key, Replica] = {}
+        self.hosted = HostedReplicas(broker_id, image)
+        self.replicas = self.hosted.replicas
         self.produces: Purgatory[Key] = Purgatory("produce", wheel)
         self.fetches: Purgatory[Key | FetchSession] = Purgatory("fetch", wheel)
         self.deletes: Purgatory[Key] = Purgatory("delete-records", wheel)
-        self.keeper = LogKeeper(self)
-        self.reader = ReplicaReader(self, config.get("replica.selector.class") or "")
         self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
-        self.on_follow: Assign = lambda replica, is_new: None
-        self.on_stop_following: Callable[[Key], None] = lambda key: None
-        self.on_log_start_moved: Callable[[Key], None] = lambda key: None
-        self.on_moved: Callable[[Key], None] = lambda key: None
+        self.isrs = IsrKeeper(self.hosted, config.seconds("replica.lag.time.max.ms"), ask_controller)
+        self.keeper = LogKeeper(self.hosted, self.deletes, self.log_start_moved)
+        self.reader = ReplicaReader(
+            self.hosted,
+            self.isrs,
+            self.fetches,
+            self.tell_sessions,
+            config.get("replica.selector.class") or "",
+        )
         self._config = config
         self._logs = logs
-        self.image = image
+        self._fetchers = fetchers
+        self._on_moved = on_moved
+        self._moved = self.hosted.moved
         self._strict = config.get("log.validate") == "strict"
         self._verifies = True
-        # True: more than its log's end, so that an acks=all produce may be done.
-        self._moved: dict[Key, bool] = {}
-        self.isrs = IsrKeeper(broker_id, image, config.seconds("replica.lag.time.max.ms"), self._moved)
         self.configure()
+
+    @property
+    def image(self) -> ClusterImage:
+        """The one that the replicas' roles come from."""
+        return self.hosted.image
 
     def configure(self) -> None:
         """Take over what may change while the broker runs, topics' options apart (`apply` does those)."""
@@ -95,7 +119,7 @@ class ReplicaManager:
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
         """Lead, follow or drop replicas as the image says."""
         brokers_changed = image.brokers != self.image.brokers
-        self.image = self.isrs.image = image
+        self.hosted.image = image
         for name, topic in changed.items():
             known = [key for key in self.replicas if key[0] == name]
             for key in known:
@@ -136,20 +160,20 @@ class ReplicaManager:
         if replica.config is not config:
             replica.configure(config)
         if image.leader == self.broker_id:
-            self.on_stop_following(key)
+            self._fetchers.unfollow(key)
             if replica.lead(image, now):
                 # Their fetches that wait do not ask for this partition yet.
                 self._moved.update(dict.fromkeys(map(more_for, replica.followers), True))
             self.isrs.advance_high_watermark(replica, now)
         else:
             changed = replica.follow(image) or is_new
-            self.on_follow(replica, changed)
+            self._fetchers.follow(replica, changed)
         self._moved[key] = True
 
     def _drop(self, key: Key, now: float) -> None:
         """The topic is deleted, or lives elsewhere: whoever waits is told, then the log goes."""
         replica = self.replicas.pop(key)
-        self.on_stop_following(key)
+        self._fetchers.unfollow(key)
         self._logs.remove(replica.log)
         self._moved[key] = True
 
@@ -169,23 +193,23 @@ class ReplicaManager:
     ) -> ProduceResult:
         """Append one partition's batch as its leader; errors come in the result.
 
-        `guard` is what a transaction's first batch was verified with (rule 43).
+        `guard` is what a transaction's first batch was verified with.
         """
         replica = None
         try:
-            self.check_known(key)
+            self.hosted.check_known(key)
             batch = single_batch(records, version)
             if acks not in LEGAL_ACKS:
                 raise InvalidRequiredAcks(f"acks {acks} is none of -1, 0, 1")
-            if self.is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
+            if self.hosted.is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
                 raise InvalidTopicException(f"clients may not write to the internal topic {key[0]}")
-            replica = self.leader_of(key)
+            replica = self.hosted.leader_of(key)
             if acks == ALL_REPLICAS:
                 _check_in_sync(replica)
             batch = validate(batch, replica.batch_rules, now_ms, strict=self._strict)
             appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
         except BrokerError as error:
-            # Kafka says the log's start once it has looked into the batch, but not for these (rule 24).
+            # Kafka says the log's start once it has looked into the batch, but not for these.
             log_start = -1
             if replica is not None and not isinstance(error, ERRORS_WITHOUT_START):
                 log_start = replica.log.log_start_offset
@@ -193,9 +217,9 @@ class ReplicaManager:
         return self._appended(replica, appended, now)
 
     def append_marker(self, key: Key, marker: EndMarker, now: float, now_ms: int) -> ProduceResult:
-        """End a producer's transaction in one partition as its leader, as with acks=all (rule 46)."""
+        """End a producer's transaction in one partition as its leader, as with acks=all."""
         try:
-            replica = self.leader_of(key)
+            replica = self.hosted.leader_of(key)
             _check_in_sync(replica)
             appended = replica.log.append_marker(marker, replica.leader_epoch, now_ms)
         except BrokerError as error:
@@ -230,7 +254,7 @@ class ReplicaManager:
         Raises what a coordinator's log can refuse with: `NotLeaderOrFollower`, `MessageTooLarge`, with
         `needs_in_sync` `NotEnoughReplicas`.
         """
-        replica = self.leader_of(key)
+        replica = self.hosted.leader_of(key)
         if needs_in_sync:
             _check_in_sync(replica)
         if len(batch.buffer) > replica.config.get("max.message.bytes"):
@@ -249,7 +273,7 @@ class ReplicaManager:
         now: float,
     ) -> DelayedProduce | None:
         """Call `on_done` once the replicas have what was appended; the operation if it must wait."""
-        operation = DelayedProduce(deadline, self, results, on_done)
+        operation = DelayedProduce(deadline, self.hosted, results, on_done)
         if self.produces.try_complete_else_watch(operation, operation.keys, now):
             return None
         return operation
@@ -258,27 +282,14 @@ class ReplicaManager:
 
     def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
         """Our replica, if it leads in the epoch that the asker believes in; the epoch is looked at first."""
-        replica = self.replica_of(key)
-        replica.check_epoch(current_leader_epoch)
-        replica.check_leader()
-        return replica
+        return self.hosted.leader_of(key, current_leader_epoch)
 
     def replica_of(self, key: Key) -> Replica:
         """Our replica; `NotLeaderOrFollower` if others have one, `UnknownTopicOrPartition` if nobody has."""
-        replica = self.replicas.get(key)
-        if replica is not None:
-            return replica
-        self.check_known(key)
-        raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
+        return self.hosted.replica_of(key)
 
-    def check_known(self, key: Key) -> None:
-        """`UnknownTopicOrPartition` if nobody has such a partition."""
-        if key not in self.replicas and self.image.partition(*key) is None:
-            raise UnknownTopicOrPartition(f"there is no partition {key[0]}-{key[1]}")
-
-    def is_internal(self, topic: str) -> bool:
-        image = self.image.topics.get(topic)
-        return image is not None and image.is_internal
+    def log_of(self, key: Key) -> PartitionLog:
+        return self.hosted.replica_of(key).log
 
     # ------------------------------------------------------------------ what follows
 
@@ -289,7 +300,7 @@ class ReplicaManager:
     def log_start_moved(self, key: Key) -> None:
         """A log of ours begins later now: readers, deletions that wait, and our leader are told."""
         self._moved.setdefault(key, False)
-        self.on_log_start_moved(key)
+        self._fetchers.log_start_moved(key)
 
     @property
     def has_moved(self) -> bool:
@@ -306,7 +317,7 @@ class ReplicaManager:
                     self.produces.check(key, now)
                 self.fetches.check(key, now)
                 self.deletes.check(key, now)
-                self.on_moved(key)
+                self._on_moved(key)
             for session in sessions:
                 self.fetches.check(session, now)
 
@@ -314,17 +325,14 @@ class ReplicaManager:
         """Which fetch sessions will look at what has moved."""
         return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 
-    def log_of(self, key: Key) -> PartitionLog:
-        return self.replica_of(key).log
-
     def expire_producers(self, before_ms: int) -> int:
-        """Forget producers and verifications that nobody was heard of since then (rule 35); how many."""
+        """Forget producers and verifications that nobody was heard of since then; how many."""
         logs = [replica.log for replica in self.replicas.values()]
         return sum(log.producers.expire(before_ms) + log.verifications.expire(before_ms) for log in logs)
 
 
 def _check_in_sync(replica: Replica) -> None:
-    """Raise `NotEnoughReplicas` where fewer are in sync than min.insync.replicas asks for (rule 27)."""
+    """Raise `NotEnoughReplicas` where fewer are in sync than min.insync.replicas asks for."""
     if not replica.has_enough_in_sync:
         raise NotEnoughReplicas(
             f"{replica.key[0]}-{replica.key[1]} has {len(replica.image.isr)} replicas in sync, "

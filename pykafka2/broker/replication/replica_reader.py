@@ -7,20 +7,19 @@ that may have something to tell (fetch_sessions.py).  Under the cluster's lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.delayed import DelayedFetch, more_for
-from pykafka2.broker.replication.fetch_sessions import FetchSession
-from pykafka2.broker.replication.reading import (
-    FUTURE_REPLICA,
-    NO_TOPIC_ID,
-    FetchItem,
-    FetchPlan,
-    FetchResult,
-)
-from pykafka2.broker.replication.replica import Key, Replica
+from pykafka2.broker.replication.fetch_plan import FUTURE_REPLICA, FetchPlan
+from pykafka2.broker.replication.fetch_session import FetchSession
+from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.isr_keeper import IsrKeeper
+from pykafka2.broker.replication.key import Key
+from pykafka2.broker.replication.reading import NO_TOPIC_ID, FetchItem, FetchResult
+from pykafka2.broker.replication.replica import Replica
 from pykafka2.broker.replication.replica_selector import selector
 from pykafka2.errors import (
     BrokerError,
@@ -30,29 +29,38 @@ from pykafka2.errors import (
     UnknownServerError,
 )
 
-if TYPE_CHECKING:
-    from pykafka2.broker.replication.replica_manager import ReplicaManager
-
 
 class ReplicaReader:
-    """Answers fetches from a broker's replicas.  `selector_class` is replica.selector.class."""
+    """Answers fetches from a broker's replicas.  `selector_class` is replica.selector.class.
 
-    def __init__(self, manager: ReplicaManager, selector_class: str) -> None:
-        self._manager = manager
+    `fetches` is where they wait; `tell_sessions` has the fetch sessions look at what moved in this turn.
+    """
+
+    def __init__(
+        self,
+        hosted: HostedReplicas,
+        isrs: IsrKeeper,
+        fetches: Purgatory[Key | FetchSession],
+        tell_sessions: Callable[[], object],
+        selector_class: str,
+    ) -> None:
+        self._hosted = hosted
+        self._isrs = isrs
+        self._fetches = fetches
+        self._tell_sessions = tell_sessions
         self._select = selector(selector_class)
 
     def fetch(
         self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
     ) -> DelayedFetch | None:
         """Read, or wait until there is enough to read; the operation if it must wait."""
-        manager = self._manager
-        manager.tell_sessions()
+        self._tell_sessions()
         operation = DelayedFetch(now + max_wait, self, plan, on_done)
         is_ready = max_wait <= 0 or not (plan.items or plan.session) or operation.is_ready(None)
         # What a follower is told was read before its own fetch moved anything: it learns one fetch later.
         results = self.read(plan) if is_ready else []
         if plan.is_from_follower:
-            manager.isrs.followers_fetched(plan, manager.replicas, now)
+            self._isrs.follower_fetched(plan, now)
         if is_ready:
             on_done(results)
             return None
@@ -63,7 +71,7 @@ class ReplicaReader:
         if plan.is_from_follower:
             keys = [*keys, more_for(plan.replica_id)]
         plan.has_waited = True
-        if manager.fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
+        if self._fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
             return None
         return operation
 
@@ -72,13 +80,13 @@ class ReplicaReader:
         if not plan.is_from_follower:
             return
         for item in plan.items:
-            replica = self._manager.replicas.get(item.key)
+            replica = self._hosted.replicas.get(item.key)
             follower = None if replica is None else replica.followers.get(plan.replica_id)
             if follower is not None and follower.log_end_offset == item.offset:
                 follower.in_session = session.partition_of(item)
 
     def read(self, plan: FetchPlan) -> list[FetchResult]:
-        """Read every partition of the plan, as far as its limits reach (rules 53 to 55)."""
+        """Read every partition of the plan, as far as its limits reach."""
         results: list[FetchResult] = []
         left = plan.max_bytes
         min_one = True
@@ -140,7 +148,7 @@ class ReplicaReader:
         if item.error is not None:
             raise item.error
         replica = (
-            self._replica_by_id(item) if item.topic_id != NO_TOPIC_ID else self._manager.replica_of(item.key)
+            self._replica_by_id(item) if item.topic_id != NO_TOPIC_ID else self._hosted.replica_of(item.key)
         )
         replica.check_epoch(item.current_leader_epoch)
         if plan.is_from_follower or not plan.may_follow:
@@ -148,7 +156,7 @@ class ReplicaReader:
         if plan.is_from_follower:
             if plan.replica_id not in replica.followers:
                 _refuse_follower(plan.replica_id, item)
-            if self._manager.isrs.is_stale(plan):
+            if self._isrs.is_stale(plan):
                 raise NotLeaderOrFollower(f"broker {plan.replica_id} has registered anew since it asked")
             return replica, replica.log.log_end_offset
         if plan.replica_id == FUTURE_REPLICA:
@@ -158,17 +166,17 @@ class ReplicaReader:
         return replica, replica.log.high_watermark
 
     def _replica_by_id(self, item: FetchItem) -> Replica:
-        """The replica of a topic that was asked for by id, and had that id when it was (rule 60)."""
-        replica = self._manager.replica_of(item.key)
+        """The replica of a topic that was asked for by id, and had that id when it was."""
+        replica = self._hosted.replica_of(item.key)
         if replica.log.topic_id != item.topic_id:
             raise InconsistentTopicId(f"{item.topic} has another id here than the one asked for")
         return replica
 
     def preferred_replica(self, plan: FetchPlan, item: FetchItem, replica: Replica) -> int:
-        """Which replica the consumer should read from instead, -1 for this one (KIP-392, rule 61)."""
+        """Which replica the consumer should read from instead, -1 for this one (KIP-392)."""
         if self._select is None or plan.rack_id is None or not replica.is_leader:
             return -1
-        return self._select(replica, item.offset, plan.rack_id, self._manager.image)
+        return self._select(replica, item.offset, plan.rack_id, self._hosted.image)
 
 
 def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
@@ -178,5 +186,5 @@ def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
 
 
 def note_segment(plan: FetchPlan, item: FetchItem, log: PartitionLog) -> int:
-    """Where the segment begins that a fetch's offset was in when the fetch came (rule 56)."""
+    """Where the segment begins that a fetch's offset was in when the fetch came."""
     return plan.first_segments.setdefault(item.key, log.segments.base_of(item.offset))

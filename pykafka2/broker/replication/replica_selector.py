@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: `replica.selector.class` (KIP-392, rule 61).
+"""Which replica a consumer should read from: `replica.selector.class` (KIP-392).
 
 Pure functions, asked by the leader for each partition that a consumer with a rack fetches.
 """
@@ -6,15 +6,13 @@ Pure functions, asked by the leader for each partition that a consumer with a ra
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from pykafka2.broker.base.image import ClusterImage
-    from pykafka2.broker.replication.replica import Replica
-
-Select = Callable[["Replica", int, str, "ClusterImage"], int]
+Select = Callable[[Replica, int, str, ClusterImage], int]
 """(the leader's replica, offset asked for, the consumer's rack, brokers) -> broker id, -1: the leader."""
 
 PACKAGE: Final = "org.apache.kafka.common.replica."

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult
-from pykafka2.broker.replication.reading import FetchItem, FetchPlan, FetchResult
+from pykafka2.broker.replication.fetch_plan import FetchPlan
+from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.errors import (
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -292,7 +293,7 @@ def test_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulation: Sim
     done: list[ProduceResult] = []
     operation = DelayedProduce(
         1e9,
-        cluster.brokers[leading].replicas,
+        cluster.brokers[leading].replicas.hosted,
         {KEY: ProduceResult(required_offset=required)},
         lambda results: done.extend(results.values()),
     )

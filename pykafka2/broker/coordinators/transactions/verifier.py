@@ -30,7 +30,7 @@ from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, Ad
 
 if TYPE_CHECKING:
     from pykafka2.broker.log.verifications import VerificationGuard
-    from pykafka2.broker.replication.replica import Key
+    from pykafka2.broker.replication.key import Key
 
 QUESTION_VERSION: Final = 5
 
