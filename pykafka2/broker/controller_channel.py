@@ -8,20 +8,18 @@ cluster's lock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from pykafka2.broker.base.timing_wheel import Timer
+from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller.metadata_log import NO_CONTROLLER
 from pykafka2.broker.node import Node
+from pykafka2.broker.replication.links import Links
 from pykafka2.clock import FOREVER
 from pykafka2.errors import NotController
 from pykafka2.protocol.struct import Request
-
-if TYPE_CHECKING:
-    from pykafka2.broker.controller.controllers import Controllers
-    from pykafka2.broker.replication.links import Links
 
 FIRST_BACKOFF = 0.05
 LONGEST_BACKOFF = 1.0

@@ -6,8 +6,6 @@ queue; otherwise it is forwarded and answered here.  Under the cluster's lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.handlers.by_controller import ask_controller, deadline_of
 from pykafka2.broker.handlers.registry import Api
@@ -15,9 +13,7 @@ from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import CorruptData, KafkaError, NotController, RequestTimedOut, UnknownServerError
 from pykafka2.protocol.framing import decode_response, encode_request
-
-if TYPE_CHECKING:
-    from pykafka2.protocol.messages.cluster import EnvelopeResponse
+from pykafka2.protocol.messages.cluster import EnvelopeRequest, EnvelopeResponse
 
 LENGTH_BYTES = 4
 
@@ -49,8 +45,6 @@ class Forwarder:
 
     def forward(self, context: RequestContext, now: float) -> None:
         """Have the controller answer a client's request."""
-        from pykafka2.protocol.messages.cluster import EnvelopeRequest
-
         request = context.request
         correlation_id = context.received.correlation_id
         frame = b"".join(encode_request(request, context.version, correlation_id, context.client_id))

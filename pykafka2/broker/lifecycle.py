@@ -9,9 +9,10 @@ election itself.  Turned by the broker's timers; under the cluster's lock.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pykafka2.broker.base.features import SUPPORTED
+from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.node import Node
 from pykafka2.clock import FOREVER
@@ -24,9 +25,6 @@ from pykafka2.protocol.messages.broker_lifecycle import (
     Feature,
     Listener,
 )
-
-if TYPE_CHECKING:
-    from pykafka2.broker.controller.controllers import Controllers
 
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1

@@ -1,5 +1,5 @@
 """A broker's supply of producer ids: a block from the controller, the next one asked for in good time
-(KIP-730, rule 36).
+(KIP-730).
 
 As Kafka's RPCProducerIdManager: while there is no block the asker is told COORDINATOR_LOAD_IN_PROGRESS and
 comes again.  Under the cluster's lock.
@@ -7,14 +7,13 @@ comes again.  Under the cluster's lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.node import Node
 from pykafka2.errors import CoordinatorLoadInProgress
-
-if TYPE_CHECKING:
-    from pykafka2.protocol.messages.broker_lifecycle import AllocateProducerIdsResponse
+from pykafka2.protocol.messages.broker_lifecycle import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 # Kafka asks for the next block when 90 % of the one it has are used.
 PREFETCH_BELOW = 100
@@ -44,8 +43,6 @@ class ProducerIds:
 
     def prefetch(self, now: float) -> None:
         """See that there is a block after this one."""
-        from pykafka2.protocol.messages.broker_lifecycle import AllocateProducerIdsRequest
-
         if self._is_asking or self._next_block:
             return
         self._is_asking = True

@@ -7,8 +7,8 @@ into its state (state.py), and publishes the image that results.  Whoever follow
 To add an operation: a method of `Controller`, or a function over one in a module of its own, that reads
 `controller.state`, raises a `BrokerError` for what cannot be, and calls `controller.write(records)` once.
 A handler registered with `by_controller=True` runs on the broker that hosts the active controller, whichever
-broker was asked, as one event of the controller's queue: there, and only there, `broker.controller` is the
-active controller and calls are synchronous.  All other handlers read `broker.image`.
+broker was asked, as one event of the controller's queue: there, and only there, `services.controller` is the
+active controller and calls are synchronous.  All other handlers read `services.image`.
 """
 
 from pykafka2.broker.controller.controller import Controller, IsrChange

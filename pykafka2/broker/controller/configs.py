@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -24,6 +23,7 @@ from pykafka2.broker.config.configs import (
 )
 from pykafka2.broker.config.resources import check_group, check_metrics
 from pykafka2.broker.config.topic_names import check_topic_name
+from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.records import ConfigsSet, Record, TopicConfigured
 from pykafka2.errors import (
     InvalidConfig,
@@ -31,9 +31,6 @@ from pykafka2.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-
-if TYPE_CHECKING:
-    from pykafka2.broker.controller.controller import Controller
 
 # Kafka takes these for a single broker only, or not at all but with a listener's prefix.
 PER_BROKER = ("listeners", "listener.security.protocol.map", "principal.builder.class", "sasl.", "ssl.")

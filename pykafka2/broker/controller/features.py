@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED
+from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.records import FeatureSet, Record
 from pykafka2.errors import InvalidUpdateVersion
-
-if TYPE_CHECKING:
-    from pykafka2.broker.controller.controller import Controller
 
 UPGRADE: Final = 1
 DOWNGRADES: Final = (2, 3)

@@ -180,7 +180,7 @@ class ControllerNode(Part):
             ):
                 self._common.give_up(self.broker_id, now)
                 return FOREVER
-            for broker_id in self.sessions.lapsed(now):
+            for broker_id in self.sessions.end_overdue(now):
                 self.end_session(broker_id, now)
             if now >= self._rebalance_at:
                 self._rebalance_at = now + self._rebalance_every

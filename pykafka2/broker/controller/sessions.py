@@ -31,8 +31,8 @@ class BrokerSessions:
         contact = self._contacts.get(broker_id)
         return contact is not None and now - contact < self.timeout
 
-    def lapsed(self, now: float) -> list[int]:
-        """Brokers whose session has ended; each is named once."""
+    def end_overdue(self, now: float) -> list[int]:
+        """End the sessions of brokers that were not heard in time; whose they were."""
         ended = [broker for broker, contact in self._contacts.items() if now - contact >= self.timeout]
         for broker in ended:
             del self._contacts[broker]

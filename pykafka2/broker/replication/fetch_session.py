@@ -27,7 +27,7 @@ class SessionPartition:
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def told(self, result: FetchResult) -> bool:
+    def note_answer(self, result: FetchResult) -> bool:
         """Note what an answer says; whether it has to be said at all."""
         has_news = (
             bool(len(result.records))
@@ -88,7 +88,7 @@ class FetchSession:
             known = self.partitions.get(ident)
             if known is None:
                 continue
-            if known.told(result):
+            if known.note_answer(result):
                 told.append(result)
             if len(result.records):
                 # Whoever was served goes to the end of the round.
