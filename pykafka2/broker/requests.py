@@ -14,7 +14,7 @@ from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, respond
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.replication.replica import Key
+from pykafka2.broker.replication.key import Key
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.request_metrics import RequestMetrics

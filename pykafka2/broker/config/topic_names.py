@@ -1,4 +1,4 @@
-"""Which names a topic may have (rule 71; Kafka's Topic class).  Pure functions."""
+"""Which names a topic may have (Kafka's Topic class).  Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 
 
 def check_topic_name(name: str) -> None:
-    """Raise `InvalidTopicException` unless the name is legal (rule 71)."""
+    """Raise `InvalidTopicException` unless the name is legal."""
     if not name:
         raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):

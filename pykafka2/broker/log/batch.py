@@ -50,7 +50,7 @@ def placed(batch: RecordBatch, base_offset: int, leader_epoch: int) -> RecordBat
 
 
 def with_log_append_time(batch: RecordBatch, timestamp_ms: int) -> RecordBatch:
-    """A copy as a topic with message.timestamp.type=LogAppendTime keeps it: checksum made anew (rule 21)."""
+    """A copy as a topic with message.timestamp.type=LogAppendTime keeps it: checksum made anew."""
     return rewritten(
         batch, batch.attributes | LOG_APPEND_TIME_FLAG, timestamp_ms, batch.buffer[HEADER_BYTES:]
     )

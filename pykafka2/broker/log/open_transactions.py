@@ -1,7 +1,7 @@
 """Which transactions are open in a partition: what the last stable offset waits for.
 
 A transaction holds the last stable offset back while it is open and, once it has its marker, until the marker
-is replicated (rule 47).  Kept by producer_state.py, one per log.
+is replicated.  Kept by producer_state.py, one per log.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Up to where read_committed reads: the earliest transaction that is open or whose marker is not
-        replicated, the high watermark where there is none (rule 47).
+        replicated, the high watermark where there is none.
         """
         unstable = self.producers.transactions.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
@@ -131,7 +131,7 @@ class PartitionLog:
         from_client: bool = True,
         guard: VerificationGuard | None = None,
     ) -> Appended:
-        """Give a validated batch of a client or of a coordinator its offsets (rules 23, 30 to 34, 43, 44).
+        """Give a validated batch of a client or of a coordinator its offsets.
 
         A coordinator's batches have no sequences (`from_client=False`).  `guard` is what
         `begin_verification` gave before the transaction was verified.  Raises `OutOfOrderSequenceNumber`,
@@ -158,7 +158,7 @@ class PartitionLog:
         return Appended(stored.base_offset, stored.last_offset, append_time)
 
     def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
-        """End a producer's transaction here: a control batch that takes one offset (rule 46).
+        """End a producer's transaction here: a control batch that takes one offset.
 
         A marker for a producer that has nothing open, or that nobody knows, is written all the same.  Raises
         `InvalidProducerEpoch` or `TransactionCoordinatorFenced` for one that comes too late.
@@ -178,7 +178,7 @@ class PartitionLog:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard to append a transactional batch with, after its coordinator was asked (rule 43).
+        """The guard to append a transactional batch with, after its coordinator was asked.
 
         None where nothing is to be asked: the transaction is open here, or verification is off.  Producers
         that add the partition by producing (`supports_epoch_bump`) have it asked all the same.
@@ -251,7 +251,7 @@ class PartitionLog:
     # ------------------------------------------------------------------ reading
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> ReadResult:
-        """Whole batches from the one that holds `offset`, below `upper_offset` (rules 53 to 55).
+        """Whole batches from the one that holds `offset`, below `upper_offset`.
 
         At most `max_bytes`, but the first batch whatever its size with `min_one`.  Raises `OffsetOutOfRange`
         below the log's start or beyond its end.
@@ -270,11 +270,11 @@ class PartitionLog:
         return self.segments.iterate(max(offset, self.log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with data in [start, end): what a read_committed fetch lists (rule 48)."""
+        """Aborted transactions with data in [start, end): what a read_committed fetch lists."""
         return self._aborted.overlapping(start_offset, end_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch not above `epoch` and its end (rule 63)."""
+        """The largest epoch not above `epoch` and its end."""
         return self.epochs.end_of(epoch, self.log_end_offset)
 
     # ------------------------------------------------------------------ moving its ends

@@ -90,7 +90,7 @@ class ProducerStates:
         return is_open and state is not None and state.epoch == epoch
 
     def check(self, batch: RecordBatch) -> None:
-        """Raise if a client's batch does not follow what was appended before (rules 31 to 33, 44).
+        """Raise if a client's batch does not follow what was appended before.
 
         `InvalidProducerEpoch` for an epoch that is over, `OutOfOrderSequenceNumber` for a gap,
         `InvalidTxnState` for a plain batch while a transaction is open.  A producer that is not known may
@@ -124,7 +124,7 @@ class ProducerStates:
             )
 
     def check_transaction(self, batch: RecordBatch) -> None:
-        """Raise `InvalidTxnState` for a plain batch of a producer whose transaction is open (rule 44)."""
+        """Raise `InvalidTxnState` for a plain batch of a producer whose transaction is open."""
         if batch.is_transactional or self.transactions.first_offset_of(batch.producer_id) is None:
             return
         raise InvalidTxnState(
@@ -135,7 +135,7 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
-        """Raise if a coordinator's marker comes too late (rule 46).
+        """Raise if a coordinator's marker comes too late.
 
         With transaction.version 2 the marker's epoch is above that of the records; the same epoch is let
         through only as a repetition, with nothing open.  Before, it is that of the records or above.

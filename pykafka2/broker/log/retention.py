@@ -1,4 +1,4 @@
-"""Which segments are old enough or too many: retention.ms and retention.bytes (rule 88).
+"""Which segments are old enough or too many: retention.ms and retention.bytes.
 
 Whole segments go, from the front, never past the high watermark; the active one only after a roll.  A log
 that is only compacted keeps all but what lies before its start.  Kafka's UnifiedLog.deleteOldSegments.

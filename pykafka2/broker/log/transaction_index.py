@@ -1,7 +1,7 @@
 """Which transactions were aborted in a partition, so that read_committed consumers can skip their data.
 
-One entry per aborted transaction, in the order of their markers, as in Kafka's transaction index (KIP-98;
-rule 48).  Kept by partition_log.py; whoever answers a fetch asks it for the range that is returned.
+One entry per aborted transaction, in the order of their markers, as in Kafka's transaction index
+(KIP-98).  Kept by partition_log.py; whoever answers a fetch asks it for the range that is returned.
 """
 
 from __future__ import annotations

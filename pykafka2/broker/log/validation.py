@@ -1,4 +1,4 @@
-"""What a leader demands of a client's batch before it enters the log (rules 15 to 22).
+"""What a leader demands of a client's batch before it enters the log.
 
 Headers and checksum always; records are walked only where a rule needs their keys or times, or with
 log.validate=strict.  Order and codes are those of Kafka 4.3: ProduceRequest.validateRecords,
@@ -70,7 +70,7 @@ class InvalidTimestamps(RecordsRejected, InvalidTimestamp):
 
 
 def single_batch(records: Buffer | None, version: int) -> RecordBatch:
-    """The one batch that a produce request of version 3 or newer carries for a partition (rule 15).
+    """The one batch that a produce request of version 3 or newer carries for a partition.
 
     An unfinished batch behind it is left out, as in Kafka.
     """
@@ -143,7 +143,7 @@ class BatchRules:
         return batch.max_timestamp > now_ms + self.after_ms or now_ms > self.before_ms
 
     def wrong_time(self, batch: RecordBatch, timestamp: int, now_ms: int) -> str | None:
-        """Why a record's timestamp is refused, if it is (rule 20).
+        """Why a record's timestamp is refused, if it is.
 
         A batch that is marked LogAppendTime is taken by a CreateTime topic, which clears the mark (4.3).
         """
@@ -249,7 +249,7 @@ def records_of(batch: RecordBatch) -> bytes:
 
 
 def recompress(batch: RecordBatch, rules: BatchRules) -> RecordBatch:
-    """The same records in the topic's codec, at its level (rule 22)."""
+    """The same records in the topic's codec, at its level."""
     from pykafka2.compression import codec
 
     codec_id = CODEC_IDS[rules.codec or ""]

@@ -1,4 +1,4 @@
-"""Which producers' transactions are being verified with their coordinator (KIP-890, rule 43).
+"""Which producers' transactions are being verified with their coordinator (KIP-890).
 
 The first batch of a transaction may enter the log only if the coordinator knows of the partition: the leader
 takes a guard, asks, and appends with the guard.  A marker meanwhile makes the guard worthless, so that a late
