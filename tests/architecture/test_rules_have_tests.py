@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "broker-rules.md"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 TEST = re.compile(r"^- `(tests/[\w/]+\.py)::(\w+)`$", re.MULTILINE)
 NUMBERED = re.compile(r"test_(rule_|row_|requirement_)?\d+_")
-LINK = re.compile(r"broker-rules\.md#([\w-]+)")
+MENTION = re.compile(r"broker-rules\.md#([\w-]+)|\brules? `?([a-z0-9]+(?:-[a-z0-9]+)+)\b(?!\.md)")
 
 
 @attrs.frozen
@@ -78,17 +78,17 @@ def test_a_rule_has_a_promise_a_source_and_tests_or_a_reason(rule: Rule) -> None
     assert gone == []
 
 
-def test_links_to_rules_lead_somewhere() -> None:
+def test_rules_that_are_mentioned_are_on_the_page() -> None:
+    """As a link to `broker-rules.md`, or in a docstring as "(rule acks-0-gets-no-reply)"."""
     names = {rule.name for rule in rules()}
-    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")]
     sources = [path for folder in ("pykafka2", "tests") for path in (ROOT / folder).rglob("*.py")]
-    linked = {
-        name
+    mentioned = {
+        link or name
         for path in (*documents, *sources)
-        if path != Path(__file__)
-        for name in LINK.findall(path.read_text(encoding="utf-8"))
+        for link, name in MENTION.findall(path.read_text(encoding="utf-8"))
     }
-    assert linked - names == set()
+    assert mentioned - names == set()
 
 
 def test_tests_are_named_after_promises_not_numbers() -> None:
