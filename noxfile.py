@@ -27,9 +27,9 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 def tests(session: nox.Session) -> None:
-    """The main suite."""
+    """The main suite, also what a plain `pytest` leaves out."""
     session.install(".[test]")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "-m", "", *session.posargs)
 
 
 @nox.session
@@ -69,7 +69,8 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "tests.campaign.run", "--corpus", "0-9999", *jobs, "--resume", seeds)
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
     for _ in range(3):
-        session.run("pytest", "-q")
+        # All in one process, which must not take more for that.
+        session.run("pytest", "-q", "-m", "", "--max-memory-mb", "400")
     for protocol in ("classic", "consumer"):
         session.run("python", "-m", "tests.conformance.librdkafka_suite", "--protocol", protocol)
     for benchmark in ("imports", "micro", "io_under_load", "cluster", "broker_acks", "broker_speed"):

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.gate import MARKER
+from tests.run_report import MemorySaver, RunReport
+
 # Shared, noisy machines: a slow example is not a failure, and a failing one must print how to repeat it.
 settings.register_profile(
     "pykafka2",
@@ -15,12 +18,27 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+# For a plain run, without the tests of the gate.
+settings.register_profile("quick", parent=settings.get_profile("pykafka2"), max_examples=25)
 settings.load_profile("pykafka2")
 
 collect_ignore = [] if os.environ.get("PYKAFKA2_CONFORMANCE") == "1" else ["conformance"]
 
 if TYPE_CHECKING:
     from pykafka2.testing import KafkaCluster
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--max-memory-mb", type=int, help="fail the run if a process of it took more memory at its peak"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("markexpr") == f"not {MARKER}":
+        settings.load_profile("quick")
+    config.pluginmanager.register(RunReport(config), "run report")
+    config.pluginmanager.register(MemorySaver(), "memory saver")
 
 
 @pytest.fixture

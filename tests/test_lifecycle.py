@@ -166,6 +166,7 @@ class TestAProducer:
             assert (done.returncode, done.stderr) == (0, "")
             assert cluster.log("orders", 0).values() == [b"left"]
 
+    @pytest.mark.gate
     @pytest.mark.slow
     def test_at_exit_it_counts_what_it_could_not_send(self) -> None:
         program = (

@@ -24,6 +24,7 @@ def asked_at(cluster: KafkaCluster, client: str) -> list[float]:
     return [entry.received_at for entry in cluster.history.entries("Metadata", client_id=client)]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_producer_asks_for_nothing_before_the_first_send_and_then_once(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"orders": 6})
@@ -36,6 +37,7 @@ def test_a_producer_asks_for_nothing_before_the_first_send_and_then_once(simulat
     assert asked(cluster, "p") == [["orders"]]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_metadata_is_refreshed_after_five_minutes(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"orders": 6})
@@ -50,6 +52,7 @@ def test_metadata_is_refreshed_after_five_minutes(simulation: Simulation) -> Non
     assert asked(cluster, "p")[1] == ["orders"]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_topic_idle_for_five_minutes_is_forgotten(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"orders": 6, "bills": 1})
@@ -79,6 +82,7 @@ def test_an_unknown_topic_raises_within_max_block(simulation: Simulation) -> Non
     assert max(gaps) <= 1.3, "and at most retry_backoff_max_ms with its jitter"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_consumer_keeps_its_topics_and_refreshes_them(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1, topics={"orders": 2})

@@ -51,6 +51,7 @@ def check(cluster: KafkaCluster, offsets: list[list[int]], count: int) -> None:
             assert values[offset : offset + 2] == [b"%d:%d:%d" % (who, number, part) for part in range(2)]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_eight_connections_leave_no_gap_and_no_overlap(

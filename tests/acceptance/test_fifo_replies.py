@@ -47,6 +47,7 @@ def send_all(wire: Wire, partitions: list[int], chance: random.Random) -> list[t
     return expected
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 8})
 def test_a_thousand_orders_of_completion_never_change_the_order_of_replies(

@@ -80,6 +80,7 @@ def test_confluent_kafka_works_on_it(kafka_cluster: KafkaCluster) -> None:
     assert read == VALUES
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_other_peoples_clients_meet_the_same_faults_in_another_process() -> None:
     """The cluster as a child process, steered by rules as data; confluent-kafka retries what they refuse."""

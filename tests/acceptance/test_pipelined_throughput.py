@@ -11,6 +11,7 @@ import pytest
 
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.testing.cluster import Topic
+from tests.gate import rest_in_gate
 
 ROUND_TRIP = 0.010
 RECORD = bytes(10_000)
@@ -65,7 +66,7 @@ def send_for(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("in_flight", "at_least"), [(5, 2.4), (20, 6.0)])
+@pytest.mark.parametrize(("in_flight", "at_least"), rest_in_gate([(5, 2.4), (20, 6.0)]))
 def test_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: float) -> None:
     serial = send_for(pipelined=False, acks="all", in_flight=in_flight)
     pipelined = send_for(pipelined=True, acks="all", in_flight=in_flight)
@@ -75,12 +76,14 @@ def test_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: floa
     assert pipelined >= at_least * serial
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_acks_1_is_the_same_in_both_modes() -> None:
     rates = [send_for(pipelined=mode, acks=1, in_flight=5, seconds=0.2) for mode in (False, True)]
     assert rates[1] == pytest.approx(rates[0], rel=0.1)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_more_producers_in_serial_mode_add_up() -> None:
     """The remedy that the article rejects, for each producer orders its own records only.

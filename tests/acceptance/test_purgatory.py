@@ -91,6 +91,7 @@ def race(seed: int) -> World:
     return world
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_each_operation_ends_exactly_once_and_nothing_is_left_behind() -> None:
     ends = {"completed": 0, "expired": 0, "discarded": 0}

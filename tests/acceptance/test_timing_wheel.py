@@ -20,7 +20,7 @@ class LongerWalk(WheelAgainstList):
     """The same rules, more steps."""
 
 
-TestLongerWalk = LongerWalk.TestCase
+TestLongerWalk = pytest.mark.gate(LongerWalk.TestCase)
 TestLongerWalk.settings = settings(max_examples=20, stateful_step_count=60, deadline=None)
 
 
@@ -43,6 +43,7 @@ def test_firing_times_and_order_are_those_of_a_sorted_list() -> None:
     assert max(late) <= 0.001 + 1e-9
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_cancelling_costs_the_same_however_many_timers_wait() -> None:
     def cancel_time(waiting: int) -> float:

@@ -40,6 +40,7 @@ def test_nothing_heavy_is_loaded_by(statement: str) -> None:
     assert _python(code) == "[]"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(("statement", "limit"), [("import pykafka2", 0.010), (CLIENTS, 0.120)])
 def test_the_import_is_quick(statement: str, limit: float) -> None:

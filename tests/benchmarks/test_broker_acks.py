@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 
 from benchmarks.acks_clients import queued
 from benchmarks.broker_acks import Runner, Setting
 
 
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """The benchmark silences our logger, for a process of its own; here other tests read it."""
+    logger = logging.getLogger("pykafka2")
+    before = logger.level
+    yield
+    logger.setLevel(before)
+
+
+@pytest.mark.gate
 @pytest.mark.slow
 def test_one_cell_of_the_table() -> None:
     runner = Runner(seconds=0.1, rounds=1)
@@ -21,6 +34,7 @@ def test_one_cell_of_the_table() -> None:
     assert serial.broker["in_flight_max"] == 1
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_hundred_at_once_and_leaders_where_they_are_wanted() -> None:
     runner = Runner(seconds=0.1, rounds=1)

@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "io_under_load.py"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--tls"]])
 def test_it_prints_both_figures(options: list[str]) -> None:

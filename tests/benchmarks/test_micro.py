@@ -26,6 +26,7 @@ def test_the_hot_path_keeps_a_tenth_of_its_target() -> None:
     assert {subject for _, subject in rows} >= {"pykafka2", "kafka-python", "aiokafka (compiled)"}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_command_prints_rows_as_json() -> None:
     command = [sys.executable, "-m", "benchmarks.micro", "--rounds", "1", "--records", "1", "--json"]

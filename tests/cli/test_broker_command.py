@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from pykafka2.cli.main import main
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from tests.gate import rest_in_gate
 from tests.testing.wire import Wire, batch, produce
 
 COMMAND = [sys.executable, "-m", "pykafka2.cli", "broker"]
@@ -50,7 +52,7 @@ def two_free_ports() -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", rest_in_gate([signal.SIGTERM, signal.SIGINT]))
 def test_it_serves_and_ends_cleanly(number: signal.Signals) -> None:
     with broker("--port", "0", "--topic", "orders:2", "--topic", "audit:1:1") as (process, addresses):
         assert len(addresses) == 3
@@ -72,6 +74,7 @@ def test_it_serves_and_ends_cleanly(number: signal.Signals) -> None:
         assert "Traceback" not in err
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_consecutive_ports_options_and_no_auto_creation() -> None:
     first = two_free_ports()
@@ -108,13 +111,13 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
         (["--port", "0", "--topic", "a:1:9"], "Replication factor|Unable to replicate"),
     ],
 )
-def test_what_cannot_be_ends_with_a_message(options: list[str], words: str) -> None:
-    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=30)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    import re
-
-    assert re.search(words, done.stderr), done.stderr
+def test_what_cannot_be_ends_with_a_message(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["broker", *options]) == 1
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    assert re.search(words, told), told
 
 
 @pytest.mark.parametrize(
@@ -135,14 +138,11 @@ def test_a_misspelt_option_names_the_nearest(
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*COMMAND, "--port", str(port), "--brokers", "1"], capture_output=True, text=True, timeout=30
-        )
-    assert done.returncode == 1
-    assert str(port) in done.stderr
+        assert main(["broker", "--port", str(port), "--brokers", "1"]) == 1
+    assert str(port) in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 from pykafka2.cli.main import main
 from pykafka2.testing import KafkaCluster
+from tests.gate import rest_in_gate
 
 SMALL = ["--records", "6000", "--no-progress"]
 
@@ -36,12 +37,14 @@ def test_a_crash_half_way_loses_nothing(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "finding"),
-    [
-        ("lose", "lost 1:"),
-        ("duplicate", "duplicated 1:"),
-        ("reorder", "out of order"),
-        ("corrupt", "corrupted 1:"),
-    ],
+    rest_in_gate(
+        [
+            ("lose", "lost 1:"),
+            ("duplicate", "duplicated 1:"),
+            ("reorder", "out of order"),
+            ("corrupt", "corrupted 1:"),
+        ]
+    ),
 )
 def test_damage_below_the_client_is_noticed_and_named(
     kind: str, finding: str, capsys: pytest.CaptureFixture[str]
@@ -64,6 +67,7 @@ def test_the_lines_of_a_file_are_sent(tmp_path: Path, capsys: pytest.CaptureFixt
     assert row(out, "cluster") == "2 brokers, 3 partitions x 2 replicas"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_cluster_of_yours_is_used_and_not_crashed(
     kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]

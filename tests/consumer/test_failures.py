@@ -435,6 +435,7 @@ def poll_interrupted(nth: int) -> tuple[list[bytes], bool, bool]:
     return found, interrupt.left <= 0, was_too_late
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_ctrl_c_at_any_line_of_a_poll_loses_and_repeats_nothing() -> None:
     expected = sorted(b"%d-%s" % (number, half) for number in range(4) for half in (b"a", b"b"))
@@ -477,6 +478,7 @@ def seek_interrupted(nth: int) -> tuple[list[int], bool]:
         return offsets(consumer, 1000), interrupt.left <= 0
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_call_that_was_interrupted_can_be_made_again() -> None:
     for nth in range(1, 2000):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gate import rest_in_gate
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -25,7 +27,9 @@ def code_of(document: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if BLOCK.search(d.read_text())], ids=lambda d: str(d.relative_to(ROOT))
+    "document",
+    rest_in_gate(d for d in DOCUMENTS if BLOCK.search(d.read_text())),
+    ids=lambda d: str(d.relative_to(ROOT)),
 )
 def test_the_code_runs(document: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)

@@ -19,6 +19,7 @@ from pykafka2.errors import (
 from pykafka2.producer.delivery import OnDelivery
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import rest_in_gate
 
 ERRORS: list[type[BrokerError]] = [
     NotLeaderOrFollower,
@@ -103,7 +104,7 @@ def send_through(storm: Storm, producer: KafkaProducer, outcomes: Outcomes) -> i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_in_gate(range(6)))
 def test_nothing_is_doubled_lost_or_out_of_order(seed: int) -> None:
     chance = random.Random(seed)
     patience_ms = chance.choice([120_000, 8_000])

@@ -100,6 +100,7 @@ def test_tls_delivers_and_plaintext_to_a_tls_port_is_said(certificates: Certific
             producer.send("orders", b"v")
 
 
+@pytest.mark.gate
 def test_a_ctrl_c_at_any_moment_leaves_everything_in_order(cluster: KafkaCluster) -> None:
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -16,7 +16,13 @@ from tests.protocol.naive import as_values, naive_decode, naive_encode
 from tests.protocol.strategies import instances, message_version_id, message_versions
 
 EVERY_MESSAGE_AND_VERSION = pytest.mark.parametrize(
-    ("cls", "version"), message_versions(), ids=message_version_id
+    ("cls", "version"),
+    # Older versions in the gate.
+    [
+        pytest.param(cls, version, marks=() if version == cls.LAST_VERSION else pytest.mark.gate)
+        for cls, version in message_versions()
+    ],
+    ids=message_version_id,
 )
 
 described = functools.cache(describe)
@@ -37,7 +43,15 @@ def test_a_message_survives_its_bytes(cls: type[Message], version: int, data: st
     assert naive_decode(described(cls), encoded, version) == as_values(described(cls), message, version)
 
 
-@EVERY_MESSAGE_AND_VERSION
+@pytest.mark.parametrize(
+    ("cls", "version"),
+    # One in twenty in a plain run.
+    [
+        pytest.param(cls, version, marks=() if number % 20 == 0 else pytest.mark.gate)
+        for number, (cls, version) in enumerate(message_versions())
+    ],
+    ids=message_version_id,
+)
 @settings(max_examples=2)
 @given(data=st.data())
 def test_a_message_cut_short_is_corrupt_wherever_it_is_cut(
@@ -64,6 +78,7 @@ def damaged_messages(draw: st.DrawFn) -> tuple[type[Message], int, bytes]:
     return cls, version, bytes(encoded)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @settings(max_examples=500)
 @given(damaged_messages())

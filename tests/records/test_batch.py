@@ -25,6 +25,7 @@ def test_an_unfinished_batch_at_the_end_is_left_out() -> None:
     assert list(batches(b"")) == []
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(st.lists(RECORD_LISTS, max_size=4), st.integers(0, 30))
 def test_batches_are_found_one_after_the_other(lists: list[list[Input]], rest: int) -> None:

@@ -33,6 +33,7 @@ def read(blob: bytes, check_crcs: bool = True) -> list[ConsumerRecord]:
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(RECORD_LISTS, st.sampled_from(CODECS), st.data())
 def test_a_changed_byte_is_noticed_or_did_not_matter(
@@ -55,6 +56,7 @@ def test_a_changed_byte_is_noticed_or_did_not_matter(
         assert 8 <= position < 12
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(
     RECORD_LISTS,

@@ -39,6 +39,7 @@ def shape(consumers: int, max_lag_ms: int = 2000) -> Shape:
     )
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(

@@ -57,7 +57,13 @@ def test_a_full_disk_refuses_and_nothing_is_lost_by_it() -> None:
 @pytest.mark.parametrize(
     ("mutant", "caught_by", "faults", "first"),
     [
-        (data_mutants.acks_come_one_record_early, {"AnswersAreTrue", "AckedIsKept"}, EVERYDAY, 8),
+        pytest.param(
+            data_mutants.acks_come_one_record_early,
+            {"AnswersAreTrue", "AckedIsKept"},
+            EVERYDAY,
+            8,
+            marks=pytest.mark.gate,
+        ),
         (data_mutants.truncation_keeps_what_producers_wrote, {"LogsKnowThemselves"}, EVERYDAY, 1),
         (
             data_mutants.fetches_of_a_parted_log_count,
@@ -80,6 +86,7 @@ def test_a_planted_bug_is_caught(
     assert_caught(mutant, caught_by, lambda seed, sabotage: tell(seed, faults, sabotage), monkeypatch, first)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_lost_commit_is_seen_when_controller_and_coordinator_fall_together(
     monkeypatch: pytest.MonkeyPatch,

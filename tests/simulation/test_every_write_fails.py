@@ -40,6 +40,7 @@ def tell(break_at_write: int) -> int:
         return simulation.network.writes
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_whichever_write_is_lost_every_record_arrives_once_and_in_order() -> None:
     writes = tell(0)

@@ -29,6 +29,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_failure_shows_the_seed_the_replay_and_the_timeline(tmp_path: Path) -> None:
     finished = run_pytest(tmp_path, "--simulation-seed=2")

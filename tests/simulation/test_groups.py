@@ -12,6 +12,7 @@ from pykafka2.broker.coordinators.runtime import ShardRuntime
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.world import World
 from tests.campaign.scenario import Report, Shape, run_seed
+from tests.gate import rest_in_gate
 from tests.simulation import groups_story
 from tests.simulation.planting import assert_caught
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
@@ -45,7 +46,7 @@ def tell(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize("seed", rest_in_gate([4, 1]))
 def test_members_own_each_partition_once_and_no_commit_is_lost(seed: int) -> None:
     report = tell(seed)
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
@@ -88,6 +89,7 @@ def replies_do_not_wait_for_replicas(world: World, patch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "caught_by"),
@@ -106,6 +108,7 @@ def test_a_planted_bug_of_the_coordinator_is_caught(
     assert_caught(mutant, caught_by, lambda seed, sabotage: tell(seed, sabotage, faults), monkeypatch)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_groups_leave_the_same_trace_whatever_the_hash_seed() -> None:
     assert hash_in_a_fresh_interpreter("tests.simulation.groups_story", 5, "77") == groups_story.tell(5)

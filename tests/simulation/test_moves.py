@@ -12,6 +12,7 @@ from pykafka2.errors import InvalidReplicaAssignment
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic
 from pykafka2.testing.simulation import Simulation
+from tests.gate import rest_in_gate
 
 BROKERS = 4
 ROUNDS = 12
@@ -34,7 +35,7 @@ def hosts(cluster: KafkaCluster, topic: str, number: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_in_gate(range(4)))
 def test_moves_lose_nothing_whoever_crashes_meanwhile(seed: int) -> None:
     rng = random.Random(seed)
     with Simulation(seed) as simulation:

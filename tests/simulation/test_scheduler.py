@@ -270,6 +270,7 @@ def spin() -> None:
         pass
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_an_actor_that_keeps_the_baton_fails_with_its_stack() -> None:
     with Simulation(2, watchdog=0.5) as simulation:
@@ -278,6 +279,7 @@ def test_an_actor_that_keeps_the_baton_fails_with_its_stack() -> None:
             simulation.sleep(1)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_test_that_keeps_the_baton_is_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
     with Simulation(2, watchdog=0.5) as simulation:

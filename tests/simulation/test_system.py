@@ -13,6 +13,7 @@ from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.types import TopicPartition
 from tests.campaign.run import main
 from tests.campaign.scenario import Shape, run_seed
+from tests.gate import rest_in_gate
 from tests.simulation.system_story import tell
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 
@@ -82,7 +83,7 @@ def test_an_idle_minute_costs_next_to_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 20])
+@pytest.mark.parametrize("seed", rest_in_gate([20, 3]))
 def test_a_seed_full_of_faults_keeps_every_promise(seed: int, quiet: None) -> None:
     report = run_seed(seed, Shape(producers=2))
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
@@ -91,6 +92,7 @@ def test_a_seed_full_of_faults_keeps_every_promise(seed: int, quiet: None) -> No
     assert report.outcomes["ok"] > 300
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_whole_system_leaves_the_same_trace_in_two_fresh_interpreters(quiet: None) -> None:
     report = tell(11)

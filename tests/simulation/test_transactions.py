@@ -8,6 +8,7 @@ from pykafka2.errors import KafkaError
 from pykafka2.testing.simulation.problems import InvariantViolated
 from tests.campaign.transaction_run import main
 from tests.campaign.transactions import play
+from tests.gate import rest_in_gate
 from tests.simulation import transaction_mutants as mutants
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 from tests.simulation.transactions_story import tell
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "version"), [(2, 2), (11, 1)])
+@pytest.mark.parametrize(("seed", "version"), rest_in_gate([(2, 2), (11, 1)]))
 def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -> None:
     story = play(seed, seconds=SECONDS, transaction_version=version)
     assert story.outcomes["committed"] >= 5
@@ -28,17 +29,20 @@ def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -
     assert story.effective_faults >= 3
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_same_seed_plays_the_same_transactions_whatever_the_hash_seed() -> None:
     assert hash_in_a_fresh_interpreter("tests.simulation.transactions_story", 4, "77") == tell(4)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_many_seeds_are_played_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "2", "--versions", "2", "--virtual-seconds", "4"]) == 0
     assert "1 seeds" in capsys.readouterr().out
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "seed", "version"),

@@ -103,7 +103,9 @@ def real_producer(cluster: KafkaCluster, **options: Any) -> KafkaProducer:
     return KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **options)
 
 
-@pytest.fixture(scope="module", params=["here", "process", "simulation"])
+@pytest.fixture(
+    scope="module", params=["here", pytest.param("process", marks=pytest.mark.gate), "simulation"]
+)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "simulation":
         with Simulation(seed=1) as simulation:

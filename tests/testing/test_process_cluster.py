@@ -209,6 +209,7 @@ def test_what_the_child_refuses_is_raised_here() -> None:
         KafkaCluster(brokers=2, ports=[0], process=True).start()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_it_starts_within_half_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From Python's start to the first Metadata answer, with compiled modules.  Measured in the child's own
@@ -228,6 +229,7 @@ def test_it_starts_within_half_a_second(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert min(took) < 0.5
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_child_dies_with_its_parent_even_of_sigkill(tmp_path: Path) -> None:
     source = """

@@ -25,6 +25,7 @@ def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResu
     return pytester.runpytest_subprocess(*QUICK, *options)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester: pytest.Pytester) -> None:
     result = run(
@@ -94,6 +95,7 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
     result.assert_outcomes(passed=8)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
     """Leaks by name, misspelt arguments by the nearest, a missing package; timelines beside failures."""
@@ -230,6 +232,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
     )
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_tls_and_processes_with_two_workers(pytester: pytest.Pytester) -> None:
     result = run(

@@ -46,6 +46,7 @@ def test_clients_speak_tls_and_plaintext_costs_its_one_connection(tmp_path: Path
     assert [thread.name for thread in threading.enumerate() if "kafka" in thread.name] == []
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
     authority = trustme.CA()

@@ -48,6 +48,7 @@ def cluster() -> Iterator[KafkaCluster]:
         yield one
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(

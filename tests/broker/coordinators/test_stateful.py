@@ -517,7 +517,7 @@ LIMITS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
-TestClassicGroup = pytest.mark.slow(ClassicMachine.TestCase)
+TestClassicGroup = pytest.mark.gate(pytest.mark.slow(ClassicMachine.TestCase))
 TestClassicGroup.settings = LIMITS
-TestModernGroup = pytest.mark.slow(ModernMachine.TestCase)
+TestModernGroup = pytest.mark.gate(pytest.mark.slow(ModernMachine.TestCase))
 TestModernGroup.settings = LIMITS

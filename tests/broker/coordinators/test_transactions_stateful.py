@@ -497,4 +497,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 Transactions.TestCase.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
-TestTransactions = pytest.mark.slow(Transactions.TestCase)
+TestTransactions = pytest.mark.gate(pytest.mark.slow(Transactions.TestCase))

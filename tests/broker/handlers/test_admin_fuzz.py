@@ -47,6 +47,7 @@ def wires() -> Iterator[list[Wire]]:
             wire.close()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(broker=st.integers(0, 2), asked=st.sampled_from(VERSIONS).flatmap(made))

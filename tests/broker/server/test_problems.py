@@ -213,6 +213,7 @@ def test_the_end_of_a_cluster_raises_what_went_wrong_inside() -> None:
     assert "handler-0-0 failed" in own.__notes__[0]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_problems_in_another_process_are_told_here(kafka_cluster: KafkaCluster) -> None:
     port = kafka_cluster.open_admin_port()
