@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from pykafka2.broker.observed.history import History
 from pykafka2.testing import KafkaCluster
-from pykafka2.testing.cluster import Topic
+from pykafka2.testing.arguments import Topic
 
 
 class ClusterProcess:

@@ -1,6 +1,6 @@
 """What the brokers of a cluster get from outside, and share.
 
-Made by whoever runs a cluster (testing/cluster.py) before the first broker, handed to each of them; it
+Made by whoever runs a cluster (testing/starting.py) before the first broker, handed to each of them; it
 knows none.  The lock guards all that brokers and controller decide.
 """
 

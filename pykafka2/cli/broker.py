@@ -26,7 +26,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pykafka2.testing.cluster import Topic
+    from pykafka2.testing.arguments import Topic
 
 SUMMARY = "run a Kafka cluster for tests until Ctrl-C"
 
@@ -149,7 +149,7 @@ def _topic(text: str) -> tuple[str, Topic]:
         raise ConfigurationError(
             f"--topic {text}: say name:partitions or name:partitions:replication factor, such as orders:6:3"
         )
-    from pykafka2.testing.cluster import Topic
+    from pykafka2.testing.arguments import Topic
 
     counts = [int(number) for number in numbers]
     return name, Topic(counts[0] if counts else 1, counts[1] if len(counts) > 1 else None)

@@ -50,5 +50,5 @@ def sabotage(cluster: KafkaCluster, kind: str, topic: str, partitions: int) -> s
     from pykafka2.testing.controls.tamper import tamper
 
     fullest = max(range(partitions), key=lambda index: cluster.partition(topic, index).high_watermark)
-    tamper(cluster, topic, fullest, KINDS[kind])
+    tamper(cluster.running, topic, fullest, KINDS[kind])
     return f"{kind} one record of {topic}-{fullest}, in all replicas"

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pykafka2.broker.faults.rule import FaultRule
     from pykafka2.broker.observed.event_log import ClusterEvent
     from pykafka2.broker.observed.history import Entry, History
-    from pykafka2.testing.cluster import KafkaCluster, Topic
+    from pykafka2.testing.arguments import Topic
+    from pykafka2.testing.cluster import KafkaCluster
     from pykafka2.testing.controls.controls import Controls
     from pykafka2.testing.fixtures.clusters import TlsKafkaCluster
     from pykafka2.testing.quick import QUICK
@@ -72,7 +73,7 @@ _HOMES = {
     "Simulation": "pykafka2.testing.simulation",
     "Timeline": "pykafka2.testing.views.timeline",
     "TlsKafkaCluster": "pykafka2.testing.fixtures.clusters",
-    "Topic": "pykafka2.testing.cluster",
+    "Topic": "pykafka2.testing.arguments",
     "TransactionView": "pykafka2.testing.views.transactions",
 }
 

@@ -11,10 +11,10 @@ import pytest
 from pykafka2 import testing
 from pykafka2.broker.faults.rule import RULE_KEYS, Action
 from pykafka2.broker.observed.history import Asked, History
+from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.fixtures.leaks import KINDS
 from pykafka2.testing.simulation import Simulation, kinds
-from pykafka2.testing.views.queries import ClusterViews
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 # The broker's side of it.
@@ -32,7 +32,7 @@ def everything() -> dict[str, set[str]]:
         "controls": controls,
         "actions of rules": {action.value for action in Action},
         "keys of rules": set(RULE_KEYS),
-        "views": public(ClusterViews),
+        "views": public(ClusterApi),
         "the history": public(History) - FED - {"is_on"},
         "criteria of the history": set(Asked.__annotations__),
         "the simulation": public(Simulation),

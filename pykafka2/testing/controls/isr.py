@@ -1,20 +1,18 @@
 """The controls of who is in sync: take followers out of an ISR and keep them out, let them in again.
 
-Part of `Controls` (controls.py).  Any thread but the cluster's own; both calls wait until the cluster's
-controller has made the change.
+Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own;
+both calls wait until the cluster's controller has made the change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.arguments import partition_key
 from pykafka2.errors import ConfigurationError, KafkaTimeoutError
+from pykafka2.testing.running import Running
+from pykafka2.testing.views.partitions import partition_view
 from pykafka2.types import TopicPartition
-
-if TYPE_CHECKING:
-    from pykafka2.testing.cluster import KafkaCluster
 
 # Far above what a change takes; a follower that cannot reach its leader never joins.
 TIMEOUT = 30.0
@@ -25,42 +23,39 @@ POLL_EVERY = 0.002
 class IsrControls:
     """`controls.shrink_isr(("orders", 0), 2)`."""
 
-    _cluster: KafkaCluster
+    def __init__(self, running: Running) -> None:
+        self._running = running
 
     def shrink_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
-        """Have the leader drop these followers from the ISR now, and stop them fetching the partition, so
-        that they stay out until `expand_isr` or `resume_followers`.
-        """
-        cluster = self._cluster
-        key = partition_key(cluster.controller.image, partition)
+        running = self._running
+        key = partition_key(running.controllers.image, partition)
         self._check_followers(key, brokers)
-        with cluster.lock:
+        with running.lock:
             for broker in brokers:
-                cluster.broker(broker).fetchers.pause([key])
+                running.broker(broker).fetchers.pause([key])
 
         def drop() -> None:
-            leader = cluster.controller.partition(*key).leader
-            leading = None if leader < 0 else cluster.broker(leader).replicas
+            leader = running.controllers.partition(*key).leader
+            leading = None if leader < 0 else running.broker(leader).replicas
             replica = None if leading is None else leading.replicas.get(key)
             # Again and again: the controller refuses what it is asked with news that are old by then.
             if leading is not None and replica is not None and replica.pending_isr is None:
                 followers = [one for one in brokers if one in replica.followers]
-                leading.isrs.drop(replica, followers, cluster.runtime.clock.monotonic())
+                leading.isrs.drop(replica, followers, running.now())
 
         self._wait_for_isr(key, lambda isr: not isr & set(brokers), "shrink", drop)
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
-        """Let these followers fetch the partition, and wait until they have caught up and are in the ISR."""
-        cluster = self._cluster
-        key = partition_key(cluster.controller.image, partition)
+        running = self._running
+        key = partition_key(running.controllers.image, partition)
         self._check_followers(key, brokers)
-        with cluster.lock:
+        with running.lock:
             for broker in brokers:
-                cluster.broker(broker).fetchers.resume([key])
+                running.broker(broker).fetchers.resume([key])
         self._wait_for_isr(key, lambda isr: set(brokers) <= isr, "grow")
 
     def _check_followers(self, key: tuple[str, int], brokers: tuple[int, ...]) -> None:
-        view = self._cluster.partition(*key)
+        view = partition_view(self._running, *key)
         for broker in brokers:
             if broker == view.leader or broker not in view.replicas:
                 known = sorted(set(view.replicas) - {view.leader})
@@ -76,18 +71,18 @@ class IsrControls:
         work: Callable[[], object] = lambda: None,
     ) -> None:
         """`work` is done until it is done, under the lock."""
-        cluster = self._cluster
+        running = self._running
 
         def done() -> bool:
-            image = cluster.controller.image.partition(*key)
+            image = running.controllers.image.partition(*key)
             return image is not None and is_done(set(image.isr))
 
         for _ in range(int(TIMEOUT / POLL_EVERY)):
-            with cluster.lock:
+            with running.lock:
                 if not done():
                     work()
-            if cluster.runtime.wait_until(done, POLL_EVERY):
+            if running.runtime.wait_until(done, POLL_EVERY):
                 return
-            cluster.check()
-        view = cluster.partition(*key)
+            running.check()
+        view = partition_view(running, *key)
         raise KafkaTimeoutError(f"the ISR of {key[0]}-{key[1]} did not {verb} within {TIMEOUT} s: {view}")

@@ -8,29 +8,27 @@ the damage.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from pykafka2.records.encoder import BatchBuilder
+from pykafka2.testing.running import Running
+from pykafka2.testing.views.partitions import log_view
 from pykafka2.types import ConsumerRecord
-
-if TYPE_CHECKING:
-    from pykafka2.testing.cluster import KafkaCluster
 
 RECORDS_A_BATCH = 100
 
 Change = Callable[[list[ConsumerRecord]], Sequence[ConsumerRecord]]
 
 
-def tamper(cluster: KafkaCluster, topic: str, partition: int, change: Change) -> None:
+def tamper(running: Running, topic: str, partition: int, change: Change) -> None:
     """Let `change` turn the partition's records into others, on every replica that has the partition.
 
     The new records get offsets from the log's start, in their order; producer ids are lost.  Nothing may be
     producing to the partition.  Raises `NotLeaderOrFollower` if the partition has no running leader.
     """
-    with cluster.lock:
-        view = cluster.log(topic, partition)
+    with running.lock:
+        view = log_view(running, topic, partition, None)
         blob = _encode(change(list(view.records())), view.log_start_offset)
-        for broker in cluster.brokers:
+        for broker in running.brokers:
             replica = broker.replicas.replicas.get((topic, partition))
             if replica is not None:
                 log = replica.log

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, getdoc, signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pykafka2.broker.base.as_json import from_plain
 from pykafka2.broker.base.names import api_key, error_class
@@ -18,15 +18,13 @@ from pykafka2.broker.config.configs import nearest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import request_class
 from pykafka2.protocol.struct import Struct
+from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.as_data import to_data
 
-if TYPE_CHECKING:
-    from pykafka2.testing.cluster import KafkaCluster
-
 CONTROLS = "controls/"
 
-# Methods of KafkaCluster that are offered under their own names.
+# Methods of `ClusterApi` that are offered under their own names.
 CLUSTER_METHODS = (
     "connections",
     "coordinator",
@@ -49,7 +47,7 @@ class UnknownCall(ConfigurationError):
 class AdminApi:
     """The calls of one cluster."""
 
-    def __init__(self, cluster: KafkaCluster) -> None:
+    def __init__(self, cluster: ClusterApi) -> None:
         self._cluster = cluster
         self._calls: dict[str, Callable[..., Any]] = {
             "bootstrap_servers": lambda: cluster.bootstrap_servers,
@@ -67,9 +65,7 @@ class AdminApi:
             "take_problems": lambda: _problems(cluster.problems.take()),
             "timeline": self._timeline,
         }
-        for name in CLUSTER_METHODS:
-            if hasattr(cluster, name):
-                self._calls[name] = getattr(cluster, name)
+        self._calls |= {name: getattr(cluster, name) for name in CLUSTER_METHODS}
 
     def names(self) -> list[str]:
         """Everything that may be called."""

@@ -1,4 +1,5 @@
-"""`KafkaCluster(process=True)`: the same cluster in a child process, steered over its admin port.
+"""`KafkaCluster(process=True)`: the same cluster in a child process (cluster_process.py), steered over its
+admin port.
 
 For tests that compute: in one process a busy test keeps the brokers from the interpreter, and a round trip
 takes 20 to 30 ms instead of 0.15.  Everything that is data works as it does in this process; functions
@@ -13,18 +14,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import attrs
 
 import pykafka2
-from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.server.request_metrics import RequestMetrics
+from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ConfigurationError, Disconnected, IllegalState, KafkaError
-from pykafka2.testing.cluster import KafkaCluster, topic_of
+from pykafka2.testing.api import ClusterApi
+from pykafka2.testing.arguments import ClusterArguments
+from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.as_data import from_data, to_data
 from pykafka2.testing.remote.http_client import AdminClient, remote_error
 from pykafka2.testing.remote.stand_ins import (
@@ -34,19 +36,19 @@ from pykafka2.testing.remote.stand_ins import (
     RemoteProblems,
     RemoteTimeline,
 )
-
-if TYPE_CHECKING:
-    from pykafka2.testing.cluster import Topic
-    from pykafka2.testing.controls.controls import Controls
-    from pykafka2.testing.views.groups import GroupView
-    from pykafka2.testing.views.metrics import ClusterMetrics
-    from pykafka2.testing.views.partitions import ConnectionView, ControllerView, LogView, PartitionView
-    from pykafka2.testing.views.timeline import Timeline
-    from pykafka2.testing.views.transactions import TransactionView
+from pykafka2.testing.running import NOT_RUNNING
+from pykafka2.testing.views.groups import GroupView
+from pykafka2.testing.views.metrics import ClusterMetrics
+from pykafka2.testing.views.partitions import ConnectionView, ControllerView, LogView, PartitionView
+from pykafka2.testing.views.timeline import Timeline
+from pykafka2.testing.views.transactions import TransactionView
+from pykafka2.testing.waiting import waited
 
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT = 10.0
+# What only lives in the child's memory.
+NOT_HERE = frozenset({"faults", "links", "lock", "loops", "running", "runtime", "throttles"})
 
 T = TypeVar("T")
 
@@ -75,41 +77,34 @@ class AdminPortView:
     token: str
 
 
-class ProcessCluster(KafkaCluster):
+class ProcessCluster(ClusterApi):
     """A `KafkaCluster` in a child process; made by `KafkaCluster(process=True)`.
 
     The child ends with `close`, and with this process, however that ends.  What only lives in the child's
     memory (`lock`, `loops`, `runtime`) raises `IllegalState`.
     """
 
-    def __init__(
-        self,
-        brokers: int = 3,
-        topics: Mapping[str, int | Topic] | None = None,
-        *,
-        process: bool = True,
-        **options: Any,
-    ) -> None:
-        signature(KafkaCluster.__init__).bind(self, brokers, topics, **options)  # raises as a call would
-        if options.pop("runtime", None) is not None:
+    def __init__(self, arguments: ClusterArguments) -> None:
+        if arguments.runtime is not None:
             raise ConfigurationError("runtime= cannot be given to a cluster in another process")
-        if not isinstance(options.get("tls"), Mapping | None):
+        if not isinstance(arguments.tls, Mapping | None):
             raise ConfigurationError('in another process say tls={"cert_file": ..., "key_file": ...}')
-        self.config = BrokerConfig(options.get("config"))
-        described = {name: topic_of(name, topic) for name, topic in (topics or {}).items()}
-        self._arguments = {"brokers": brokers, "topics": to_data(described), **to_data(options)}
+        self.config = arguments.broker_config()
+        given = {one.name: getattr(arguments, one.name) for one in attrs.fields(ClusterArguments)}
+        del given["runtime"]
+        self._arguments = to_data({**given, "topics": arguments.described_topics()})
         self._process: subprocess.Popen[str] | None = None
         self._client: AdminClient | None = None
         self._last_timeline: Timeline | None = None
 
     # ------------------------------------------------------------------ start and end
 
-    def start(self) -> ProcessCluster:
+    def start(self) -> Self:
         """Start the child and wait for its brokers: about 0.3 s."""
         if self._process is not None:
             raise IllegalState("the cluster is running")
         self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "pykafka2.testing.remote.child"],
+            [sys.executable, "-m", "pykafka2.testing.cluster_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -181,7 +176,7 @@ class ProcessCluster(KafkaCluster):
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        traceback: TracebackType | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is not None:
             try:
@@ -194,7 +189,7 @@ class ProcessCluster(KafkaCluster):
     def pid(self) -> int:
         """The child's process id."""
         if self._process is None:
-            raise IllegalState("the cluster is not running; use it in a with block, or call start()")
+            raise IllegalState(NOT_RUNNING)
         return self._process.pid
 
     def check(self) -> None:
@@ -206,20 +201,20 @@ class ProcessCluster(KafkaCluster):
     def call(self, name: str, /, **arguments: Any) -> Any:
         """Call the admin port by name, with plain data."""
         if self._client is None:
-            raise IllegalState("the cluster is not running; use it in a with block, or call start()")
+            raise IllegalState(NOT_RUNNING)
         return self._client.call(name, **arguments)
 
-    def _view(self, home: str, name: str, **arguments: Any) -> Any:
-        module, _, cls = home.partition(":")
-        kind = getattr(import_module(f"pykafka2.testing.{module}"), cls)
-        return from_data(kind, self.call(name, **arguments))
+    def _view(self, kind: type[T], name: str, **arguments: Any) -> T:
+        view: T = from_data(kind, self.call(name, **arguments))
+        return view
 
     @property
-    def brokers(self) -> list[Any]:
+    def brokers(self) -> list[BrokerView]:
         """Where the brokers are and whether they run, by id."""
-        return from_data(list[BrokerView], self.call("brokers"))  # type: ignore[no-any-return]
+        found: list[BrokerView] = from_data(list[BrokerView], self.call("brokers"))
+        return found
 
-    def broker(self, broker_id: int) -> Any:
+    def broker(self, broker_id: int) -> BrokerView:
         known = self.brokers
         if not isinstance(broker_id, int) or not 0 <= broker_id < len(known):
             raise ConfigurationError(f"no broker {broker_id!r}; there are 0 to {len(known) - 1}")
@@ -237,7 +232,7 @@ class ProcessCluster(KafkaCluster):
     def has_admin_port(self) -> bool:
         return False
 
-    def open_admin_port(self, port: int = 0, token: str | None = None) -> Any:
+    def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPortView:
         """Where the port is over which this cluster is steered; both arguments cannot be chosen."""
         if port or token is not None:
             raise ConfigurationError(
@@ -246,19 +241,16 @@ class ProcessCluster(KafkaCluster):
         self.check()
         return self._admin_port_view
 
-    if not TYPE_CHECKING:
-
-        @property
-        def controller(self) -> ControllerView:
-            """Which broker is the controller, and its epoch; here the real one has more."""
-            return self._view("views.partitions:ControllerView", "controller")
+    @property
+    def controller(self) -> ControllerView:
+        return self._view(ControllerView, "controller")
 
     @property
     def controls(self) -> Controls:
         """The same controls as in this process."""
         self.check()
         assert self._client is not None  # noqa: S101  check has seen it
-        return RemoteControls(self._client)  # type: ignore[return-value]
+        return cast(Controls, RemoteControls(self._client))
 
     def create_topic(
         self,
@@ -287,21 +279,12 @@ class ProcessCluster(KafkaCluster):
         self.call("forget")
 
     def partition(self, topic: str, partition: int) -> PartitionView:
-        view: PartitionView = self._view(
-            "views.partitions:PartitionView", "partition", topic=topic, partition=partition
-        )
-        return view
+        return self._view(PartitionView, "partition", topic=topic, partition=partition)
 
     def log(self, topic: str, partition: int, broker: int | None = None) -> LogView:
-        view: LogView = self._view(
-            "views.partitions:LogView", "log", topic=topic, partition=partition, broker=broker
-        )
-        return view
+        return self._view(LogView, "log", topic=topic, partition=partition, broker=broker)
 
     def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it") -> T:
-        from pykafka2.driver.thread_driver import ThreadRuntime
-        from pykafka2.testing.views.queries import waited
-
         runtime = ThreadRuntime()
         try:
             return waited(runtime, self.check, predicate, timeout, what)
@@ -309,36 +292,21 @@ class ProcessCluster(KafkaCluster):
             runtime.close()
 
     def connections(self, client_id: str | None = None) -> list[ConnectionView]:
-        from pykafka2.testing.views.partitions import ConnectionView
-
-        found: list[ConnectionView] = from_data(
-            list[ConnectionView], self.call("connections", client_id=client_id)
-        )
-        return found
+        return self._view(list[ConnectionView], "connections", client_id=client_id)
 
     def coordinator(self, key: str, kind: str = "group") -> int:
         return int(self.call("coordinator", key=key, kind=kind))
 
     def group(self, group_id: str) -> GroupView:
-        view: GroupView = self._view("views.groups:GroupView", "group", group_id=group_id)
-        return view
+        return self._view(GroupView, "group", group_id=group_id)
 
     def transaction(self, transactional_id: str) -> TransactionView:
-        view: TransactionView = self._view(
-            "views.transactions:TransactionView", "transaction", transactional_id=transactional_id
-        )
-        return view
+        return self._view(TransactionView, "transaction", transactional_id=transactional_id)
 
     def transactions(self) -> list[TransactionView]:
-        from pykafka2.testing.views.transactions import TransactionView
-
-        found: list[TransactionView] = from_data(list[TransactionView], self.call("transactions"))
-        return found
+        return self._view(list[TransactionView], "transactions")
 
     def metrics(self) -> ClusterMetrics:
-        from pykafka2.broker.server.request_metrics import RequestMetrics
-        from pykafka2.testing.views.metrics import ClusterMetrics
-
         state = self.call("metrics_state")
         return ClusterMetrics({int(number): RequestMetrics.from_state(one) for number, one in state.items()})
 
@@ -352,14 +320,10 @@ class ProcessCluster(KafkaCluster):
         def __getattr__(self, name: str) -> Any:
             """What a cluster in this process has, and this one has not."""
             if name in ("history", "events", "problems"):
-                raise IllegalState("the cluster is not running; use it in a with block, or call start()")
-            if name in ("lock", "loops", "runtime", "links", "faults", "throttles"):
+                raise IllegalState(NOT_RUNNING)
+            if name in NOT_HERE:
                 raise IllegalState(f"{name} is in the cluster's own process; use controls and views")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    @property
-    def runtime(self) -> Any:
-        raise IllegalState("runtime is in the cluster's own process; use controls and views")
 
 
 def _python_path() -> str:

@@ -2,9 +2,9 @@
 
     POST /controls/cut_link  {"source": 0, "target": 1}   ->   {"result": null}
 
-For clusters in another process (process_cluster.py) and tests in other languages (`pykafka2 broker
+For clusters in another process (remote/cluster.py) and tests in other languages (`pykafka2 broker
 --admin-port`).  One loop of its own, over the runtime's network, so that a call may wait for the brokers;
-requests are served one after another.  What may be called is admin_api.py's.
+requests are served one after another.  What may be called is remote/api.py's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -21,10 +21,8 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Ready, Transport
+from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.remote.api import AdminApi, UnknownCall
-
-if TYPE_CHECKING:
-    from pykafka2.testing.cluster import KafkaCluster
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +42,7 @@ class AdminPort:
     """
 
     def __init__(
-        self, cluster: KafkaCluster, runtime: Runtime, port: int = 0, token: str | None = None
+        self, cluster: ClusterApi, runtime: Runtime, port: int = 0, token: str | None = None
     ) -> None:
         self.token = token or runtime.entropy.token_bytes(16).hex()
         self.problems = cluster.problems

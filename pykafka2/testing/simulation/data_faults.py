@@ -88,7 +88,7 @@ class DoubleFailure:
     def _coordinator(self, world: World) -> int:
         if not world.groups.operations:
             return world.partition(*world.partitions()[0]).leader
-        return world.partition(*coordinator_partition(world.cluster, GROUP_ID, "group")).leader
+        return world.partition(*coordinator_partition(world.cluster.running, GROUP_ID, "group")).leader
 
 
 class AddPartition:

@@ -311,7 +311,7 @@ class MoveCoordinator:
     def start(self, world: World) -> None:
         if not world.groups.operations or self._to not in world.live_brokers:
             return
-        partition = coordinator_partition(world.cluster, GROUP_ID, "group")
+        partition = coordinator_partition(world.cluster.running, GROUP_ID, "group")
         state = world.partition(*partition)
         if state.leader != self._to and self._to in state.isr:
             world.move_leader(*partition, self._to)

@@ -1,4 +1,4 @@
-"""What tests may look at of groups: one group as its coordinator knows it now.  Plain values.
+"""Views of groups: one group as its coordinator knows it now, as plain values.
 
 Read from the coordinator's memory, soft state included (who is joining), under the cluster's lock.
 """
@@ -18,13 +18,14 @@ from pykafka2.errors import (
     CorruptData,
     GroupIdNotFound,
 )
+from pykafka2.testing.running import Running
 from pykafka2.types import TopicPartition
 
+# Coordinators load with the first request that needs one, so here they are loaded when they are looked at.
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.classic.state import ClassicGroup, ClassicMember
     from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
     from pykafka2.broker.coordinators.groups.settings import Topics
-    from pykafka2.testing.cluster import KafkaCluster
 
 INTERNAL_TOPICS = {"group": OFFSETS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
 
@@ -61,26 +62,39 @@ class GroupView:
     """Committed offsets, those of open transactions left out."""
 
 
-def coordinator_partition(cluster: KafkaCluster, key: str, kind: str) -> tuple[str, int]:
+def coordinator_partition(running: Running, key: str, kind: str) -> tuple[str, int]:
     """Where a group or transactional id has its records.  Raises `CoordinatorNotAvailable` before anybody
     asked for a coordinator of this kind: there is no internal topic yet.
     """
     topic = INTERNAL_TOPICS.get(kind)
     if topic is None:
         raise ConfigurationError(f"kind={kind!r}: coordinators are of a 'group' or a 'transaction'")
-    image = cluster.controller.image.topics.get(topic)
+    image = running.controllers.image.topics.get(topic)
     if image is None:
         raise CoordinatorNotAvailable(f"nobody has asked for a coordinator yet: there is no {topic}")
     return topic, partition_for(key, len(image.partitions))
 
 
-def group_view(cluster: KafkaCluster, group_id: str) -> GroupView:
-    """Under the cluster's lock."""
+def coordinator_of(running: Running, key: str, kind: str) -> int:
+    """See `ClusterApi.coordinator`."""
+    running.check()
+    with running.lock:
+        return running.controllers.partition(*coordinator_partition(running, key, kind)).leader
+
+
+def group_view(running: Running, group_id: str) -> GroupView:
+    """See `ClusterApi.group`."""
+    running.check()
+    with running.lock:
+        return _group(running, group_id)
+
+
+def _group(running: Running, group_id: str) -> GroupView:
     from pykafka2.broker.coordinators.classic.state import ClassicGroup
 
-    topic, partition = coordinator_partition(cluster, group_id, "group")
-    leader = cluster.controller.partition(topic, partition).leader
-    coordinators = cluster.broker(leader).coordinators if leader >= 0 else None
+    topic, partition = coordinator_partition(running, group_id, "group")
+    leader = running.controllers.partition(topic, partition).leader
+    coordinators = running.broker(leader).coordinators if leader >= 0 else None
     shard = None if coordinators is None else coordinators.groups.shards.get(partition)
     if coordinators is None or shard is None:
         raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")

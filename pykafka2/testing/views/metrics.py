@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from pykafka2.broker.server.request_metrics import SPANS, ApiMetrics, RequestMetrics
+from pykafka2.testing.running import Running
 
 # What brokers ask each other; of no interest beside what a test's clients asked.
 BETWEEN_BROKERS = frozenset(
@@ -78,6 +79,12 @@ class ClusterMetrics:
             api = self.api(name)
             lines.append(f"{name:22}{api.count:6}{''.join(f'{_times(api, span):>18}' for span in SPANS)}")
         return lines
+
+
+def metrics_of(running: Running) -> ClusterMetrics:
+    """See `ClusterApi.metrics`; also of a cluster that has ended."""
+    with running.lock:
+        return ClusterMetrics({broker.id: broker.metrics.copy() for broker in running.brokers})
 
 
 def _times(api: ApiMetrics, span: str) -> str:

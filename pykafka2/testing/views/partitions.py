@@ -1,20 +1,17 @@
-"""What tests may look at: partitions and logs as they were at the moment of asking.  Plain values."""
+"""Views of partitions, logs and connections: plain values, as of the moment of asking."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 
 from pykafka2.broker.base.image import NO_LEADER
+from pykafka2.broker.replication.in_sync import FollowerState
 from pykafka2.errors import NotLeaderOrFollower
 from pykafka2.records.batch import RecordBatch
+from pykafka2.testing.running import Running
 from pykafka2.types import ConsumerRecord
-
-if TYPE_CHECKING:
-    from pykafka2.broker.replication.in_sync import FollowerState
-    from pykafka2.testing.cluster import KafkaCluster
 
 
 @attrs.define(frozen=True)
@@ -85,7 +82,7 @@ class LogView:
 
     def records(self) -> Iterator[ConsumerRecord]:
         """Records in order, without control records; keys and values are bytes."""
-        from pykafka2.records.decoder import decode_records
+        from pykafka2.records.decoder import decode_records  # the broker itself never decodes records
 
         for batch in self._batches:
             if not batch.is_control:
@@ -118,10 +115,11 @@ class ConnectionView:
     is_read: bool
 
 
-def connection_views(cluster: KafkaCluster) -> list[ConnectionView]:
-    """Of all brokers that run, by broker, oldest first.  Any thread: the processors' own tables are read
-    without waiting for them.
+def connection_views(running: Running, client_id: str | None) -> list[ConnectionView]:
+    """Of all brokers that run, by broker, oldest first; of all clients or one.  The processors' own tables
+    are read without waiting for them.
     """
+    running.check()
     return [
         ConnectionView(
             broker.id,
@@ -131,23 +129,30 @@ def connection_views(cluster: KafkaCluster) -> list[ConnectionView]:
             len(client.unanswered()),
             one.may_read and not broker.is_paused,
         )
-        for broker in cluster.brokers
+        for broker in running.brokers
         if broker.is_running
         for processor in broker.processors
         for one, client in list(processor.connections.items())
+        if client_id in (None, one.client_id)
     ]
 
 
-def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> PartitionView:
-    """Under the cluster's lock."""
-    image = cluster.controller.partition(topic, partition)
+def partition_view(running: Running, topic: str, partition: int) -> PartitionView:
+    """See `ClusterApi.partition`."""
+    running.check()
+    with running.lock:
+        return _partition(running, topic, partition)
+
+
+def _partition(running: Running, topic: str, partition: int) -> PartitionView:
+    image = running.controllers.partition(topic, partition)
     views = {}
     leader = image.leader
-    if leader in cluster.controller.known_gone():
+    if leader in running.controllers.known_gone():
         leader = NO_LEADER  # the last broker to go leaves nobody behind who would write that down
-    followers = _followers(cluster, topic, partition, leader)
+    followers = _followers(running, topic, partition, leader)
     for broker_id in image.replicas:
-        broker = cluster.broker(broker_id)
+        broker = running.broker(broker_id)
         replica = broker.replicas.replicas.get((topic, partition))
         if replica is not None:
             log = replica.log
@@ -160,24 +165,30 @@ def partition_view(cluster: KafkaCluster, topic: str, partition: int) -> Partiti
                 log.high_watermark,
                 followers[broker_id].last_caught_up if broker_id in followers else None,
             )
-    epoch = cluster.controller.epoch
+    epoch = running.controllers.epoch
     return PartitionView(topic, partition, leader, image.leader_epoch, image.isr, views, epoch)
 
 
-def _followers(cluster: KafkaCluster, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:
+def _followers(running: Running, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:
     """What the leader knows of its followers."""
     if leader == NO_LEADER:
         return {}
-    replica = cluster.broker(leader).replicas.replicas.get((topic, partition))
+    replica = running.broker(leader).replicas.replicas.get((topic, partition))
     return {} if replica is None else replica.followers
 
 
-def log_view(cluster: KafkaCluster, topic: str, partition: int, broker_id: int | None) -> LogView:
-    """Under the cluster's lock."""
-    image = cluster.controller.partition(topic, partition)
+def log_view(running: Running, topic: str, partition: int, broker_id: int | None) -> LogView:
+    """See `ClusterApi.log`."""
+    running.check()
+    with running.lock:
+        return _log(running, topic, partition, broker_id)
+
+
+def _log(running: Running, topic: str, partition: int, broker_id: int | None) -> LogView:
+    image = running.controllers.partition(topic, partition)
     if broker_id is None:
         broker_id = image.leader if image.leader != NO_LEADER else image.isr[0]
-    replica = cluster.broker(broker_id).replicas.replicas.get((topic, partition))
+    replica = running.broker(broker_id).replicas.replicas.get((topic, partition))
     if replica is None:
         raise NotLeaderOrFollower(f"broker {broker_id} has no replica of {topic}-{partition}")
     log = replica.log

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.names import error_name
 from pykafka2.broker.faults.request_parts import partitions_of
 from pykafka2.broker.observed.event_log import ClusterEvent
@@ -17,11 +18,8 @@ from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import for_code
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.struct import Struct
-
-if TYPE_CHECKING:
-    from pykafka2.broker.base.image import ClusterImage
-    from pykafka2.testing.cluster import KafkaCluster
-    from pykafka2.testing.views.metrics import ClusterMetrics
+from pykafka2.testing.running import Running
+from pykafka2.testing.views.metrics import ClusterMetrics, metrics_of
 
 MAX_NAMED = 4
 # How many partitions that change at the same time get a line each: a broker that goes takes hundreds along.
@@ -134,16 +132,17 @@ def folded(events: list[ClusterEvent]) -> list[ClusterEvent]:
     return found
 
 
-def timeline_of(cluster: KafkaCluster, last: int | None) -> Timeline:
-    """Under the cluster's lock."""
-    return Timeline(
-        cluster.history.entries(),
-        cluster.events.events(),
-        cluster.controller.image,
-        cluster.history_started_at,
-        cluster.metrics(),
-        last,
-    )
+def timeline_of(running: Running, last: int | None) -> Timeline:
+    """See `ClusterApi.timeline`; also of a cluster that has ended."""
+    with running.lock:
+        return Timeline(
+            running.history.entries(),
+            running.events.events(),
+            running.controllers.image,
+            running.shared.history_started_at,
+            metrics_of(running),
+            last,
+        )
 
 
 def errors_in(struct: Struct) -> Iterator[str]:

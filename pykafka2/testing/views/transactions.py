@@ -1,4 +1,4 @@
-"""What tests may look at of transactions: a transactional id as its coordinator knows it now.  Plain values.
+"""Views of transactions: a transactional id as its coordinator knows it now, as plain values.
 
 Read from the coordinator's memory, under the cluster's lock.
 """
@@ -11,13 +11,14 @@ import attrs
 
 from pykafka2.broker.coordinators.routing import TRANSACTIONS_TOPIC
 from pykafka2.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, TransactionalIdNotFound
+from pykafka2.testing.running import Running
 from pykafka2.testing.views.groups import coordinator_partition
 from pykafka2.types import TopicPartition
 
+# They load with the first request that needs a coordinator.
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
     from pykafka2.broker.coordinators.transactions.state import Transaction
-    from pykafka2.testing.cluster import KafkaCluster
 
 
 @attrs.define(frozen=True)
@@ -45,15 +46,21 @@ class TransactionView:
         return self.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
-def transaction_view(cluster: KafkaCluster, transactional_id: str) -> TransactionView:
-    """Under the cluster's lock."""
-    topic, partition = coordinator_partition(cluster, transactional_id, "transaction")
-    leader = cluster.controller.partition(topic, partition).leader
-    transactions = _coordinator(cluster, leader)
+def transaction_view(running: Running, transactional_id: str) -> TransactionView:
+    """See `ClusterApi.transaction`."""
+    running.check()
+    with running.lock:
+        return _transaction(running, transactional_id)
+
+
+def _transaction(running: Running, transactional_id: str) -> TransactionView:
+    topic, partition = coordinator_partition(running, transactional_id, "transaction")
+    leader = running.controllers.partition(topic, partition).leader
+    transactions = _coordinator(running, leader)
     shard = None if transactions is None else transactions.shards.get(partition)
     if shard is None:
         raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
-    if not cluster.broker(leader).coordinators.is_active((topic, partition)):
+    if not running.broker(leader).coordinators.is_active((topic, partition)):
         raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
     transaction = shard.transactions.get(transactional_id)
     if transaction is None:
@@ -61,22 +68,24 @@ def transaction_view(cluster: KafkaCluster, transactional_id: str) -> Transactio
     return _view(transaction, leader)
 
 
-def transaction_views(cluster: KafkaCluster) -> list[TransactionView]:
-    """All that their coordinators know now, by name.  Under the cluster's lock."""
+def transaction_views(running: Running) -> list[TransactionView]:
+    """All that their coordinators know now, by name."""
+    running.check()
     found: list[TransactionView] = []
-    if TRANSACTIONS_TOPIC in cluster.controller.image.topics:
-        for broker in cluster.brokers:
-            transactions = _coordinator(cluster, broker.id)
-            for shard in [] if transactions is None else transactions.shards.values():
-                found += [_view(one, broker.id) for one in shard.transactions.values()]
+    with running.lock:
+        if TRANSACTIONS_TOPIC in running.controllers.image.topics:
+            for broker in running.brokers:
+                transactions = _coordinator(running, broker.id)
+                for shard in [] if transactions is None else transactions.shards.values():
+                    found += [_view(one, broker.id) for one in shard.transactions.values()]
     return sorted(found, key=lambda view: view.transactional_id)
 
 
-def _coordinator(cluster: KafkaCluster, broker_id: int) -> TransactionCoordinator | None:
+def _coordinator(running: Running, broker_id: int) -> TransactionCoordinator | None:
     """A broker's, if it runs and ever coordinated a transaction."""
-    if broker_id < 0 or not cluster.broker(broker_id).is_running:
+    if broker_id < 0 or not running.broker(broker_id).is_running:
         return None
-    return cluster.broker(broker_id).coordinators.transactions_or_none
+    return running.broker(broker_id).coordinators.transactions_or_none
 
 
 def _view(transaction: Transaction, leader: int) -> TransactionView:

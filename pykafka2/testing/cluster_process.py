@@ -14,7 +14,8 @@ import sys
 from typing import Any
 
 from pykafka2.errors import KafkaError
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.arguments import Topic
+from pykafka2.testing.cluster import KafkaCluster
 
 
 def cluster_of(arguments: dict[str, Any]) -> KafkaCluster:

@@ -1,0 +1,145 @@
+"""What a cluster is made of, as it was asked for: arguments checked, and turned into what brokers take.
+
+Knows nothing that runs; `KafkaCluster` (cluster.py) starts from it in this process, `ProcessCluster`
+(remote/cluster.py) sends it to a child.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, signature
+
+import attrs
+
+from pykafka2.broker.base.features import finalised
+from pykafka2.broker.config.configs import BrokerConfig, nearest
+from pykafka2.broker.controller import NewTopic
+from pykafka2.broker.observed.history import MAX_ENTRIES
+from pykafka2.driver.runtime import Runtime
+from pykafka2.errors import ConfigurationError
+from pykafka2.network.tls import TlsContext
+
+MAX_BROKERS = 1000
+TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
+
+
+@attrs.define(frozen=True)
+class Topic:
+    """A topic to create: None takes the cluster's default; configs by Kafka's names, such as
+    "retention.ms".
+
+    `assignment` says where replicas live, a list of brokers for each partition, the first of which leads; it
+    replaces both numbers.
+    """
+
+    partitions: int = 1
+    replication_factor: int | None = None
+    configs: Mapping[str, object] = attrs.field(factory=dict)
+    assignment: Sequence[Sequence[int]] = ()
+
+    def described(self, name: str) -> NewTopic:
+        """As the controller creates it, under this name."""
+        factor = -1 if self.replication_factor is None else self.replication_factor
+        replicas = {number: tuple(brokers) for number, brokers in enumerate(self.assignment)}
+        partitions, factor = (-1, -1) if replicas else (self.partitions, factor)
+        return NewTopic(name, partitions, factor, self.configs, replicas)
+
+
+def topic_of(name: str, topic: int | Topic) -> Topic:
+    """The topic that an argument means; all but a number or a `Topic` raises `ConfigurationError`."""
+    if isinstance(topic, Topic):
+        return topic
+    if isinstance(topic, int):
+        return Topic(topic)
+    raise ConfigurationError(f"topic {name!r}: say its number of partitions, or a Topic, not {topic!r}")
+
+
+def check_names(cls: type, options: Mapping[str, object]) -> None:
+    """Raises `TypeError` for an argument that `cls` does not take; names the nearest."""
+    taken = signature(cls.__init__).parameters  # type: ignore[misc]
+    if any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
+        return
+    for name in options:
+        if name not in taken:
+            close = nearest(name, taken)
+            raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}{close}")
+
+
+@attrs.define(frozen=True)
+class ClusterArguments:
+    """The arguments of `KafkaCluster`, which says what each of them means."""
+
+    brokers: int = 3
+    topics: Mapping[str, int | Topic] | None = None
+    config: Mapping[str, object] | None = attrs.field(default=None, kw_only=True)
+    pipelined: bool | None = attrs.field(default=None, kw_only=True)
+    seed: int | str = attrs.field(default=0, kw_only=True)
+    racks: Sequence[str] | None = attrs.field(default=None, kw_only=True)
+    host: str = attrs.field(default="127.0.0.1", kw_only=True)
+    ports: Sequence[int] | None = attrs.field(default=None, kw_only=True)
+    tls: TlsContext | Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
+    runtime: Runtime | None = attrs.field(default=None, kw_only=True)
+    features: Mapping[str, int] | None = attrs.field(default=None, kw_only=True)
+    history_entries: int = attrs.field(default=MAX_ENTRIES, kw_only=True)
+    controller: int = attrs.field(default=0, kw_only=True)
+
+    def check(self) -> None:
+        """Raises `ConfigurationError` for what no cluster can have."""
+        if not isinstance(self.brokers, int) or not 1 <= self.brokers <= MAX_BROKERS:
+            raise ConfigurationError(f"brokers={self.brokers!r}: say a number from 1 to {MAX_BROKERS}")
+        if self.ports is not None and len(self.ports) != self.brokers:
+            raise ConfigurationError(
+                f"{self.brokers} brokers need {self.brokers} ports, not {len(self.ports)}"
+            )
+        if not 0 <= self.controller < self.brokers:
+            raise ConfigurationError(
+                f"controller={self.controller}: say a broker from 0 to {self.brokers - 1}"
+            )
+        self.finalised_features()
+        self.described_topics()
+
+    def broker_config(self) -> BrokerConfig:
+        """The brokers' configuration, `pipelined` in it under the name that they read.
+
+        Raises `UnknownOption` for a misspelt name, and `ConfigurationError` if the two contradict each other.
+        """
+        if self.pipelined is None:
+            return BrokerConfig(self.config)
+        config = self.config or {}
+        mode = "pipelined" if self.pipelined else "serial"
+        if config.get("channel.mode", mode) != mode:
+            raise ConfigurationError(
+                f"pipelined={self.pipelined} and channel.mode={config['channel.mode']}: say one"
+            )
+        return BrokerConfig({**config, "channel.mode": mode})
+
+    def described_topics(self) -> dict[str, Topic]:
+        """The topics to create, by name."""
+        return {name: topic_of(name, topic) for name, topic in (self.topics or {}).items()}
+
+    def finalised_features(self) -> Mapping[str, int]:
+        """All features with their levels."""
+        return finalised(self.features)
+
+    def tls_context(self) -> TlsContext | None:
+        """What brokers listen with; a misspelt argument raises."""
+        if not isinstance(self.tls, Mapping):
+            return self.tls
+        names = [name for name in signature(TlsContext.__init__).parameters if name.endswith(TLS_ARGUMENTS)]
+        for name in self.tls:
+            if name not in names:
+                raise ConfigurationError(f"tls= has no {name!r}{nearest(name, names)}")
+        # Clients show no certificate unless they are asked for one.
+        return TlsContext(**self.tls, verify="ca_file" in self.tls, server_side=True)  # type: ignore[arg-type]
+
+    def rack_of(self, broker_id: int) -> str | None:
+        """The broker's rack; None where no racks were given."""
+        return self.racks[broker_id % len(self.racks)] if self.racks else None
+
+    def host_of(self, broker_id: int) -> str:
+        """The host name or address at which this broker listens and is advertised."""
+        return self.host.replace("{id}", str(broker_id))
+
+    def port_of(self, broker_id: int) -> int:
+        """The port at which this broker listens; 0 for a free one."""
+        return self.ports[broker_id] if self.ports else 0

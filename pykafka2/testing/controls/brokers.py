@@ -1,0 +1,53 @@
+"""The controls of brokers: crash, stop, start again, stand still, go on.
+
+Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own.
+"""
+
+from __future__ import annotations
+
+from pykafka2.testing.running import Running
+
+
+class BrokerControls:
+    """`controls.crash_broker(1)`."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    def crash_broker(
+        self, broker_id: int, *, lose_unreplicated: bool = True, unnoticed: bool = False
+    ) -> None:
+        self._running.check()
+        self._running.broker(broker_id).stop(
+            crash=True, lose_unreplicated=lose_unreplicated, is_unnoticed=unnoticed
+        )
+
+    def kill_broker(self, broker_id: int, *, keep_unflushed: bool = False) -> None:
+        self.crash_broker(broker_id, lose_unreplicated=not keep_unflushed)
+
+    def stop_broker(self, broker_id: int) -> None:
+        self._running.check()
+        self._running.broker(broker_id).stop(crash=False)
+
+    def restart_broker(self, broker_id: int) -> None:
+        self._running.check()
+        broker = self._running.broker(broker_id)
+        broker.stop(crash=False)
+        broker.start()
+        with self._running.lock:
+            for other in self._running.brokers:
+                other.fetchers.retry()
+
+    def pause_broker(self, broker_id: int) -> None:
+        self._running.check()
+        with self._running.lock:
+            self._running.broker(broker_id).pause()
+            text = f"broker {broker_id} paused"
+            self._running.events.note(self._running.now(), "broker", text, broker=broker_id, state="paused")
+
+    def resume_broker(self, broker_id: int) -> None:
+        self._running.check()
+        with self._running.lock:
+            self._running.broker(broker_id).resume()
+            text = f"broker {broker_id} resumed"
+            self._running.events.note(self._running.now(), "broker", text, broker=broker_id, state="resumed")

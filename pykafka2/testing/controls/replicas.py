@@ -1,0 +1,85 @@
+"""The controls of partitions, and of the coordinators in them: who leads, what logs keep, who copies.
+
+Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pykafka2.broker.base.arguments import partition_key
+from pykafka2.testing.running import Running
+from pykafka2.testing.views.groups import coordinator_partition
+from pykafka2.types import TopicPartition
+
+AnyPartition = TopicPartition | tuple[str, int]
+
+
+class ReplicaControls:
+    """`controls.move_leader(("orders", 0), to=2)`, `controls.hold_loading()`."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    # ------------------------------------------------------------------ partitions
+
+    def move_leader(self, partition: AnyPartition, to: int, *, unclean: bool = True) -> None:
+        self._running.check()
+        topic, number = partition_key(self._running.controllers.image, partition)
+        self._running.broker(to)
+        self._running.controllers.run(
+            f"move the leader of {topic}-{number} to broker {to}",
+            lambda active: active.move_leader(topic, number, to, unclean=unclean),
+        )
+
+    def roll_segments(self, partition: AnyPartition | None = None) -> int:
+        self._running.check()
+        keys = self._keys(partition)
+        with self._running.lock:
+            return sum(one.replicas.keeper.roll(keys) for one in self._running.brokers if one.is_running)
+
+    def apply_retention(self, partition: AnyPartition | None = None) -> int:
+        self._running.check()
+        keys = self._keys(partition)
+        with self._running.lock:
+            return sum(one.apply_retention(keys) for one in self._running.brokers if one.is_running)
+
+    def pause_followers(
+        self, partition: AnyPartition | None = None, *, brokers: Iterable[int] | None = None
+    ) -> None:
+        self._running.check()
+        keys = self._keys(partition)
+        chosen = self._running.brokers if brokers is None else [self._running.broker(one) for one in brokers]
+        with self._running.lock:
+            for broker in chosen:
+                broker.fetchers.pause(keys)
+
+    def resume_followers(self) -> None:
+        with self._running.lock:
+            for broker in self._running.brokers:
+                broker.fetchers.resume()
+
+    def _keys(self, partition: AnyPartition | None) -> list[tuple[str, int]] | None:
+        image = self._running.controllers.image
+        return None if partition is None else [partition_key(image, partition)]
+
+    # ------------------------------------------------------------------ coordinators
+
+    def move_coordinator(self, key: str, to: int, kind: str = "group", *, unclean: bool = True) -> None:
+        self._running.check()
+        with self._running.lock:
+            partition = coordinator_partition(self._running, key, kind)
+        self.move_leader(partition, to, unclean=unclean)
+
+    def hold_loading(self, broker: int | None = None) -> None:
+        self._running.check()
+        with self._running.lock:
+            for one in self._running.brokers if broker is None else [self._running.broker(broker)]:
+                one.coordinators.is_loading_held = True
+
+    def release_loading(self) -> None:
+        self._running.check()
+        with self._running.lock:
+            for one in self._running.brokers:
+                one.coordinators.is_loading_held = False
+                one.wake()

@@ -1,0 +1,135 @@
+"""How a cluster comes to run in this process: what its brokers share, the brokers, their first words.
+
+Called by `KafkaCluster.start` (cluster.py), on the test's thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import attrs
+
+from pykafka2.broker.base.problems import Problems
+from pykafka2.broker.broker import Broker
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.controllers import Controllers
+from pykafka2.broker.controller.placement import first_host
+from pykafka2.broker.controller.state import State
+from pykafka2.broker.faults.engine import Faults
+from pykafka2.broker.faults.rule import FaultRule
+from pykafka2.broker.faults.throttle import Throttles
+from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.handlers.registry import load as load_handlers
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.observed.event_log import EventLog
+from pykafka2.broker.observed.history import History
+from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.threads import Loops
+from pykafka2.broker.shared import Shared
+from pykafka2.clock import Clock, SeededEntropy
+from pykafka2.driver.thread_driver import ThreadRuntime
+from pykafka2.network.tls import TlsContext
+from pykafka2.protocol.registry import name_of
+from pykafka2.testing.arguments import ClusterArguments
+from pykafka2.testing.running import Running
+
+
+@attrs.define(eq=False)
+class Kept:
+    """What a cluster has before its start, and keeps after its end."""
+
+    config: BrokerConfig
+    tls: TlsContext | None
+    history: History
+    lock: AbstractContextManager[Any] = attrs.field(factory=threading.RLock)
+    events: EventLog = attrs.field(factory=EventLog)
+    problems: Problems = attrs.field(factory=Problems)
+
+    @classmethod
+    def of(cls, arguments: ClusterArguments) -> Kept:
+        """Raises `ConfigurationError` for arguments that no cluster can have."""
+        arguments.check()
+        history = History(max_entries=arguments.history_entries)
+        return cls(arguments.broker_config(), arguments.tls_context(), history)
+
+
+def assemble(arguments: ClusterArguments, kept: Kept) -> Running:
+    """Make loops, links, the controller's state and the brokers; none of them has started yet."""
+    load_handlers()
+    runtime = arguments.runtime or ThreadRuntime()
+    entropy = SeededEntropy(f"cluster-{arguments.seed}")
+    cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
+    state = State(cluster_id, kept.config, arguments.finalised_features())
+    state.first_host = first_host(arguments.seed)
+    is_separate = kept.config.get("threads") == "separate"
+    loops = Loops(runtime, "kafka-cluster", separate=is_separate, problems=kept.problems)
+    try:
+        links = Links(kept.lock)
+        loops.add_all([links])
+        brokers: list[Broker] = []
+
+        def services_of(broker_id: int) -> Services:
+            return brokers[broker_id].services
+
+        controllers = Controllers(
+            state, kept.config, entropy, links, kept.events, runtime, kept.lock, lambda: brokers
+        )
+        shared = Shared(
+            kept.config,
+            arguments.seed,
+            runtime,
+            kept.lock,
+            loops,
+            links,
+            controllers,
+            Faults(APIS, partial(_note_fault, kept.events, runtime.clock)),
+            Throttles(),
+            kept.history,
+            kept.events,
+            kept.problems,
+            kept.tls,
+            history_started_at=runtime.clock.monotonic(),
+        )
+        for number in range(arguments.brokers):
+            host, port, rack = arguments.host_of(number), arguments.port_of(number), arguments.rack_of(number)
+            brokers.append(Broker(shared, number, host, port, rack, services_of))
+        return Running(shared, brokers, owns_runtime=arguments.runtime is None)
+    except BaseException:
+        loops.stop()
+        if arguments.runtime is None:
+            runtime.close()
+        raise
+
+
+def start_brokers(running: Running, first_controller: int) -> None:
+    """All register with the first controller at the same time."""
+    controllers, events = running.controllers, running.events
+    controllers.election.is_held = True
+    for broker in running.brokers:
+        broker.process.begin_start()
+    with running.lock:
+        controllers.election.is_held = False
+        controllers.elect(first_controller, running.now())
+    for broker in running.brokers:
+        broker.process.finish_start()
+    # How brokers register is the same in every run; a timeline begins with what the test does.
+    elections = [one for one in events.events("controller") if "event" not in one.facts]
+    running.forget()
+    now = running.shared.history_started_at
+    took_ms = (now - running.started_at) * 1000
+    count = f"{len(running.brokers)} brokers" if len(running.brokers) > 1 else "1 broker"
+    events.note(now, "cluster", f"{count} started in {took_ms:.0f} ms", brokers=len(running.brokers))
+    for one in elections:
+        events.note(now, one.kind, one.text, **one.facts)
+
+
+def _note_fault(
+    events: EventLog, clock: Clock, rule: FaultRule, broker_id: int, context: RequestContext
+) -> None:
+    text = f"rule {rule.id} fired on {name_of(context.api_key)} of {context.client_id}: {rule.then}"
+    events.note(clock.monotonic(), "fault", text, rule=rule.id, broker=broker_id, then=rule.then)
