@@ -16,7 +16,6 @@ from itertools import combinations
 from types import TracebackType
 from typing import Any, Self
 
-from pykafka2.broker.observed.history import History
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.arguments import Topic
 
@@ -98,9 +97,9 @@ def main() -> None:
     parser.add_argument("--topic", action="append", default=[], metavar="NAME:PARTITIONS:REPLICAS")
     arguments = parser.parse_args()
     topics = dict(_topic(text) for text in arguments.topic)
-    cluster = KafkaCluster(arguments.brokers, topics, pipelined=arguments.mode == "pipelined")
-    # Only the depth is wanted of it, and it must not keep what was sent.
-    cluster.history = History(max_entries=1)
+    # Only the depth is wanted of the history, and it must not keep what was sent.
+    is_pipelined = arguments.mode == "pipelined"
+    cluster = KafkaCluster(arguments.brokers, topics, pipelined=is_pipelined, history_entries=1)
     with cluster:
         if arguments.rtt_ms:
             for one, other in combinations(range(arguments.brokers), 2):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.faults.rule import FaultRule
     from pykafka2.broker.observed.event_log import ClusterEvent
     from pykafka2.broker.observed.history import Entry, History
+    from pykafka2.testing.api import ClusterApi
     from pykafka2.testing.arguments import Topic
     from pykafka2.testing.cluster import KafkaCluster
     from pykafka2.testing.controls.controls import Controls
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QUICK",
+    "ClusterApi",
     "ClusterEvent",
     "ClusterMetrics",
     "ConnectionView",
@@ -57,6 +59,7 @@ __all__ = [
 
 _HOMES = {
     "QUICK": "pykafka2.testing.quick",
+    "ClusterApi": "pykafka2.testing.api",
     "ClusterEvent": "pykafka2.broker.observed.event_log",
     "ClusterMetrics": "pykafka2.testing.views.metrics",
     "ConnectionView": "pykafka2.testing.views.partitions",

@@ -168,7 +168,7 @@ class KafkaCluster(ClusterApi):
 
     @property
     def running(self) -> Running:
-        """What is behind the face, for code that looks deeper than views do.  `IllegalState` before `start`."""
+        """What is behind the face, for code that looks deeper than views; `IllegalState` before `start`."""
         if self._running is None:
             raise IllegalState(NOT_RUNNING)
         return self._running

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pykafka2.testing.cluster import KafkaCluster
-    from pykafka2.testing.fixtures.clusters import Shelf, TlsKafkaCluster
+    from pykafka2.testing.fixtures.clusters import ClusterPool, TlsKafkaCluster
     from pykafka2.testing.simulation import Simulation
 
 MARKER = (
@@ -77,17 +77,17 @@ def _has_failed(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def _kafka_shelf() -> Iterator[Shelf]:
+def _kafka_cluster_pool() -> Iterator[ClusterPool]:
     """The clusters that tests share."""
-    from pykafka2.testing.fixtures.clusters import Shelf
+    from pykafka2.testing.fixtures.clusters import ClusterPool
 
-    shelf = Shelf()
-    yield shelf
-    shelf.close()
+    pool = ClusterPool()
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
-def kafka_cluster(request: pytest.FixtureRequest, _kafka_shelf: Shelf) -> Iterator[KafkaCluster]:
+def kafka_cluster(request: pytest.FixtureRequest, _kafka_cluster_pool: ClusterPool) -> Iterator[KafkaCluster]:
     """A Kafka cluster of three brokers (or what `@pytest.mark.kafka(...)` says), as good as new.
 
     Clients connect to `kafka_cluster.bootstrap_servers`; `.create_topic("orders", partitions=6)`, `.controls`
@@ -96,7 +96,7 @@ def kafka_cluster(request: pytest.FixtureRequest, _kafka_shelf: Shelf) -> Iterat
     itself.  Fails the test if it leaves clients (of any library), threads, sockets or open transactions
     behind.
     """
-    yield from _kafka_shelf.shared(request, partial(_has_failed, request))
+    yield from _kafka_cluster_pool.shared(request, partial(_has_failed, request))
 
 
 @pytest.fixture

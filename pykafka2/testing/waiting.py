@@ -10,8 +10,8 @@ from pykafka2.errors import KafkaTimeoutError
 
 T = TypeVar("T")
 
-# Nobody tells waiting tests of every change, so they look.
-LOOK_EVERY = 0.002
+# Nobody tells waiting tests of every change, so they poll.
+POLL_EVERY = 0.002
 
 
 def waited(
@@ -27,4 +27,4 @@ def waited(
         check()
         if is_late:
             raise KafkaTimeoutError(f"{what} did not come true within {timeout:g} seconds; last: {value!r}")
-        runtime.wait_until(lambda: False, LOOK_EVERY)
+        runtime.wait_until(lambda: False, POLL_EVERY)

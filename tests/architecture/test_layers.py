@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ LINT = "import sys; from importlinter import cli; sys.exit(cli.lint_imports(no_c
 def test_nobody_takes_a_shortcut_between_layers() -> None:
     done = subprocess.run([sys.executable, "-c", LINT], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 kept, 0 broken" in done.stdout
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert f"{len(contracts)} kept, 0 broken" in done.stdout
 
 
 ROW = re.compile(r"^\| `(\w+)` \|[^|]+\| ([^|]+) \|$", re.MULTILINE)

@@ -25,7 +25,7 @@ from pykafka2.types import TopicPartition
 
 
 class Controls:
-    """The levers of one cluster.  A misspelt one raises `AttributeError` that names the nearest."""
+    """The controls of one cluster.  A misspelt one raises `AttributeError` that names the nearest."""
 
     def __init__(self, running: Running) -> None:
         self._brokers = BrokerControls(running)
@@ -72,7 +72,7 @@ class Controls:
         self._brokers.pause_broker(broker_id)
 
     def resume_broker(self, broker_id: int) -> None:
-        """Let a paused broker go on; it handles what has come meanwhile first, and learns the news later."""
+        """Let a paused broker go on; what has come meanwhile is handled first, newer metadata comes later."""
         self._brokers.resume_broker(broker_id)
 
     # ------------------------------------------------------------------ partitions and coordinators

@@ -38,7 +38,7 @@ class IsrControls:
             leader = running.controllers.partition(*key).leader
             leading = None if leader < 0 else running.broker(leader).replicas
             replica = None if leading is None else leading.replicas.get(key)
-            # Again and again: the controller refuses what it is asked with news that are old by then.
+            # Repeated: the controller refuses a request that was made with an old partition epoch.
             if leading is not None and replica is not None and replica.pending_isr is None:
                 followers = [one for one in brokers if one in replica.followers]
                 leading.isrs.drop(replica, followers, running.now())

@@ -74,7 +74,7 @@ class AdminApi:
 
     def help(self) -> dict[str, str]:
         """Everything that may be called, with its arguments and what it does."""
-        told: dict[str, str] = {}
+        found: dict[str, str] = {}
         for name in self.names():
             function = (
                 getattr(Controls, name.removeprefix(CONTROLS))
@@ -83,8 +83,8 @@ class AdminApi:
             )
             words = " ".join((getdoc(function) or "").split("\n\n")[0].split())
             taken = [str(one) for one in signature(function).parameters.values() if one.name != "self"]
-            told[name] = f"({', '.join(taken)})" + (f": {words}" if words else "")
-        return told
+            found[name] = f"({', '.join(taken)})" + (f": {words}" if words else "")
+        return found
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """Call by name.  Raises `UnknownCall`, `ConfigurationError` for arguments that do not fit, and what

@@ -1,4 +1,4 @@
-"""A cluster's story as text or JSON: requests, answers and events in one order of time.
+"""A cluster's timeline as text or JSON: requests, answers and events in one order of time.
 
 `print(cluster.timeline())`; the pytest plugin attaches it to tests that fail.  Built when asked for, from
 the history and the event log; times are seconds since the cluster's start, or since it was told to forget.
