@@ -14,33 +14,10 @@ ALLOWED = [
 ]
 """Circles that are known, each with the reason why it is still there."""
 
-# To be removed: the circle of the testing package is being ended, and leaves this list then.
-UNTIL_TESTING_IS_IN_LAYERS: list[frozenset[str]] = [
-    frozenset(
-        {
-            P + "testing.cluster",
-            P + "testing.controls.controller",
-            P + "testing.controls.controls",
-            P + "testing.controls.isr",
-            P + "testing.controls.links",
-            P + "testing.controls.rules",
-            P + "testing.remote.api",
-            P + "testing.remote.cluster",
-            P + "testing.remote.http_port",
-            P + "testing.remote.stand_ins",
-            P + "testing.views.groups",
-            P + "testing.views.partitions",
-            P + "testing.views.queries",
-            P + "testing.views.timeline",
-            P + "testing.views.transactions",
-        }
-    ),
-]
-
 
 def is_allowed(circle: frozenset[str]) -> bool:
     """Whether it is a known circle, or what is left of one."""
-    return any(circle <= known for known in [*ALLOWED, *UNTIL_TESTING_IS_IN_LAYERS])
+    return any(circle <= known for known in ALLOWED)
 
 
 def test_the_module_graph_has_no_cycle() -> None:
