@@ -55,3 +55,15 @@ def test_the_documented_table_says_what_each_folder_of_the_broker_touches() -> N
     del really["broker"]  # everything
     assert {name: really[name] - said[name] for name in really if really[name] - said[name]} == {}
     assert {name: said[name] - really[name] for name in really if said[name] - really[name]} == {}
+
+
+MOST_THAT_KNOW_THE_BROKER = 10
+
+
+def test_few_modules_know_the_whole_broker() -> None:
+    """Who is handed a `Broker` may touch everything of it; the others are given the part that they need."""
+    knowing = sorted(
+        name for name, imported in import_graph().items() if "pykafka2.broker.broker" in imported
+    )
+    assert "pykafka2.testing.running" in knowing
+    assert len(knowing) <= MOST_THAT_KNOW_THE_BROKER, knowing
