@@ -26,7 +26,7 @@ def packages() -> list[str]:
 
 def plainly_tested(tree: ast.Module) -> set[str]:
     """What a file of tests imports, if one of its tests at least is in a plain run."""
-    has_plain_test = False
+    has_plain_test = is_gates = False
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
@@ -35,9 +35,11 @@ def plainly_tested(tree: ast.Module) -> set[str]:
             imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.Assign) and ast.unparse(node).startswith("pytestmark = " + GATE):
-            return set()
-    return imported if has_plain_test else set()
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            is_gates |= any(
+                isinstance(one, ast.Attribute) and ast.unparse(one) == GATE for one in ast.walk(node.value)
+            )
+    return imported if has_plain_test and not is_gates else set()
 
 
 @pytest.mark.gate
@@ -59,6 +61,8 @@ def test_a_file_of_the_gate_alone_counts_for_nothing() -> None:
     assert plainly_tested(ast.parse(source.format(""))) == {"pykafka2.admin", "pykafka2.admin.x"}
     assert plainly_tested(ast.parse(source.format("@pytest.mark.gate\n"))) == set()
     assert plainly_tested(ast.parse(source.format("pytestmark = pytest.mark.gate\n"))) == set()
+    several = "pytestmark = [pytest.mark.slow, pytest.mark.gate]\n"
+    assert plainly_tested(ast.parse(source.format(several))) == set()
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
