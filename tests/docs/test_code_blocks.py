@@ -36,6 +36,24 @@ def test_the_code_runs(document: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     exec(compile(code_of(document), str(document), "exec"), {"__name__": "documentation"})
 
 
+def unrun(text: str) -> list[str]:
+    """Blocks that look like Python and are not run: fences other than ```python, which nobody finds."""
+    blocks = re.findall(r"^[ ]*(?:```|~~~)([^\n`]*)\n(.*?)^[ ]*(?:```|~~~)$", text, re.MULTILINE | re.DOTALL)
+    code = re.compile(r"^ *(?:from|import) pykafka2", re.MULTILINE)
+    return [block for fence, block in blocks if fence != "python" and ("py" in fence or code.search(block))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_all_python_is_in_blocks_that_are_run(document: Path) -> None:
+    assert unrun(document.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("fence", ["py", "python3", "python title=x", " python", ""])
+def test_the_check_finds_a_block_that_is_not_run(fence: str) -> None:
+    assert unrun(f"a\n```{fence}\nfrom pykafka2 import KafkaProducer\n```\n")
+    assert unrun("a\n```python\nfrom pykafka2 import KafkaProducer\n```\nb\n```\nplain\n```\n") == []
+
+
 def test_the_readme_has_code() -> None:
     assert BLOCK.search((ROOT / "README.md").read_text())
 
