@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.gate import MARKER
-from tests.run_report import MemorySaver, RunReport
+from tests.gate import PLAIN_RUN, GateReport
+from tests.memory import MemoryReport, MemorySaver
 
 # Shared, noisy machines: a slow example is not a failure, and a failing one must print how to repeat it.
 settings.register_profile(
@@ -35,10 +35,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("markexpr") == f"not {MARKER}":
+    if config.getoption("markexpr") == PLAIN_RUN:
         settings.load_profile("quick")
-    config.pluginmanager.register(RunReport(config), "run report")
-    config.pluginmanager.register(MemorySaver(), "memory saver")
+    config.pluginmanager.register(GateReport(config))
+    config.pluginmanager.register(MemorySaver())
+    config.pluginmanager.register(MemoryReport(config))
 
 
 @pytest.fixture

@@ -35,6 +35,8 @@ def plainly_tested(tree: ast.Module) -> set[str]:
             imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module":
+            imported |= {one.value for one in node.args if isinstance(one, ast.Constant)}
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
             is_gates |= any(
                 isinstance(one, ast.Attribute) and ast.unparse(one) == GATE for one in ast.walk(node.value)

@@ -1,0 +1,105 @@
+"""How much memory a run of the tests takes: kept low, told at its end, and limited by `--max-memory-mb`."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEPT_MB = 24
+"""What the tests of one file may leave behind before it is collected in their midst."""
+
+IN_USE = Path("/proc/self/statm")
+
+
+class MemorySaver:
+    """A pytest plugin that gives back what tests have left, after each file of them.
+
+    The parts of a cluster refer to each other in cycles, so a closed one stays until the garbage collector
+    has run, which it does the more seldom the more objects there are: those of pytest, which last, are set
+    aside.  And what is freed was allocated by short-lived threads, each with an arena of its own in glibc,
+    which keeps it until it is told to trim.
+    """
+
+    def __init__(self) -> None:
+        self._in_use_mb = 0
+        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if IN_USE.exists() else None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.enable()
+            gc.collect()
+            gc.freeze()
+            self._in_use_mb = in_use_mb()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        answer = yield
+        is_last = nextitem is None or nextitem.path != item.path
+        if is_last or in_use_mb() > self._in_use_mb + KEPT_MB:
+            gc.collect()
+            if self._trim is not None:
+                self._trim(0)
+            self._in_use_mb = in_use_mb()
+        return answer
+
+
+class MemoryReport:
+    """A pytest plugin that says what each process of the run took, and fails it if that was too much.
+
+    With pytest-xdist each worker tells the process that it was started by.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._limit_mb: int | None = config.getoption("--max-memory-mb")
+        self._peaks: dict[str, int] = {}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        self._peaks[node.gateway.id] = getattr(node, "workeroutput", {}).get("peak_memory_mb", 0)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._peaks["pytest"] = peak_memory_mb()
+        told: dict[str, object] | None = getattr(self._config, "workeroutput", None)
+        if told is not None:
+            told["peak_memory_mb"] = self._peaks["pytest"]
+        elif self._too_large() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        peaks = ", ".join(f"{name} {peak} MB" for name, peak in sorted(self._peaks.items()))
+        terminalreporter.write_line(f"peak memory: {peaks}")
+        if too_large := self._too_large():
+            line = f"too much memory: more than {self._limit_mb} MB in {', '.join(too_large)}"
+            terminalreporter.write_line(line, red=True)
+
+    def _too_large(self) -> list[str]:
+        limit = self._limit_mb
+        return [] if limit is None else [name for name, peak in self._peaks.items() if peak > limit]
+
+
+def peak_memory_mb() -> int:
+    """The most memory that this process has had so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+
+
+def in_use_mb() -> int:
+    """The memory that this process has now; 0 where the system does not say."""
+    if not IN_USE.exists():
+        return 0
+    return int(IN_USE.read_text().split()[1]) * resource.getpagesize() >> 20
