@@ -283,11 +283,15 @@ def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_no
 ) -> None:
     """The client's socket stops being writable; after the release everything arrives in order."""
     wire.socket.setblocking(False)
-    frames = [
-        b"".join(encode(produce_request("t", 0, batch([b"%05d" % number + bytes(60_000)])), number))
-        for number in range(400)
-    ]
-    data = memoryview(b"".join(frames))
+    kafka_cluster.history.is_on = False  # it would hold all that is sent
+    count = 400
+    data = memoryview(
+        b"".join(
+            chunk
+            for number in range(count)
+            for chunk in encode(produce_request("t", 0, batch([b"%05d" % number + bytes(60_000)])), number)
+        )
+    )
     sent = 0
     while select.select([], [wire.socket], [], 0.1)[1]:
         sent += wire.socket.send(data[sent:])
@@ -300,7 +304,7 @@ def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_no
     kafka_cluster.controls.resume_followers()
     wire.socket.settimeout(10)
     received = 0
-    while received < len(frames):
+    while received < count:
         readable, writable, _ = select.select(
             [wire.socket], [wire.socket] if sent < len(data) else [], [], 10
         )
@@ -311,7 +315,7 @@ def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_no
             assert (correlation_id, partition_of(response).base_offset) == (received, received)
             received += 1
     values = [(value or b"")[:5] for value in kafka_cluster.log("t", 0).values()]
-    assert values == [b"%05d" % number for number in range(400)]
+    assert values == [b"%05d" % number for number in range(count)]
 
 
 def encode(request: ProduceRequest, correlation_id: int) -> list[bytes]:
