@@ -151,7 +151,9 @@ class TestAProducer:
                 producers.clear()
             with pytest.raises(ClientClosed, match="dropped without close"):
                 pending.result(10)
-        assert "dropped with 1 records not yet delivered" in caplog.text
+            # The log line follows once all of them have failed, on another thread.
+            words = "dropped with 1 records not yet delivered"
+            cluster.wait_until(lambda: words in caplog.text)
 
     @pytest.mark.slow
     def test_at_exit_it_sends_what_is_left(self) -> None:

@@ -195,7 +195,7 @@ def test_a_notify_between_any_two_lines_of_a_wait_ends_it(runtime: ThreadRuntime
         has_come = False
         started = time.monotonic()
         # Should the line come late or never, it comes as it does in life: from another thread.
-        late = threading.Timer(0.02, come)
+        late = threading.Timer(0.3, come)
         late.start()
         has_line = at_line(
             ThreadRuntime.wait_until.__code__,
