@@ -15,7 +15,8 @@ from typing import Any
 
 import attrs
 
-RECORD_BYTES = 10_000  # the article's 10 KB; with batch_size 16384 every Produce carries one of them
+# As in the pipelining proposal's tables; with batch_size 16384 every Produce carries one of them.
+RECORD_BYTES = 10_000
 BATCH_BYTES = 16_384
 WARM_UP = 0.4
 # Records that may wait in a client, beyond those in flight: a little, so that a run ends soon after its time.
@@ -84,7 +85,7 @@ def drive_pykafka2(load: Load) -> Measured:
     from pykafka2 import KafkaProducer
     from pykafka2.errors import KafkaTimeoutError
 
-    # 200 in flight without idempotence is what the article did; the warning about it is known here.
+    # 200 in flight without idempotence is what the pipelining proposal measured; the warning is known.
     logging.getLogger("pykafka2").setLevel(logging.ERROR)
     producers = [
         KafkaProducer(

@@ -8,7 +8,7 @@ from benchmarks.acks_runs import COLUMNS, MODES, Runner, Setting
 
 
 def plot(runner: Runner, drivers: list[str], path: Path) -> None:
-    """MB/s over requests in flight, a panel for each driver; the article's points beside them."""
+    """MB/s over requests in flight, a panel for each driver; the pipelining proposal's points beside them."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -27,8 +27,8 @@ def plot(runner: Runner, drivers: list[str], path: Path) -> None:
                     runner.run(Setting(driver, mode, 0.001, acks, replicas, depth)).rate for depth in depths
                 ]
                 panel.plot(depths, rates, style, color=color, marker="o", label=f"{name}, {mode}")
-        panel.plot([5, 200], [16, 21], "v", color="grey", label="article, acks=-1 before")
-        panel.plot([5, 200], [48, 140], "^", color="grey", label="article, acks=-1 after")
+        panel.plot([5, 200], [16, 21], "v", color="grey", label="proposal, acks=-1 before")
+        panel.plot([5, 200], [48, 140], "^", color="grey", label="proposal, acks=-1 after")
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel("requests in flight")

@@ -1,4 +1,4 @@
-"""What acks=all costs on one connection: the two tables of the article on pipelined synchronous replication.
+"""What acks=all costs on one connection: muted until answered, or pipelined.
 
     python -m benchmarks.broker_acks [--quick] [--seconds 1.2] [--rounds 2] [--pairs 7] [--plot FILE]
 
@@ -23,20 +23,20 @@ from pathlib import Path
 import attrs
 
 from benchmarks.acks_clients import DRIVERS, one_at_a_time, queued
-from benchmarks.acks_runs import ARTICLE, COLUMNS, MODES, Result, Runner, Setting
+from benchmarks.acks_runs import COLUMNS, MODES, PROPOSAL, Result, Runner, Setting
 
 
 def _depths(result: Result) -> str:
     return f"{result.client.in_flight_max}/{result.broker['in_flight_max']}"
 
 
-def article_tables(runner: Runner, drivers: list[str], rtts: list[float], depths: list[int]) -> None:
-    """Both tables of the article at every round trip, its own figures beside ours."""
+def tables(runner: Runner, drivers: list[str], rtts: list[float], depths: list[int]) -> None:
+    """A table for each driver and round trip, the pipelining proposal's figures beside ours."""
     for driver in drivers:
         for rtt in rtts:
             print(f"\n{driver}, round trip {rtt * 1000:g} ms, MB/s (depth in client / in broker)")
             print(
-                f"{'in flight':>10} {'mode':<10}" + "".join(f"{name:>24}" for name in COLUMNS) + "   article"
+                f"{'in flight':>10} {'mode':<10}" + "".join(f"{name:>24}" for name in COLUMNS) + "   proposal"
             )
             for depth in depths:
                 for mode in MODES:
@@ -44,8 +44,8 @@ def article_tables(runner: Runner, drivers: list[str], rtts: list[float], depths
                     for acks, replicas in COLUMNS.values():
                         result = runner.run(Setting(driver, mode, rtt, acks, replicas, depth))
                         cells.append(f"{result.rate:>10.1f} {f'({_depths(result)})':>13}")
-                    article = " ".join(f"{mb:>4}" for mb in ARTICLE.get((depth, mode), ()))
-                    print(f"{depth:>10} {mode:<10}" + "".join(cells) + f"   {article}", flush=True)
+                    proposal = " ".join(f"{mb:>4}" for mb in PROPOSAL.get((depth, mode), ()))
+                    print(f"{depth:>10} {mode:<10}" + "".join(cells) + f"   {proposal}", flush=True)
 
 
 @attrs.define(frozen=True)
@@ -102,7 +102,7 @@ def targets(runner: Runner, driver: str, rounds: int) -> Iterator[Target]:
 
 
 def several_producers(runner: Runner, driver: str, rtt: float) -> None:
-    """The remedy that the article rejects: more clients instead of requests in flight."""
+    """The other remedy: more clients instead of requests in flight."""
     print(
         f"\n{driver}, serial, round trip {rtt * 1000:g} ms, 5 in flight: several producers on one partition"
     )
@@ -191,7 +191,7 @@ def main() -> int:
     parser.add_argument(
         "--pairs", type=int, default=7, help="rounds of the targets; 0: none (default %(default)s)"
     )
-    parser.add_argument("--quick", action="store_true", help="the article's tables at 1 ms only")
+    parser.add_argument("--quick", action="store_true", help="the tables at 1 ms only")
     parser.add_argument("--plot", type=Path, help="write a plot here (png or svg)")
     arguments = parser.parse_args()
     drivers: list[str] = arguments.driver or list(DRIVERS)
@@ -199,7 +199,7 @@ def main() -> int:
     depths = arguments.in_flight or ([5, 200] if arguments.quick else [5, 200, 2000])
     runner = Runner(arguments.seconds, arguments.rounds)
     print(f"{machine()}; records of 10 KB, one a request")
-    article_tables(runner, drivers, rtts, depths)
+    tables(runner, drivers, rtts, depths)
     missed = 0
     if arguments.pairs:
         print(f"\nat a round trip of 1 ms, medians of {arguments.pairs} rounds (least to greatest)")

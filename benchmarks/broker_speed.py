@@ -30,8 +30,8 @@ PARTITIONS = 6
 BROKERS = 3
 SIZES = (100, 1000)
 FACTORS = (1, 3)
-# The article on the request path (002) says, in milliseconds.
-ARTICLE_LATENCY = {0: "0.1", 1: "1-2", -1: "3-10"}
+# What is usual for a Kafka broker by acks, in milliseconds, for orientation.
+USUAL_LATENCY = {0: "0.1", 1: "1-2", -1: "3-10"}
 # The bundled broker when it looks at every record, as it does in tests.
 STRICT = "pykafka2, strict"
 METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
@@ -231,7 +231,7 @@ def throughput(subjects: list[Subject], records: int, rounds: int, targets: Targ
 
 def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
     """Latency by acks; the order acks=0 <= 1 <= all is shown, not asserted."""
-    print("\none record of 100 bytes at a time, ms p50 / p99" + " " * 14 + "article")
+    print("\none record of 100 bytes at a time, ms p50 / p99" + " " * 14 + "usual")
     for factor in FACTORS:
         topic = f"latency-{factor}"
         for subject in subjects:
@@ -244,7 +244,7 @@ def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
                     found[subject.name] = min(found.get(subject.name, measured), measured)
             texts = [f"{name} {p50 * 1000:.2f} / {p99 * 1000:.2f}" for name, (p50, p99) in found.items()]
             name = f"acks={acks if acks >= 0 else 'all'}, replication {factor}"
-            print(f"  {name:<24}{'   '.join(texts):<52}{ARTICLE_LATENCY[acks]}", flush=True)
+            print(f"  {name:<24}{'   '.join(texts):<52}{USUAL_LATENCY[acks]}", flush=True)
             if acks == 1 and "Apache Kafka" in found:
                 ratio = found["pykafka2"][0] / found["Apache Kafka"][0]
                 targets.line(f"  latency p50, {name}", f"{ratio:.2f}x", ratio < 1.5, "< 1.5x Apache's")

@@ -57,7 +57,7 @@ class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersA
         self._is_forked = False
 
     def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
-        """The cluster's id, brokers and controller (in KRaft: some live broker, R69 of the protocol)."""
+        """The cluster's id, brokers and controller (with KRaft whichever live broker the answer names)."""
         from pykafka2.protocol.messages.metadata import MetadataRequest
 
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)

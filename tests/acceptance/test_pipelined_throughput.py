@@ -1,6 +1,6 @@
 """In virtual time: what waiting for replicas costs, with everything else for free.
 
-The benchmark (`python -m benchmarks.broker_acks`) prints the article's tables on real sockets and processes;
+The benchmark (`python -m benchmarks.broker_acks`) prints tables of the same on real sockets and processes;
 its output is kept under docs/evidence.  Here a round trip between the brokers takes ten virtual milliseconds
 and computing none, so what is left is how often a connection waits for one.
 """
@@ -17,7 +17,7 @@ ROUND_TRIP = 0.010
 RECORD = bytes(10_000)
 
 
-def article_cluster(simulation: Simulation, *, pipelined: bool, replicas: int = 2) -> KafkaCluster:
+def two_replica_cluster(simulation: Simulation, *, pipelined: bool, replicas: int = 2) -> KafkaCluster:
     """One topic, one partition, and a long way between the brokers."""
     # As on real threads by default: all parts of the brokers in one loop.
     config = {"threads": "shared"}
@@ -32,7 +32,7 @@ def send_for(
 ) -> float:
     """Records acknowledged in each virtual second, by producers that send one record a request."""
     with Simulation(seed=23) as simulation:
-        cluster = article_cluster(simulation, pipelined=pipelined)
+        cluster = two_replica_cluster(simulation, pipelined=pipelined)
         clients = [
             simulation.producer(
                 cluster,
@@ -70,7 +70,7 @@ def send_for(
 def test_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: float) -> None:
     serial = send_for(pipelined=False, acks="all", in_flight=in_flight)
     pipelined = send_for(pipelined=True, acks="all", in_flight=in_flight)
-    # One record in each round trip: the article's 16 MB/s.
+    # One record in each round trip.
     assert serial <= 1.1 / ROUND_TRIP
     # All that is in flight in two round trips: what came while a fetch was on its way waits for the next one.
     assert pipelined >= at_least * serial
@@ -86,7 +86,7 @@ def test_acks_1_is_the_same_in_both_modes() -> None:
 @pytest.mark.gate
 @pytest.mark.slow
 def test_more_producers_in_serial_mode_add_up() -> None:
-    """The remedy that the article rejects, for each producer orders its own records only.
+    """The other remedy; each producer orders its own records only.
 
     A follower has one fetch under way, so a record that comes just after one was answered waits for the next:
     two round trips.  One producer never meets that, two always do, and from then on the sum is linear.
@@ -103,7 +103,7 @@ def test_more_producers_in_serial_mode_add_up() -> None:
 def test_the_brokers_p99_stays_low_while_the_serial_client_waits_a_hundred_round_trips() -> None:
     """What waits in the socket's buffer is in none of the broker's figures."""
     with Simulation(seed=25) as simulation:
-        cluster = article_cluster(simulation, pipelined=False)
+        cluster = two_replica_cluster(simulation, pipelined=False)
         producer = simulation.producer(
             cluster,
             acks="all",

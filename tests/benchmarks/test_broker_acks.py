@@ -1,4 +1,4 @@
-"""The benchmark of the article's tables still runs, and its two processes understand each other."""
+"""The benchmark of acks=all on one connection still runs, and its two processes understand each other."""
 
 from __future__ import annotations
 

@@ -499,7 +499,7 @@ FALLBACKS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 """Where a broker's option that is not set takes its value from, in this order, and times what."""
 
 _MADE_BY_CLUSTER = "KafkaCluster makes it; see its arguments"
-_SECURITY = "SASL comes with a later step; TLS is KafkaCluster(tls=...)"
+_SECURITY = "SASL is not built yet; TLS is KafkaCluster(tls=...)"
 _TIERED = "there is no tiered storage"
 _QUORUM = "the controller lives in the process, there is no KRaft quorum"
 _CLASSES = "no classes can be loaded"
@@ -507,7 +507,7 @@ _CLASSES = "no classes can be loaded"
 REFUSED: Final[dict[str, str]] = {
     "advertised.listeners": _MADE_BY_CLUSTER,
     "alter.config.policy.class.name": _CLASSES,
-    "authorizer.class.name": "ACLs come with a later step",
+    "authorizer.class.name": "ACLs are not built yet",
     "broker.id": _MADE_BY_CLUSTER,
     "client.quota.callback.class": _CLASSES,
     "controller.": _QUORUM,

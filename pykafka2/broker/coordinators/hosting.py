@@ -239,8 +239,9 @@ class Coordinators:
         try:
             self._service(key[0]).load(key[1], entries, log.log_end_offset, now)
         except Exception:
-            # Who says that it is the admin client may write anything there (rule 26): whatever the log holds,
-            # it costs this one partition, which is coordinated by nobody until it is led anew.
+            # Who says that it is the admin client may write anything there
+            # (rule internal-topics-are-not-for-clients): whatever the log holds, it costs this one partition,
+            # which is coordinated by nobody until it is led anew.
             logger.exception("broker %d cannot load %s-%d", self._node.id, *key)
 
     # ------------------------------------------------------------------ requests

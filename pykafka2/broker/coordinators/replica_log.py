@@ -45,7 +45,7 @@ class ReplicaLog:
 
     @contextmanager
     def guarded_by(self, guard: VerificationGuard | None) -> Iterator[None]:
-        """What is appended meanwhile was verified with the transaction's coordinator (rule 43)."""
+        """What is appended meanwhile was verified with the transaction's coordinator."""
         self._guard = guard
         try:
             yield

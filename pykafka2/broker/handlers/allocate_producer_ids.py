@@ -1,4 +1,4 @@
-"""AllocateProducerIds: the controller gives a broker a block of producer ids (KIP-730, rule 36)."""
+"""AllocateProducerIds: the controller gives a broker a block of producer ids (KIP-730)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader tells the controller who is in sync (KIP-497; rule 66)."""
+"""AlterPartition: a leader tells the controller who is in sync (KIP-497)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs this broker answers, at which versions (KIP-35, KIP-511; rules 3 to 5), and the
+"""ApiVersions: which APIs this broker answers, at which versions (KIP-35, KIP-511), and the
 cluster's features (KIP-584).
 
 A version that we do not know is answered in version 0, with UNSUPPORTED_VERSION and nothing but our range

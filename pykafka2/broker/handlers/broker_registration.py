@@ -1,4 +1,4 @@
-"""BrokerRegistration and BrokerHeartbeat: brokers tell the active controller that they are there (rule 74).
+"""BrokerRegistration and BrokerHeartbeat: brokers tell the active controller that they are there.
 
 Answered by the controller only.  A heartbeat counts as a sign of life when it arrives, however long the
 controller's queue is, and becomes an event only where it changes something.

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that exist (rule 73)."""
+"""CreatePartitions: more partitions for topics that exist."""
 
 from __future__ import annotations
 

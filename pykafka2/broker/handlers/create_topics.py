@@ -1,4 +1,4 @@
-"""CreateTopics: any broker takes it and has the controller do it (rules 69, 71, 72)."""
+"""CreateTopics: any broker takes it and has the controller do it."""
 
 from __future__ import annotations
 

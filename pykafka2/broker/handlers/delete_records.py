@@ -1,4 +1,4 @@
-"""DeleteRecords: let a log begin later; answered when all live replicas' logs do (rule 64).
+"""DeleteRecords: let a log begin later; answered when all live replicas' logs do.
 
 While it waits the connection's next request waits too, as for every API but Produce.
 """

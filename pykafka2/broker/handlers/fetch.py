@@ -1,7 +1,7 @@
 """Fetch: read from a replica, and wait in the purgatory where there is too little to read yet.
 
-Consumers read below the high watermark, followers to the leader's log end (rule 51).  A full fetch with
-session epoch 0 opens a session, whose later fetches name only what changed (KIP-227, rule 57).
+Consumers read below the high watermark, followers to the leader's log end.  A full fetch with
+session epoch 0 opens a session, whose later fetches name only what changed (KIP-227).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id (rule 50).
+"""FindCoordinator: which broker coordinates a group or a transactional id.
 
 The key's hash picks a partition of the internal topic, whose leader it is.  The first question has the
 controller create the topic; where its leaders are known at once, so is the answer (Kafka says
-COORDINATOR_NOT_AVAILABLE that once).  Versions from 4 on ask for many keys; share groups come in step 7.
+COORDINATOR_NOT_AVAILABLE that once).  Versions from 4 on ask for many keys; share groups are not built.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""ListOffsets: the end, the start, the latest timestamp, or the first offset not older than a time (rule
-62).
-"""
+"""ListOffsets: the end, the start, the latest timestamp, or the first offset not older than a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: a broker has one log directory, in memory until step 7.
+"""DescribeLogDirs and AlterReplicaLogDirs: a broker has one log directory, held in memory.
 
 Answers are those of a Kafka broker with a single directory: asking for a replica to move to it is already
 so, any other path is not found (KIP-113).

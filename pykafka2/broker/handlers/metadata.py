@@ -1,7 +1,7 @@
 """Metadata: brokers, topics and leaders, as of the last image that this broker was given.
 
 A topic that does not exist is created if the request and auto.create.topics.enable allow it; the asker is
-told UNKNOWN_TOPIC_OR_PARTITION this once and finds it the next time (rule 70).
+told UNKNOWN_TOPIC_OR_PARTITION this once and finds it the next time (rule asking-for-a-topic-may-create-it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the leader's log (KIP-320, rule 63)."""
+"""OffsetForLeaderEpoch: where an epoch ends in the leader's log (KIP-320)."""
 
 from __future__ import annotations
 

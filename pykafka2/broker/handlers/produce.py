@@ -1,6 +1,6 @@
 """Produce: append batches on the leader, and answer when as many replicas have them as acks asks for.
 
-acks=1 is answered at once, acks=0 never (an error closes the connection, rule 7), acks=all when the high
+acks=1 is answered at once, acks=0 never (an error closes the connection), acks=all when the high
 watermark has passed what was appended: until then the request waits in the purgatory and the connection's
 next request may come in.  Versions 0 to 2 are refused, as in Kafka 4.
 """
@@ -123,7 +123,7 @@ def _append_and_answer(
 def _append(
     services: Services, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
 ) -> dict[Key, ProduceResult]:
-    """`verdicts` has a guard, or why not, for partitions that were verified (rule 43)."""
+    """`verdicts` has a guard, or why not, for partitions that were verified."""
     results: dict[Key, ProduceResult] = {}
     now_ms = services.clock.wall_ms()
     for topic in request.topic_data:
@@ -215,7 +215,7 @@ def _partition(
     answer = PartitionProduceResponse(
         index=key[1],
         error_code=result.error.code or 0,
-        # Known, and said, if it was appended and only the replicas did not follow (rules 28 and 29).
+        # Known, and said, if it was appended and only the replicas did not follow.
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time,
         log_start_offset=result.log_start_offset,

@@ -1,7 +1,7 @@
 """The part of Produce that only transactions need: are these partitions part of the producer's transaction?
 
 A batch that would open a transaction in a partition waits until its coordinator has said that the partition
-takes part (rule 43); from version 12 on the question adds it (rule 42).  The connection's next request waits
+takes part; from version 12 on the question adds it (KIP-890).  The connection's next request waits
 behind it, so that batches keep their order.
 """
 

@@ -3,7 +3,7 @@ group coordinators that only transactions need.
 
 The coordinator's go to the shard of the transactional id's partition, which decides and answers when its
 records are committed (testing/coordinators/).  InitProducerId without a transactional id is answered by any
-broker (rule 36).  The versions are those of Apache Kafka 4.3.1.  Registered without loading a message: they
+broker.  The versions are those of Apache Kafka 4.3.1.  Registered without loading a message: they
 come with the first transaction.
 """
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets that take effect when the transaction commits (rule 49).
+"""TxnOffsetCommit: offsets that take effect when the transaction commits.
 
 Before the group's coordinator takes them, the partition of __consumer_offsets is verified with the
 transaction's coordinator, as a leader does for a Produce; from version 5 on the question adds it (KIP-890).

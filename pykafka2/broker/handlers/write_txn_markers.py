@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a transaction's coordinator has a leader write the markers that end it (rule 46, KIP-98).
+"""WriteTxnMarkers: a transaction's coordinator has a leader write the markers that end it (KIP-98).
 
 A marker is appended as a batch of its own and answered once the replicas have it, as with acks=all; in a
 partition of __consumer_offsets the group coordinator learns of it, so that offsets committed in the

@@ -1,4 +1,4 @@
-"""The logs that a broker keeps over its restarts: its disk, in memory until step 7."""
+"""The logs that a broker keeps over its restarts: its disk, which is held in memory."""
 
 from __future__ import annotations
 

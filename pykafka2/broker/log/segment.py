@@ -1,4 +1,4 @@
-"""One piece of a partition's log: the unit that is rolled, deleted by retention and, in step 7, a file.
+"""One piece of a partition's log: the unit that is rolled and deleted by retention (a file in Kafka).
 
 `Segment` is the seam between the log's rules and where bytes are: `MemorySegment` keeps them as they came.
 Offsets of batches only grow; which batch may come and when a new segment begins is segments.py's.

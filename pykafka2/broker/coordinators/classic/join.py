@@ -1,7 +1,7 @@
 """JoinGroup: who may enter a classic group, under which id, and what that sets off.
 
-Kafka 4.3's rules in its order of checks; rule 76 (ids given out first), rule 79 (refusals), rule 80 (static
-members).
+Kafka 4.3's rules in its order of checks.  New members are given an id first, refusals are one for each state,
+and static members return without a rebalance.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ClassicJoins(ClassicRebalance):
         out.on_append_error = give_up
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
-        """Rule 79: group.max.size counts who waits while the group prepares, who is in it afterwards."""
+        """group.max.size counts who waits while the group prepares, who is in it afterwards."""
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
             is_waiting = member is not None and member.awaiting_join is not None
@@ -130,7 +130,7 @@ class ClassicJoins(ClassicRebalance):
                 self._replace_static(group, old_id, member_id, caller, deferred, out, now)
                 return
         elif caller.version >= FIRST_JOIN_WITH_REQUIRED_ID:
-            # Rule 76: the client comes again with this id, or the id expires.
+            # The client comes again with this id, or the id expires (rule new-members-are-given-an-id-first).
             group.pending_join.add(member_id)
             self.arm_id(group, member_id, now + request.session_timeout_ms / 1000)
             out.reply(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
@@ -218,7 +218,10 @@ class ClassicJoins(ClassicRebalance):
         out: Result,
         now: float,
     ) -> None:
-        """Rule 80: a static member came back under a new id; the old one is fenced."""
+        """A static member came back under a new id; the old one is fenced.
+
+        See rule static-members-return-without-a-rebalance.
+        """
         request = cast("JoinGroupRequest", deferred.request)
         old_leader = group.leader
         member = group.members[old_id]

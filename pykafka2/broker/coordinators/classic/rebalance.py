@@ -84,7 +84,7 @@ class ClassicRebalance:
     def _wait_for_first_members(
         self, group: ClassicGroup, delay: float, remaining: float, now: float
     ) -> None:
-        """Rule 77: an empty group waits for more members, and longer while some come."""
+        """An empty group waits for more members, longer while some come (rule the-first-rebalance-waits)."""
 
         def wait_on(group: ClassicGroup, out: Result, now: float) -> None:
             if not group.new_member_added or remaining == 0:
@@ -136,7 +136,7 @@ class ClassicRebalance:
             out.reply(deferred, join_response(group, member, deferred.version))
 
     def _expire_sync(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Rule 81: who did not ask for its assignment in time is out."""
+        """Who did not ask in time is out (rule members-that-do-not-sync-are-removed)."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
             return
         for member_id in sorted(group.pending_sync):
@@ -234,7 +234,7 @@ class ClassicRebalance:
             self.prepare_rebalance(group, out, now)
 
     def unloaded(self, group: ClassicGroup, out: Result) -> None:
-        """003-70: the group is dead here, and who waits is sent to the new coordinator."""
+        """The group is dead here, and who waits is sent to the new coordinator."""
         group.move_to(GroupState.DEAD, group.changed_ms or 0)
         for member in group.members.values():
             self.dismiss(member, NotCoordinator.code, member.id, out)
@@ -277,7 +277,7 @@ def join_response(
     lists_members: bool | None = None,
     skips_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The present generation as one member is told; only the leader is told who is in it (003-71)."""
+    """The present generation as one member is told; only the leader is told who is in it."""
     if lists_members is None:
         lists_members = group.leader == member.id
     members = joined_members(group) if lists_members else ()

@@ -175,7 +175,7 @@ class ClassicGroup:
     # -- members ------------------------------------------------------------------------------------
 
     def add(self, member: ClassicMember) -> None:
-        """Take in a member; the first one decides the protocol type and leads (003-71)."""
+        """Take in a member; the first one decides the protocol type and leads."""
         if member.instance_id is not None:
             if member.instance_id in self.static_members:
                 raise IllegalState(f"{member.instance_id} is in {self.id} already")
@@ -326,7 +326,10 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, is_transactional: bool
     ) -> None:
-        """Whether offsets may be committed by this member of this generation (rule 82)."""
+        """Whether offsets may be committed by this member of this generation.
+
+        See rule commits-without-a-generation-need-an-empty-group.
+        """
         if self.state is GroupState.DEAD:
             raise CoordinatorNotAvailable(f"{self.id} is gone from this coordinator")
         if generation < 0 and self.state is GroupState.EMPTY:

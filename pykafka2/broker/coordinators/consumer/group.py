@@ -108,7 +108,7 @@ class ConsumerGroups(ConsumerSteps):
         return ConsumerGroup(request.group_id)
 
     def upgraded(self, group: ClassicGroup, out: Result) -> ConsumerGroup:
-        """Rule 87: a classic group becomes one of ours; with members only if it can be (migration.py)."""
+        """A classic group becomes one of ours; with members only if it can be (migration.py)."""
         raise NotImplementedError
 
     def _replaced(

@@ -291,7 +291,7 @@ class ConsumerGroup:
         version: int,
         partitions: Iterable[tuple[bytes | None, int]],
     ) -> None:
-        """Whether a member of this epoch may commit; `partitions` by topic id (rule 87, KIP-1251)."""
+        """Whether a member of this epoch may commit; `partitions` by topic id (KIP-1251)."""
         if epoch < 0 and not self.members:
             return
         if is_transactional and epoch == -1 and not member_id and instance_id is None:

@@ -45,7 +45,7 @@ def _described(
     group: ClassicGroup | ConsumerGroup | None, group_id: str, version: int
 ) -> group_admin.DescribedGroup:
     if not isinstance(group, ClassicGroup):
-        # Rule 85: old clients are shown a dead group.
+        # Old clients are shown a dead group.
         if version >= FIRST_DESCRIBE_WITH_ERRORS:
             what = "not found" if group is None else "is not a classic group"
             message = f"Group {group_id} {what}."
@@ -169,7 +169,7 @@ def _named(
 
 
 def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out: Result) -> None:
-    """Rule 85: groups without members go, with their offsets."""
+    """Groups without members go, with their offsets (rule groups-in-use-are-not-deleted)."""
     request = cast("group_admin.DeleteGroupsRequest", deferred.request)
     results = []
     for group_id in dict.fromkeys(request.groups_names):

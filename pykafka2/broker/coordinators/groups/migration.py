@@ -1,10 +1,11 @@
-"""Groups on their way between the protocols (rule 87): members of both in one KIP-848 group.
+"""Groups on their way between the protocols: members of both in one KIP-848 group.
 
 The first heartbeat of a new-protocol member upgrades a classic group with all its members, which go on with
 JoinGroup, SyncGroup and Heartbeat, their generation being their member epoch; when the last new-protocol
-member goes, the group is a classic one again.  group.consumer.migration.policy says which way is open.  As in
-Kafka 4.3, but for one case that is missing: a classic member that takes the place of the last new-protocol
-member (static, same instance) does not downgrade the group, which stays a KIP-848 group.
+member goes, the group is a classic one again.  group.consumer.migration.policy says which way is open
+(rule groups-change-their-protocol).  As in Kafka 4.3, but for one case that is missing: a classic member that
+takes the place of the last new-protocol member (static, same instance) does not downgrade the group, which
+stays a KIP-848 group.
 """
 
 from __future__ import annotations

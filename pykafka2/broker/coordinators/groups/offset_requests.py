@@ -66,7 +66,7 @@ class Offsets(OffsetStore):
         else:
             group.check_commit(request.member_id, request.group_instance_id, generation, False)
             member = group.members.get(request.member_id)
-            # 004-28: a commit is a sign of life.
+            # A commit is a sign of life, as a heartbeat is.
             if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
                 self._classic.arm_session(group, member, now)
         at_ms = self._wall_ms(now)
@@ -225,7 +225,7 @@ class Offsets(OffsetStore):
     def _fetch_group(
         self, asked: wire.OffsetFetchRequestGroup, caller: Caller, require_stable: bool
     ) -> wire.OffsetFetchResponseGroup:
-        """Rule 83: what nobody committed is -1 and no error, an unknown group included."""
+        """What nobody committed is -1 and no error, an unknown group included."""
         group = self.groups.get(asked.group_id)
         if isinstance(group, ConsumerGroup):
             try:

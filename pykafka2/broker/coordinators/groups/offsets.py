@@ -1,7 +1,7 @@
 """Committed offsets as they are kept: what the log says, what open transactions would add, when they expire.
 
 Offsets live in the log's records alone.  What a transaction commits is pending, invisible, until its marker
-comes; meanwhile readers that require stable offsets are told UNSTABLE_OFFSET_COMMIT (rule 49).  Kafka 4.3's
+comes; meanwhile readers that require stable offsets are told UNSTABLE_OFFSET_COMMIT.  Kafka 4.3's
 rules.
 """
 
@@ -159,7 +159,7 @@ class OffsetStore:
         return sorted(places)
 
     def expire(self, group_id: str, now: float, out: Result) -> bool:
-        """Rule 84: remove a group's offsets that are due; whether none is left, pending ones included."""
+        """Remove a group's offsets that are due; whether none is left, pending ones included."""
         group = self.groups[group_id]
         known = self.committed.get(group_id)
         if not known:

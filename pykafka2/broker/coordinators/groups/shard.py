@@ -215,7 +215,7 @@ class GroupShard:
         self.timers.set("cleanup", now + self.settings.offsets_retention_check_interval, self._clean_up)
 
     def _clean_up(self, now: float) -> Result:
-        """Expire offsets; a group without members and offsets goes with its last one (rule 84)."""
+        """Expire offsets; a group without members goes with its last one (rule offsets-expire)."""
         out = Result()
         for group_id, group in list(self.groups.items()):
             has_no_members = not group.members and (

@@ -1,4 +1,4 @@
-"""What an EndTxn leads to: the matrix of rules 41 and 42, in Kafka 4.3's order of checks.
+"""What an EndTxn leads to: by state and result, in Kafka 4.3's order of checks.
 
 Pure functions over `Transaction`.  While markers are on their way (Prepare...) every EndTxn that gets that
 far is told CONCURRENT_TRANSACTIONS, also one with the other result: Kafka's tables say INVALID_TXN_STATE for

@@ -1,4 +1,4 @@
-"""Carries a coordinator's markers to the leaders of partitions, and what they say back (rule 46).
+"""Carries a coordinator's markers to the leaders of partitions, and what they say back.
 
 The shards decide and keep what is unwritten; a marker whose leader is unknown or refuses is reported to its
 shard, which orders it again after a pause.  One for each broker that coordinates transactions, under the

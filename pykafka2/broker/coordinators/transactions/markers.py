@@ -1,7 +1,7 @@
 """Which markers are still to be written: the way from Prepare... to Complete... (Kafka's marker channel).
 
 Soft state of one shard: a coordinator that loads orders all markers of what it finds decided again, so a
-marker may be written twice; partitions take that (rule 46).  The runtime holds an order back until the
+marker may be written twice; partitions take that.  The runtime holds an order back until the
 record of the decision is committed, because a marker must not tell what a failover then takes back.
 """
 

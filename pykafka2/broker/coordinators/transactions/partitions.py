@@ -52,7 +52,7 @@ def with_added(
 
 
 def verified(transaction: Transaction, partitions: frozenset[Partition]) -> dict[Partition, int]:
-    """Per partition whether it takes part: 0, or TRANSACTION_ABORTABLE (rule 43)."""
+    """Whether each partition takes part: 0, or TRANSACTION_ABORTABLE (rule older-producers-are-verified)."""
     return {
         partition: 0 if partition in transaction.partitions else TransactionAbortable.code
         for partition in partitions

@@ -1,4 +1,4 @@
-"""What InitProducerId leads to: a producer begins, goes on, or fences another (rules 37, 38, 40; KIP-360).
+"""What InitProducerId leads to: a producer begins, goes on, or fences another (KIP-360).
 
 Pure functions over `Transaction`, in Kafka 4.3's order of checks.  Difference from Apache: the retry of an
 epoch bump that used up the epochs is answered like any retry, where Apache fails with UNKNOWN_SERVER_ERROR.

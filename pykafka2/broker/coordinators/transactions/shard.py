@@ -73,7 +73,8 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from pykafka2.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
-# From these versions on a request is told PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH (rule 39).
+# From these versions on a request is told PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
+# (rule fencing-has-two-names).
 _FIRST_WITH_FENCED: Final[dict[type[Any], int]] = {
     InitProducerIdRequest: 4,
     AddPartitionsToTxnRequest: 2,
@@ -256,7 +257,7 @@ class TransactionShard:
         transaction = self.transactions.get(request.transactional_id)
         if transaction is None:
             raise InvalidProducerIdMapping(f"nobody has the transactional id {request.transactional_id!r}")
-        # From version 5 on the client has read transaction.version 2 in ApiVersions (003-103).
+        # From version 5 on the client has read transaction.version 2 in ApiVersions.
         client_version = EPOCH_BUMP if version >= FIRST_END_WITH_EPOCH_BUMP else 0
         end = EndOfTransaction(request.producer_id, request.producer_epoch, request.committed, client_version)
         draft = end_transaction(transaction, end, self._new_producer_id, self._wall_ms(now))
@@ -406,7 +407,7 @@ class TransactionShard:
         self.timers.set(name, deadline if deadline > now else deadline + interval, action)
 
     def _abort_timed_out(self, now: float) -> Result | None:
-        """Rule 45.  As in Kafka a round every abort_check_interval, so up to that much late."""
+        """Idle transactions are aborted; as in Kafka every abort_check_interval, so up to that much late."""
         now_ms, version = self._wall_ms(now), self.settings.transaction_version
         ongoing = [one for one in self.transactions.values() if one.state is TransactionState.ONGOING]
         drafts = []

@@ -79,7 +79,10 @@ LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 
 
 def is_exhausted(epoch: int) -> bool:
-    """The last epoch is kept for fencing, so that a producer never has it (rule 40)."""
+    """The last epoch is kept for fencing, so that a producer never has it.
+
+    See rule used-up-epochs-bring-a-new-producer-id.
+    """
     return epoch >= MAX_EPOCH - 1
 
 
@@ -135,7 +138,7 @@ class Transaction:
     def with_new_id(
         self, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
     ) -> Transaction:
-        """The epochs of the present producer id are used up (rule 40)."""
+        """The epochs of the present producer id are used up."""
         last_epoch = self.epoch if keeps_last_epoch else NO_EPOCH
         return self._begun_again(producer_id, 0, last_epoch, timeout_ms, now_ms)
 
@@ -169,7 +172,7 @@ class Transaction:
     def ended(self, committed: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
         """The decision: from here on it will be committed, or aborted, whatever happens.
 
-        With transaction.version 2 the epoch is one higher from here on (rule 42).
+        With transaction.version 2 the epoch is one higher from here on.
         """
         epoch, last_epoch = self.epoch, self.last_epoch
         if client_version >= EPOCH_BUMP:
@@ -186,7 +189,7 @@ class Transaction:
         )
 
     def aborted_and_fenced(self, transaction_version: int, next_producer_id: int, now_ms: int) -> Transaction:
-        """Abort what is open with an epoch that the producer does not have (rules 38 and 45).
+        """Abort what is open with an epoch that the producer does not have.
 
         One bump in every version: transaction.version 2 brings it anyway (KAFKA-19367, mended in 4.1).
         """

@@ -1,6 +1,6 @@
 """What a partition's leader asks a transaction's coordinator before the first batch, and what clients hear.
 
-Pure functions (rule 43, KIP-890): `question` is the AddPartitionsToTxn to send to the coordinator, `answered`
+Pure functions (KIP-890): `question` is the AddPartitionsToTxn to send to the coordinator, `answered`
 the code of each partition in its answer, `for_produce` and `for_offsets` what a producer hears of such a
 code. The guard that belongs to it is PartitionLog.begin_verification's.  Sources: Kafka 4.3's
 AddPartitionsToTxnManager, ReplicaManager and GroupCoordinatorService.

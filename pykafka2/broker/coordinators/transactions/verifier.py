@@ -1,8 +1,8 @@
-"""A leader's questions to transaction coordinators: may these partitions' first batches enter (rule 43)?
+"""A leader's questions to transaction coordinators: may these partitions' first batches enter?
 
 Takes a guard for each partition whose transaction is not open yet, asks the coordinator of the transactional
 id over the brokers' links, and hands on what it said of each partition.  With transaction.version 2
-the question itself makes the partitions take part (rule 42).  One per broker, under the cluster's lock; after
+the question itself makes the partitions take part.  One per broker, under the cluster's lock; after
 Kafka's AddPartitionsToTxnManager and ReplicaManager.handleProduceAppend.
 """
 
