@@ -1,8 +1,15 @@
-"""The code in README and docs runs as printed: every ```python block, in order, one namespace a file."""
+"""The code in README and docs runs as printed: every ```python block, in order, one namespace a file.
+
+And the files that documents, docstrings and comments name are there.
+"""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +19,8 @@ from tests.gate import rest_in_gate
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PACKAGES = sorted(path for path in (ROOT / "pykafka2").iterdir() if path.is_dir() or path.suffix == ".py")
+MODULE = re.compile(r"(?<![\w*./-])(?:[\w.-]+/)*\w+\.py\b")
 
 
 def code_of(document: Path) -> str:
@@ -66,6 +75,50 @@ def test_paths_named_in_the_text_exist(document: Path) -> None:
     there = (path for path in named if not path.startswith("docs/evidence"))
     missing = sorted(path for path in there if not (ROOT / path).exists())
     assert missing == []
+
+
+@cache
+def modules() -> frozenset[str]:
+    """Every Python file of the project by each ending of its path: a text may leave the beginning out."""
+    folders = ("pykafka2", "tests", "benchmarks", "examples", "docs")
+    found = [*ROOT.glob("*.py"), *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
+    parts = (path.relative_to(ROOT).parts for path in found)
+    return frozenset("/".join(names[start:]) for names in parts for start in range(len(names)))
+
+
+def missing_modules(text: str) -> list[str]:
+    return [name for name in MODULE.findall(text) if name not in modules()]
+
+
+def prose_of(source: Path) -> Iterator[str]:
+    """Comments, docstrings and messages of a source file."""
+    for token in tokenize.generate_tokens(io.StringIO(source.read_text(encoding="utf-8")).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING):
+            yield token.string
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_modules_named_in_docstrings_and_comments_exist(package: Path) -> None:
+    sources = sorted(package.rglob("*.py")) if package.is_dir() else [package]
+    named = {
+        f"{source.relative_to(ROOT)}: {name}"
+        for source in sources
+        for text in prose_of(source)
+        for name in missing_modules(text)
+    }
+    assert sorted(named) == []
+
+
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if "evidence" not in d.parts], ids=lambda d: str(d.relative_to(ROOT))
+)
+def test_modules_named_in_documents_exist(document: Path) -> None:
+    assert missing_modules(document.read_text(encoding="utf-8")) == []
+
+
+def test_the_check_finds_modules_that_there_are_not() -> None:
+    text = "see processor.py, server/processor.py and handlers/processor.py; *_records.py are many"
+    assert missing_modules(text) == ["handlers/processor.py"]
 
 
 def test_the_check_finds_a_block_at_its_own_lines(tmp_path: Path) -> None:

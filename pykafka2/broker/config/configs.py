@@ -1,6 +1,6 @@
 """The configuration of brokers and topics: values over defaults, and where each comes from.
 
-Names, types, defaults and valid values are those of Apache Kafka 4.3.1 (config_table.py); what Kafka knows
+Names, types, defaults and valid values are those of Apache Kafka 4.3.1 (table.py); what Kafka knows
 and this broker does not act on is accepted and kept, so that tools may set and read it back.  Values travel
 as strings, as in Kafka.  Under the cluster's lock.
 """

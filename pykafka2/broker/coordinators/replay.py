@@ -3,7 +3,7 @@
 A shard is the state of one partition of __consumer_offsets or __transaction_state.  It is sans-IO: an
 operation answers with a `Result`, the records to append and the replies that may leave once they are
 committed; state that must survive changes only when records are replayed, at once after the append or by the
-next coordinator from its log. runtime.py carries results out; group_shard.py and transactions.py are the two
+next coordinator from its log. runtime.py carries results out; groups/shard.py and transactions/shard.py are the two
 kinds of shard.
 """
 

@@ -1,7 +1,7 @@
 """The APIs that a group's coordinator answers: classic groups, KIP-848 groups, committed offsets.
 
 All go the same way: to the shard of the group's partition, which decides and answers when its records are
-committed (testing/coordinators/).  The versions are those of Apache Kafka 4.3.1.  Registered without loading
+committed (coordinators/groups/).  The versions are those of Apache Kafka 4.3.1.  Registered without loading
 a message: coordinators and their messages come with the first group.
 """
 

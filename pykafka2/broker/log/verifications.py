@@ -3,7 +3,7 @@
 The first batch of a transaction may enter the log only if the coordinator knows of the partition: the leader
 takes a guard, asks, and appends with the guard.  A marker meanwhile makes the guard worthless, so that a late
 answer cannot open a transaction that nobody will end.  Kept by partition_log.py; the question itself is
-coordinators/transaction_verification.py's.  Source: Kafka's VerificationStateEntry and UnifiedLog.
+coordinators/transactions/verification.py's.  Source: Kafka's VerificationStateEntry and UnifiedLog.
 """
 
 from __future__ import annotations

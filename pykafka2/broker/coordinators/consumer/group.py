@@ -1,7 +1,7 @@
 """Requests of KIP-848: ConsumerGroupHeartbeat in all its meanings.
 
 A heartbeat joins, changes a subscription, reports what was given up, or leaves.  It goes through the steps of
-consumer_steps.py on a draft of the group; what changed is written as records.  Kafka 4.3's rules; a pattern
+steps.py on a draft of the group; what changed is written as records.  Kafka 4.3's rules; a pattern
 is resolved at once where Apache does it in the background, and is Python's syntax, not RE2's.
 """
 

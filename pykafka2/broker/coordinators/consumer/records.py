@@ -1,4 +1,4 @@
-"""The records that change a group of KIP-848: written by consumer_group.py, replayed here.
+"""The records that change a group of KIP-848: written by group.py, replayed here.
 
 Writing and replaying stand side by side so that each kind is said once.  Replay makes the group when its
 first record comes and forgets it with the tombstone of its epoch.

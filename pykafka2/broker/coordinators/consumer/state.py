@@ -2,7 +2,7 @@
 
 Members are values: an operation computes a new one, the record says it, replay puts it in the place of the
 old.  Who owns a partition follows from members' current assignments; a partition that a member still has to
-give up is its own until it says that it did.  consumer_group.py decides, reconciliation.py moves one member
+give up is its own until it says that it did.  group.py decides, reconciliation.py moves one member
 one step.
 """
 

@@ -1,6 +1,6 @@
 """The steps of a KIP-848 heartbeat: patterns, the group's epoch, its target, the member on its way there.
 
-Each is tried on a draft of the group and written as records; consumer_group.py puts them in order.
+Each is tried on a draft of the group and written as records; group.py puts them in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pykafka2.errors import (
 
 
 class ConsumerSteps:
-    """What consumer_group.py does with a draft of a group."""
+    """What group.py does with a draft of a group."""
 
     def __init__(
         self,

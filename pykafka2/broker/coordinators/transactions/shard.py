@@ -1,8 +1,8 @@
 """One partition of __transaction_state as a shard: every transactional id that hashes to it.
 
-Answers requests by drafts (transaction_producers, _partitions, _endings), keeps the state that their records
+Answers requests by drafts (producers.py, partitions.py, endings.py), keeps the state that their records
 make, aborts what takes too long, forgets who is not seen any more.  A transaction ends in two steps: the
-decision is a record; once that is committed the markers go out as actions (transaction_markers), the broker
+decision is a record; once that is committed the markers go out as actions (markers.py), the broker
 reports each with `marker_written`, and the last one brings the record that completes it.  Runs under the
 broker's lock, driven by runtime.py; service.py routes to it.
 """
