@@ -59,11 +59,11 @@ class LifecycleListener(Protocol):
         """The controller has given a broker epoch."""
         ...
 
-    def begins_to_serve(self, now: float) -> None:
+    def unfenced(self, now: float) -> None:
         """The controller has unfenced the broker."""
         ...
 
-    def may_stop(self) -> None:
+    def leaderships_moved(self) -> None:
         """All leaderships have moved."""
         ...
 
@@ -199,12 +199,12 @@ class BrokerLifecycle:
             if response.should_shut_down:
                 self._move_to(BrokerState.SHUTTING_DOWN)
                 self._heartbeat_at = FOREVER
-                self._listener.may_stop()
+                self._listener.leaderships_moved()
             else:
                 self._heartbeat_at = now + RETRY_INTERVAL if self._asked_to_stop else now
         elif self.state is BrokerState.RECOVERY and not response.is_fenced:
             self._move_to(BrokerState.RUNNING)
-            self._listener.begins_to_serve(now)
+            self._listener.unfenced(now)
         elif response.is_fenced:
             if self.state is BrokerState.RUNNING:
                 self._move_to(BrokerState.RECOVERY)

@@ -179,12 +179,12 @@ class Parts:
         """The controller has given us a broker epoch."""
         self._node.epoch = self.fetchers.broker_epoch = epoch
 
-    def begins_to_serve(self, now: float) -> None:
+    def unfenced(self, now: float) -> None:
         """The controller has unfenced us."""
         self.producer_ids.prefetch(now)
         self._shared.runtime.notify()
 
-    def may_stop(self) -> None:
+    def leaderships_moved(self) -> None:
         """All leaderships have moved: whoever waits for that may go on."""
         self._shared.runtime.notify()
 

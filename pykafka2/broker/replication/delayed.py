@@ -70,8 +70,8 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
         self._on_done = on_done
         self._pending = {key: None for key, result in results.items() if result.error is None}
 
-    def is_done(self, replica: Replica, result: R) -> bool:
-        """Whether this partition has what was waited for; an error that it finds goes into the result."""
+    def settle(self, replica: Replica, result: R) -> bool:
+        """Write into the result how this partition ended; False while it has to wait."""
         raise NotImplementedError
 
     def lost(self, key: Key, replica: Replica | None) -> BrokerError:
@@ -97,7 +97,7 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
         replica = self._hosted.replicas.get(key)
         if replica is None or not replica.is_leader:
             result.error = self.lost(key, replica)
-        elif not self.is_done(replica, result):
+        elif not self.settle(replica, result):
             return
         del self._pending[key]
 
@@ -118,7 +118,7 @@ class DelayedProduce(DelayedByPartition[ProduceResult]):
 
     TIMED_OUT = "catch up"
 
-    def is_done(self, replica: Replica, result: ProduceResult) -> bool:
+    def settle(self, replica: Replica, result: ProduceResult) -> bool:
         if replica.high_watermark < result.required_offset:
             return False
         if len(replica.maximal_isr) < replica.min_isr:
@@ -210,7 +210,7 @@ class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
             return UnknownTopicOrPartition(f"{key[0]}-{key[1]} is not here any more")
         return super().lost(key, replica)
 
-    def is_done(self, replica: Replica, result: DeleteResult) -> bool:
+    def settle(self, replica: Replica, result: DeleteResult) -> bool:
         low_watermark = replica.low_watermark(self._hosted.image.is_alive)
         if low_watermark < result.required_offset:
             return False
