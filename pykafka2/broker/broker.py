@@ -216,9 +216,9 @@ class Broker:
         """Go away, in good order or as by a crash.  See `BrokerProcess.stop`."""
         self.process.stop(crash=crash, lose_unreplicated=lose_unreplicated, is_unnoticed=is_unnoticed)
 
-    def shut(self) -> None:
+    def shut_down(self) -> None:
         """The cluster ends: as a stop, but nobody needs new leaders any more."""
-        self.process.stop(crash=False, is_last_act=True)
+        self.process.stop(crash=False, is_cluster_closing=True)
 
     def pause(self) -> None:
         """Stand still as a stopped process does.  Under the lock.  See `BrokerProcess.pause`."""

@@ -53,7 +53,7 @@ LEGAL_MOVES: dict[BrokerState, frozenset[BrokerState]] = {
 
 
 class LifecycleListener(Protocol):
-    """What the rest of the broker hears of its life."""
+    """Told when the broker moves through the states of its life."""
 
     def registered(self, epoch: int) -> None:
         """The controller has given a broker epoch."""
@@ -129,9 +129,9 @@ class BrokerLifecycle:
         """Ask to have the leaderships moved; `state` becomes SHUTTING_DOWN when they have."""
         if self.state in (BrokerState.RUNNING, BrokerState.RECOVERY):
             self._move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-            self.hurry(now)
+            self.heartbeat_now(now)
 
-    def hurry(self, now: float) -> None:
+    def heartbeat_now(self, now: float) -> None:
         """Send the next heartbeat now: something may have changed for the better."""
         if self.state is not BrokerState.STARTING:
             self._heartbeat_at = now
@@ -143,7 +143,7 @@ class BrokerLifecycle:
         if now < self.due:
             return
         if self._controllers.election.misses(self._node.id, now):
-            self._controllers.consider(self._node.id, now)
+            self._controllers.stand_for_election(self._node.id, now)
         if now >= self._heartbeat_at and not self._is_asking:
             self._send_heartbeat(now)
         self._plan(now)

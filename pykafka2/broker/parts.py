@@ -50,7 +50,7 @@ class Parts:
         services_of: Callable[[int], Services],
     ) -> None:
         controllers = shared.controllers
-        node.begin_anew(controllers.image.nothing_known())
+        node.begin_anew(controllers.image.without_metadata())
         self._shared = shared
         self._node = node
         self._logs = logs
@@ -137,7 +137,7 @@ class Parts:
             for number in range(node.config.int("num.network.threads"))
         ]
 
-    def own(self) -> list[Part]:
+    def loop_parts(self) -> list[Part]:
         """What stands still while the broker is paused."""
         completions = [] if self._completions is None else [self._completions]
         return [*self.handlers, self.fetchers, self.timers, *completions, self.controller_node]
@@ -194,7 +194,7 @@ class Parts:
 
     def wake_for_timers(self) -> None:
         """A timer was set or a deadline moved."""
-        self.timers.look()
+        self.timers.reschedule()
 
     # ------------------------------------------------------------------ turns
 
@@ -217,7 +217,7 @@ class Parts:
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
         """Delete what retention lets go, of some replicas or all; how many segments went."""
-        deleted = self.replicas.keeper.apply_retention(self._node.clock.wall_ms(), keys)
+        deleted = self.replicas.log_manager.apply_retention(self._node.clock.wall_ms(), keys)
         if self.replicas.has_moved:
             self.timers.signal()
         return deleted

@@ -55,7 +55,7 @@ class BrokerProcess:
         listeners = f"{'PLAINTEXT' if shared.tls is None else 'SSL'}://{node.address}"
         node.config.set_made({"listeners": listeners, "advertised.listeners": listeners})
         self._acceptor = Acceptor(f"acceptor-{node.id}", listener, parts.processors, parts.quotas)
-        shared.loops.add_all([*parts.processors, *parts.own(), self._acceptor])
+        shared.loops.add_all([*parts.processors, *parts.loop_parts(), self._acceptor])
         with node.lock:
             now = node.clock.monotonic()
             node.is_running, node.is_paused = True, False
@@ -81,7 +81,7 @@ class BrokerProcess:
         *,
         crash: bool,
         lose_unreplicated: bool = False,
-        is_last_act: bool = False,
+        is_cluster_closing: bool = False,
         is_unnoticed: bool = False,
     ) -> None:
         """Go away: in good order (leaders move first), or as by a crash (connections are reset).
@@ -92,7 +92,7 @@ class BrokerProcess:
         shared, node, parts = self._shared, self._node, self.parts
         if not node.is_running:
             return
-        if not crash and not is_last_act:
+        if not crash and not is_cluster_closing:
             self._shut_down()
         with node.lock:
             node.is_running = node.is_paused = False
@@ -107,8 +107,8 @@ class BrokerProcess:
             ends[self._acceptor] = self._acceptor.close
         for processor in parts.processors:
             ends[processor] = partial(processor.close_all, reset=crash)
-        shared.loops.remove_all({**ends, **dict.fromkeys(parts.own())})
-        if not is_last_act and not is_unnoticed:
+        shared.loops.remove_all({**ends, **dict.fromkeys(parts.loop_parts())})
+        if not is_cluster_closing and not is_unnoticed:
             with node.lock:
                 shared.controllers.broker_stopped(node.id, node.clock.monotonic())
 
@@ -154,7 +154,7 @@ class BrokerProcess:
         if node.is_running and not node.is_paused:
             node.is_paused = True
             self._shared.links.pause(node.id)
-            pause(self.parts.own())
+            pause(self.parts.loop_parts())
 
     def resume(self) -> None:
         """Go on where the pause began.  Under the lock."""
@@ -164,5 +164,5 @@ class BrokerProcess:
             self._shared.links.resume(node.id)
             now = node.clock.monotonic()
             self.parts.controller_node.restart_sessions(now)
-            self.parts.lifecycle.hurry(now)
-            resume(self.parts.own())
+            self.parts.lifecycle.heartbeat_now(now)
+            resume(self.parts.loop_parts())

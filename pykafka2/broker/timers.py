@@ -35,7 +35,7 @@ class BrokerTimers(Part):
         self._retention_check_at = node.clock.monotonic() + self._retention_check_every
         self.due = 0.0  # when it runs next; unlike `wake_at` it changes under the lock only
 
-    def look(self) -> None:
+    def reschedule(self) -> None:
         """A timer was set or a deadline moved: run earlier, if need be."""
         if min(self._node.wheel.next_deadline(), self._lifecycle.due, self._coordinators.due) < self.due:
             self.signal()
@@ -57,7 +57,7 @@ class BrokerTimers(Part):
                 self._expire_producers()
             if now >= self._retention_check_at:
                 self._retention_check_at = now + self._retention_check_every
-                replicas.keeper.apply_retention(node.clock.wall_ms(), None)
+                replicas.log_manager.apply_retention(node.clock.wall_ms(), None)
             self._coordinators.run(now)
             replicas.complete_delayed(now)
             self._coordinators.send_markers(now)

@@ -77,7 +77,7 @@ class Running:
         """Stop brokers and loops, and the runtime unless it was given."""
         self.is_over = True
         for broker in self._brokers:
-            broker.shut()
+            broker.shut_down()
         self.loops.stop()
         if self._owns_runtime:
             self.shared.runtime.close()

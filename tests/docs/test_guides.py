@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2 import testing
 from pykafka2.broker.faults.rule import RULE_KEYS, Action
-from pykafka2.broker.observed.history import Asked, History
+from pykafka2.broker.observed.history import Criteria, History
 from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.fixtures.leaks import KINDS
@@ -34,7 +34,7 @@ def everything() -> dict[str, set[str]]:
         "keys of rules": set(RULE_KEYS),
         "views": public(ClusterApi),
         "the history": public(History) - FED - {"is_on"},
-        "criteria of the history": set(Asked.__annotations__),
+        "criteria of the history": set(Criteria.__annotations__),
         "the simulation": public(Simulation),
         "fixtures": {"kafka_cluster", "fresh_kafka_cluster", "kafka_tls_cluster", "simulation"},
         "kinds of leaks": {*KINDS, "transactions"},

@@ -14,7 +14,7 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.replication.delayed import DelayedProduce
 from pykafka2.broker.replication.key import Key
-from pykafka2.broker.replication.log_keeper import LogKeeper
+from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import KafkaStorageError
@@ -101,9 +101,9 @@ def times_never_run_back(world: World, patch: pytest.MonkeyPatch) -> None:
 
 def deletions_take_one_record_more(world: World, patch: pytest.MonkeyPatch) -> None:
     """The log begins one record behind what was asked for (delete records)."""
-    delete = LogKeeper._delete
+    delete = LogManager._delete
     patch.setattr(
-        LogKeeper,
+        LogManager,
         "_delete",
         lambda self, key, offset: delete(self, key, offset + 1 if offset > 0 else offset),
     )

@@ -41,7 +41,7 @@ def aborted_list_forgets_earlier_ones(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_coordinator_orders_no_markers(patch: pytest.MonkeyPatch) -> None:
     """What the coordinator before had decided is never carried out."""
-    loaded = TransactionShard.loaded
+    loaded = TransactionShard.on_loaded
 
     def without_markers(self: TransactionShard, now: float) -> Result:
         result = loaded(self, now)
@@ -49,7 +49,7 @@ def a_new_coordinator_orders_no_markers(patch: pytest.MonkeyPatch) -> None:
         self.endings.clear()
         return result
 
-    patch.setattr(TransactionShard, "loaded", without_markers)
+    patch.setattr(TransactionShard, "on_loaded", without_markers)
 
 
 def every_answer_to_a_marker_counts_as_written(patch: pytest.MonkeyPatch) -> None:

@@ -96,8 +96,8 @@ class ClusterImage:
         """What is set on a resource that is not a topic."""
         return self.configs.get((resource_type, name), {})
 
-    def nothing_known(self) -> ClusterImage:
-        """The same cluster to a broker that has heard nothing of it yet."""
+    def without_metadata(self) -> ClusterImage:
+        """The same cluster as a broker sees it before its first metadata."""
         return ClusterImage(-1, self.cluster_id, {}, {}, {}, self.features)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:

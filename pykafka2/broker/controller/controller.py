@@ -100,7 +100,7 @@ class Controller:
         self.log.append(records, self.epoch)
         changed = self.state.replay(records, offset)
         if self.log.length > SNAPSHOT_AFTER:
-            self.log.shorten(self.state)
+            self.log.replace_with_snapshot(self.state)
         self._publish(self.state.image, changed)
 
     # ------------------------------------------------------------------ brokers

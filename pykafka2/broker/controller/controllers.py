@@ -148,7 +148,7 @@ class Controllers:
                 member.controller_changed(now)
         self._runtime.notify()
 
-    def consider(self, broker_id: int, now: float) -> bool:
+    def stand_for_election(self, broker_id: int, now: float) -> bool:
         """A broker misses the controller and stands for election; whether it was elected."""
         if not self.election.may_win(broker_id, now):
             return False
@@ -162,7 +162,7 @@ class Controllers:
         for step in range(len(members)):
             if self.election.holder != NO_CONTROLLER:
                 return
-            self.consider(members[(first + step) % len(members)].id, now)
+            self.stand_for_election(members[(first + step) % len(members)].id, now)
 
     def give_up(self, broker_id: int, now: float) -> None:
         """A controller gives up by itself."""

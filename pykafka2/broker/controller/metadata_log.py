@@ -62,7 +62,7 @@ class MetadataLog:
         state.replay(self._records, self._first_offset)
         return state
 
-    def shorten(self, state: State) -> None:
+    def replace_with_snapshot(self, state: State) -> None:
         """Begin with this state, which has replayed the whole log, and forget the records."""
         self._snapshot = state.copy()
         self._first_offset = self.end_offset

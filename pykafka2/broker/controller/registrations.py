@@ -25,7 +25,7 @@ class Registration:
 
 
 @attrs.define(frozen=True)
-class Told:
+class HeartbeatReply:
     """What a broker is told in answer to its heartbeat."""
 
     is_caught_up: bool
@@ -68,7 +68,7 @@ def check_epoch(controller: Controller, broker_id: int, epoch: int) -> BrokerIma
     return broker
 
 
-def heard(
+def process_heartbeat(
     controller: Controller,
     broker_id: int,
     epoch: int,
@@ -76,7 +76,7 @@ def heard(
     *,
     want_fence: bool,
     want_shut_down: bool,
-) -> Told:
+) -> HeartbeatReply:
     """A heartbeat that changes something: unfence a broker that has the metadata, fence it, or let it go."""
     broker = check_epoch(controller, broker_id, epoch)
     is_caught_up = metadata_offset > epoch
@@ -84,14 +84,14 @@ def heard(
         return _shut_down(controller, broker, is_caught_up)
     if broker.is_fenced and not want_fence and is_caught_up:
         controller.set_broker(attrs.evolve(broker, is_fenced=False, is_shutting_down=False))
-        return Told(is_caught_up, is_fenced=False)
+        return HeartbeatReply(is_caught_up, is_fenced=False)
     if not broker.is_fenced and want_fence:
         controller.set_broker(attrs.evolve(broker, is_fenced=True))
-        return Told(is_caught_up, is_fenced=True)
-    return Told(is_caught_up, broker.is_fenced)
+        return HeartbeatReply(is_caught_up, is_fenced=True)
+    return HeartbeatReply(is_caught_up, broker.is_fenced)
 
 
-def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) -> Told:
+def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) -> HeartbeatReply:
     """Move the leaderships of a broker that wants to stop; it may when it leads nothing any more."""
     if not broker.is_fenced and not broker.is_shutting_down:
         broker = attrs.evolve(broker, is_shutting_down=True)
@@ -99,4 +99,4 @@ def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) 
     # What nobody else can lead has no leader by now, so nothing holds the broker back.
     if not broker.is_fenced:
         controller.set_broker(attrs.evolve(broker, is_fenced=True))
-    return Told(is_caught_up, is_fenced=True, should_shut_down=True)
+    return HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=True)

@@ -3,8 +3,8 @@
 A shard is the state of one partition of __consumer_offsets or __transaction_state.  It is sans-IO: an
 operation answers with a `Result`, the records to append and the replies that may leave once they are
 committed; state that must survive changes only when records are replayed, at once after the append or by the
-next coordinator from its log. runtime.py carries results out; groups/shard.py and transactions/shard.py are the two
-kinds of shard.
+next coordinator from its log.  runtime.py carries results out; the two kinds of shard are groups/shard.py and
+transactions/shard.py.
 """
 
 from __future__ import annotations
@@ -225,10 +225,10 @@ class Shard(Protocol):
         """The end of a producer's transaction in this partition."""
         ...
 
-    def loaded(self, now: float) -> Result:
+    def on_loaded(self, now: float) -> Result:
         """The log is replayed: arm the timers."""
         ...
 
-    def unloaded(self) -> Result:
+    def on_unloaded(self) -> Result:
         """The partition went elsewhere: let go of everyone who waits."""
         ...

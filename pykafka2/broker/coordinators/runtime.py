@@ -154,7 +154,7 @@ class ShardRuntime:
             logger.exception("the rest of a coordinator's log cannot be loaded")
         self.end_offset = end_offset
         self.state = RunState.ACTIVE
-        self._carry_out(self.shard.loaded(now), now)
+        self._carry_out(self.shard.on_loaded(now), now)
 
     def _replay(self, entries: Iterable[Entry | Marker], now: float) -> None:
         for entry in entries:
@@ -229,7 +229,7 @@ class ShardRuntime:
         self.actions.clear()
         self._held_actions.clear()
         if was_active:
-            for deferred, response in self.shard.unloaded().replies:
+            for deferred, response in self.shard.on_unloaded().replies:
                 deferred.complete(response)
         while self._waiting:
             self._waiting.popleft().deferred.refuse(NotCoordinator.code)

@@ -21,7 +21,7 @@ from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
 from pykafka2.broker.faults.rule import Action, FaultRule
 from pykafka2.broker.faults.target import Target
 from pykafka2.broker.server.answers import Refusing
-from pykafka2.broker.server.context_parts import Ending, FaultMarks
+from pykafka2.broker.server.context_parts import ClosingReply, FaultMarks
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
@@ -191,8 +191,8 @@ class Faults:
         self, rule: FaultRule, code: int, marks: FaultMarks, target: Target, context: RequestContext
     ) -> bool:
         """Answer with an error; False if only some partitions get it and the rest is to be handled."""
-        if rule.has_place:
-            marks.reshape = refuse_some(rule.is_place, code, target, context, self._apis)
+        if rule.names_partitions:
+            marks.reshape = refuse_some(rule.covers, code, target, context, self._apis)
             if marks.reshape is not None:
                 return False
         response = target.refused(context, code)
@@ -228,13 +228,13 @@ class Faults:
         marks = context.faults
         origin = context.origin
         if marks is not None:
-            ending = marks.ending
+            closing = marks.closing
             is_lost = marks.loses_reply or (response is None and was is not None)
             # A link between brokers carries a frame wholly or not at all.
-            if is_lost or (ending is not None and ending.sends_half and context.is_from_broker):
+            if is_lost or (closing is not None and closing.sends_half and context.is_from_broker):
                 origin.disconnect(context, reset=marks.resets)
                 return False
-            context.way.ending = ending
+            context.delivery.closing = closing
         if not self.client_links.carry_back(target, context, response):
             return False
         if response is was:
@@ -251,7 +251,7 @@ def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
     if rule.action is Action.REPLACE_REPLY:
         marks.reshape = partial(_replaced, rule, context)
     if rule.action in (Action.HALF_FRAME, Action.CLOSE_AFTER):
-        marks.ending = Ending(rule.resets, sends_half=rule.action is Action.HALF_FRAME)
+        marks.closing = ClosingReply(rule.resets, sends_half=rule.action is Action.HALF_FRAME)
 
 
 def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:

@@ -212,7 +212,7 @@ class FaultRule:
             or (self.api is not None and API_KEYS[context.api_key].name != self.api)
         ):
             return False
-        if self.has_place and not any(map(self.is_place, named())):
+        if self.names_partitions and not any(map(self.covers, named())):
             return False
         return self.where is None or self._says_where(self.where, context)
 
@@ -225,11 +225,11 @@ class FaultRule:
             return False
 
     @property
-    def has_place(self) -> bool:
+    def names_partitions(self) -> bool:
         """Whether it is about some partitions only."""
         return self.topic is not None or self.partition is not None
 
-    def is_place(self, named: tuple[str, int | None]) -> bool:
+    def covers(self, named: tuple[str, int | None]) -> bool:
         """Whether a partition is one of those meant."""
         topic, partition = named
         return self.topic in (None, topic) and self.partition in (None, partition)

@@ -83,7 +83,7 @@ class Throttles:
                 rule.times -= 1
                 if not rule.times:
                     self.remove(rule)
-            context.way.throttle = rule.seconds
+            context.delivery.throttle = rule.seconds
             if response is not None and "throttle_time_ms" in type(response).__slots__:
                 response.throttle_time_ms = int(rule.seconds * 1000)  # type: ignore[attr-defined]
             return

@@ -1,7 +1,7 @@
 """The APIs of administration, registered without loading a message: each comes with its first request.
 
 The versions are those of Apache Kafka 4.3.1.  A module named here has `handle` and `refuse`, or these with
-the ending that the table gives.
+the suffix that the table gives.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 @attrs.define(frozen=True)
-class Later:
+class LazyHandler:
     """An API whose module is loaded when it is asked for."""
 
     min_version: int
     max_version: int
     module: str
     by_controller: bool = True
-    ending: str = ""
+    suffix: str = ""
     by_version: bool = False
     """Whether a refusal depends on the version of the request."""
 
     def function(self, name: str) -> Any:
-        return getattr(import_module(f"pykafka2.broker.handlers.{self.module}"), name + self.ending)
+        return getattr(import_module(f"pykafka2.broker.handlers.{self.module}"), name + self.suffix)
 
     def handle(
         self, services: Services, context: RequestContext, request: Request[Any], now: float
@@ -48,21 +48,21 @@ class Later:
 
 
 LATER: Final = {
-    ApiKey.CREATE_TOPICS: Later(2, 7, "create_topics"),
-    ApiKey.DELETE_TOPICS: Later(1, 6, "delete_topics"),
-    ApiKey.DESCRIBE_CONFIGS: Later(1, 4, "describe_configs", by_controller=False),
-    ApiKey.DESCRIBE_CLUSTER: Later(0, 2, "describe_cluster", by_controller=False),
-    ApiKey.ALTER_CONFIGS: Later(0, 2, "alter_configs"),
-    ApiKey.CREATE_PARTITIONS: Later(0, 3, "create_partitions"),
-    ApiKey.ELECT_LEADERS: Later(0, 2, "elect_leaders", by_version=True),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Later(0, 1, "alter_configs", ending="_incremental"),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Later(0, 1, "reassignments"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Later(0, 0, "reassignments", ending="_list"),
-    ApiKey.DESCRIBE_QUORUM: Later(0, 2, "describe_quorum"),
-    ApiKey.UPDATE_FEATURES: Later(0, 2, "update_features"),
-    ApiKey.UNREGISTER_BROKER: Later(0, 0, "unregister_broker"),
-    ApiKey.LIST_CONFIG_RESOURCES: Later(0, 1, "list_config_resources", by_controller=False),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Later(0, 0, "describe_topic_partitions", by_controller=False),
+    ApiKey.CREATE_TOPICS: LazyHandler(2, 7, "create_topics"),
+    ApiKey.DELETE_TOPICS: LazyHandler(1, 6, "delete_topics"),
+    ApiKey.DESCRIBE_CONFIGS: LazyHandler(1, 4, "describe_configs", by_controller=False),
+    ApiKey.DESCRIBE_CLUSTER: LazyHandler(0, 2, "describe_cluster", by_controller=False),
+    ApiKey.ALTER_CONFIGS: LazyHandler(0, 2, "alter_configs"),
+    ApiKey.CREATE_PARTITIONS: LazyHandler(0, 3, "create_partitions"),
+    ApiKey.ELECT_LEADERS: LazyHandler(0, 2, "elect_leaders", by_version=True),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: LazyHandler(0, 1, "alter_configs", suffix="_incremental"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: LazyHandler(0, 1, "reassignments"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: LazyHandler(0, 0, "reassignments", suffix="_list"),
+    ApiKey.DESCRIBE_QUORUM: LazyHandler(0, 2, "describe_quorum"),
+    ApiKey.UPDATE_FEATURES: LazyHandler(0, 2, "update_features"),
+    ApiKey.UNREGISTER_BROKER: LazyHandler(0, 0, "unregister_broker"),
+    ApiKey.LIST_CONFIG_RESOURCES: LazyHandler(0, 1, "list_config_resources", by_controller=False),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: LazyHandler(0, 0, "describe_topic_partitions", by_controller=False),
 }
 
 for _key, _later in LATER.items():

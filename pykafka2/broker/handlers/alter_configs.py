@@ -51,7 +51,7 @@ def handle_incremental(
     outcomes = _altered(services, asked, request, change)
     return IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
             for resource, error in outcomes
         ]
     )
@@ -67,7 +67,7 @@ def handle(
     outcomes = _altered(services, services_asked(services, context), request, change)
     return AlterConfigsResponse(
         responses=[
-            AlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            AlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
             for resource, error in outcomes
         ]
     )
@@ -142,7 +142,7 @@ def _change_loggers(asked: Services, name: str, changes: list[ConfigChange], *, 
         asked.log_levels.update(levels)
 
 
-def _told(resource: Any, error: BrokerError | None) -> dict[str, Any]:
+def _resource_response(resource: Any, error: BrokerError | None) -> dict[str, Any]:
     silent = error is None or isinstance(error, UnknownServerError)
     return {
         "error_code": 0 if error is None else error.code or 0,
@@ -156,7 +156,7 @@ def refuse_incremental(request: IncrementalAlterConfigsRequest, code: int) -> In
     error = error_of(code)
     return IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
             for resource in request.resources
         ]
     )
@@ -166,7 +166,7 @@ def refuse(request: AlterConfigsRequest, code: int) -> AlterConfigsResponse:
     error = error_of(code)
     return AlterConfigsResponse(
         responses=[
-            AlterConfigsResponseAlterConfigsResourceResponse(**_told(resource, error))
+            AlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
             for resource in request.resources
         ]
     )

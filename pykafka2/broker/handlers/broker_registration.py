@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.registrations import Registration, check_epoch, heard, register
+from pykafka2.broker.controller.registrations import Registration, check_epoch, process_heartbeat, register
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.errors import BrokerError, InconsistentClusterId
 from pykafka2.protocol.messages.broker_lifecycle import (
@@ -62,7 +62,7 @@ def handle_heartbeat(
         if context.is_answered:
             return
         try:
-            told = heard(
+            reply = process_heartbeat(
                 controller,
                 request.broker_id,
                 request.broker_epoch,
@@ -73,16 +73,16 @@ def handle_heartbeat(
         except BrokerError as error:
             context.reply(refuse_heartbeat(request, error.code or -1))
             return
-        if told.is_fenced:
+        if reply.is_fenced:
             node.sessions.forget(request.broker_id)
         else:
             node.sessions.touch(request.broker_id, now)
         node.signal()
         context.reply(
             BrokerHeartbeatResponse(
-                is_caught_up=told.is_caught_up,
-                is_fenced=told.is_fenced,
-                should_shut_down=told.should_shut_down,
+                is_caught_up=reply.is_caught_up,
+                is_fenced=reply.is_fenced,
+                should_shut_down=reply.should_shut_down,
             )
         )
 

@@ -37,7 +37,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
             services.go_on_with(context, lambda: _answer(done))
 
     deadline = now + request.timeout_ms / 1000.0
-    operation = services.replicas.keeper.delete_records(offsets, deadline, on_done, now)
+    operation = services.replicas.log_manager.delete_records(offsets, deadline, on_done, now)
     if operation is not None:
         context.abandon = lambda at: services.replicas.deletes.discard(operation)
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum: a picture of the controllers as KRaft would give it (KIP-595).
+"""DescribeQuorum: the controllers as a KRaft quorum would describe itself (KIP-595).
 
 Every broker may become the controller, so every broker is a voter.  The metadata log is one list that all of
 them share, so whoever is alive has all of it (docs/fidelity.md).
@@ -43,9 +43,9 @@ def handle(
         )
         for topic in request.topics
     ]
-    is_told = any(not partition.error_code for topic in topics for partition in topic.partitions)
+    has_answer = any(not partition.error_code for topic in topics for partition in topic.partitions)
     nodes = []
-    if context.version >= FIRST_VERSION_WITH_NODES and is_told:
+    if context.version >= FIRST_VERSION_WITH_NODES and has_answer:
         nodes = [
             Node(node_id=node.id, listeners=[Listener(name=LISTENER, host=node.host, port=node.port)])
             for node in services.controller.state.brokers.values()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.coordinators.transactions.verification import Support, for_produce
-from pykafka2.broker.coordinators.transactions.verifier import Asked, Codes, Guards
+from pykafka2.broker.coordinators.transactions.verification import TransactionSupport, for_produce
+from pykafka2.broker.coordinators.transactions.verifier import Codes, Guards, VerificationRequest
 from pykafka2.errors import (
     BrokerError,
     InvalidProducerIdMapping,
@@ -53,12 +53,12 @@ def verify(
         go_on({}, now)
         return
     first = next(iter(batches.values()))
-    asked = Asked(
+    asked = VerificationRequest(
         request.transactional_id,
         first.producer_id,
         first.producer_epoch,
         {key: batch.base_sequence for key, batch in batches.items()},
-        Support.of_produce(context.version),
+        TransactionSupport.of_produce(context.version),
     )
     guards, errors = services.verifier.begin(asked)
     verdicts: Verdicts = {**errors}
@@ -72,7 +72,7 @@ def verify(
             verdicts[key] = _refusal(code) if code else guard
         go_on(verdicts, at)
 
-    adds = asked.support is Support.ADDS_PARTITIONS
+    adds = asked.support is TransactionSupport.ADDS_PARTITIONS
     services.verifier.ask(asked, guards, on_codes, now, waits_for_end=adds)
 
 

@@ -2,9 +2,9 @@
 group coordinators that only transactions need.
 
 The coordinator's go to the shard of the transactional id's partition, which decides and answers when its
-records are committed (coordinators/transactions/).  InitProducerId without a transactional id is answered by any
-broker.  The versions are those of Apache Kafka 4.3.1.  Registered without loading a message: they
-come with the first transaction.
+records are committed (coordinators/transactions/).  InitProducerId without a transactional id is answered by
+any broker.  The versions are those of Apache Kafka 4.3.1.  Registered without loading a message: they come
+with the first transaction.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pykafka2.broker.coordinators.groups.refusals import refusal
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
-from pykafka2.broker.coordinators.transactions.verification import Support, for_offsets
-from pykafka2.broker.coordinators.transactions.verifier import Asked, Codes, Guards
+from pykafka2.broker.coordinators.transactions.verification import TransactionSupport, for_offsets
+from pykafka2.broker.coordinators.transactions.verifier import Codes, Guards, VerificationRequest
 from pykafka2.errors import NotCoordinator
 from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
 from pykafka2.records.batch import NO_SEQUENCE
@@ -25,11 +25,11 @@ FIRST_THAT_ADDS: Final = 5
 FIRST_WITH_ABORTABLE: Final = 4
 
 
-def support_of(version: int) -> Support:
+def support_of(version: int) -> TransactionSupport:
     """What the producer understands, by the version of its request."""
     if version >= FIRST_THAT_ADDS:
-        return Support.ADDS_PARTITIONS
-    return Support.ABORTABLE if version >= FIRST_WITH_ABORTABLE else Support.OLD_ERRORS
+        return TransactionSupport.ADDS_PARTITIONS
+    return TransactionSupport.ABORTABLE if version >= FIRST_WITH_ABORTABLE else TransactionSupport.OLD_ERRORS
 
 
 def commit(services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float) -> None:
@@ -51,7 +51,7 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
     if not coordinators.coordinates(key):
         refuse(NotCoordinator.code or 0)
         return
-    asked = Asked(
+    asked = VerificationRequest(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,

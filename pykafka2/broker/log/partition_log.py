@@ -307,9 +307,9 @@ class PartitionLog:
         self.producers.rebuild(self.segments.iterate(), self._before_start)
         return True
 
-    def start_again_at(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record has `offset`: the leader's log begins after ours ended."""
-        self.segments.start_again_at(offset)
+        self.segments.truncate_fully_and_start_at(offset)
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
         self.epochs = LeaderEpochs()
         self._aborted.clear()

@@ -139,7 +139,7 @@ class Segments:
         self.size_bytes -= sum(segment.size_bytes for segment in dropped)
         return dropped
 
-    def start_again_at(self, base_offset: int) -> None:
+    def truncate_fully_and_start_at(self, base_offset: int) -> None:
         """Drop everything; the next batch comes at `base_offset` or after it."""
         for segment in self._segments:
             segment.close()

@@ -17,7 +17,7 @@ import attrs
 
 from pykafka2.broker.base.names import ApiName, api_name
 from pykafka2.broker.config.configs import nearest
-from pykafka2.broker.server.context_parts import Kept
+from pykafka2.broker.server.context_parts import HistoryEntry
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
@@ -77,7 +77,7 @@ class Entry:
         return f"{self.received_at:.6f} broker {self.broker} <- {who}: {self.api} v{self.version}"
 
 
-class Asked(TypedDict, total=False):
+class Criteria(TypedDict, total=False):
     """Which entries are meant.  `peer` names a connection; `where` is a function of the decoded request;
     `since` a time, or the entry after which to look.
     """
@@ -99,7 +99,7 @@ class History:
         self._entries: deque[Entry] = deque()
         self._open: dict[int, Entry] = {}
         self._bytes = 0
-        self._large: deque[tuple[Kept, int]] = deque()  # with how many bytes the answer had
+        self._large: deque[tuple[HistoryEntry, int]] = deque()  # with how many bytes the answer had
         self._large_bytes = 0
         self._max_large_bytes = MAX_LARGE_ANSWERS_BYTES
         self._in_flight: Counter[tuple[str, str]] = Counter()
@@ -114,29 +114,29 @@ class History:
 
     # ------------------------------------------------------------------ questions
 
-    def entries(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Entry]:
+    def entries(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Entry]:
         """Requests with their answers, oldest first, of one API (name, key or request class) or all; a
         misspelt one raises.
         """
         name = None if api is None else api_name(api)
-        check_asked(asked)
-        found = [entry for entry in self if is_meant(entry, name, asked)]
-        since = asked.get("since")
+        check_criteria(criteria)
+        found = [entry for entry in self if matches(entry, name, criteria)]
+        since = criteria.get("since")
         return found[found.index(since) + 1 :] if isinstance(since, Entry) and since in found else found
 
     @overload
-    def requests(self, api: type[R], **asked: Unpack[Asked]) -> list[R]: ...
+    def requests(self, api: type[R], **criteria: Unpack[Criteria]) -> list[R]: ...
 
     @overload
-    def requests(self, api: str | int | None = None, **asked: Unpack[Asked]) -> list[Any]: ...
+    def requests(self, api: str | int | None = None, **criteria: Unpack[Criteria]) -> list[Any]: ...
 
-    def requests(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Any]:
+    def requests(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Any]:
         """The decoded requests, oldest first; typed where `api` is a request class."""
-        return [entry.request for entry in self.entries(api, **asked)]
+        return [entry.request for entry in self.entries(api, **criteria)]
 
-    def count(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> int:
+    def count(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> int:
         """How many there were."""
-        return len(self.entries(api, **asked))
+        return len(self.entries(api, **criteria))
 
     def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
         """The most requests of this API that one connection (of this client) had unanswered at a time.
@@ -150,20 +150,20 @@ class History:
 
     # ------------------------------------------------------------------ assertions
 
-    def exactly(self, number: int, api: ApiName | None = None, **asked: Unpack[Asked]) -> None:
+    def exactly(self, number: int, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> None:
         """Raise AssertionError, with what there was, unless there were so many requests."""
-        found = self.entries(api, **asked)
+        found = self.entries(api, **criteria)
         if len(found) != number:
             what = "requests" if api is None else api_name(api)
             raise AssertionError(f"{len(found)} {what} instead of {number}{_shown(found)}")
 
-    def never(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> None:
+    def never(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> None:
         """Raise AssertionError if there was such a request."""
-        found = self.entries(api, **asked)
+        found = self.entries(api, **criteria)
         if found:
             raise AssertionError(f"{len(found)} times, first: {found[0]}; {found[0].request!r}")
 
-    def order(self, *steps: ApiName | tuple[ApiName, Where], **asked: Unpack[Asked]) -> None:
+    def order(self, *steps: ApiName | tuple[ApiName, Where], **criteria: Unpack[Criteria]) -> None:
         """Raise AssertionError unless these were asked one after the other; others may lie between.
 
         A step is an API, or an API and a function of the decoded request.
@@ -171,10 +171,10 @@ class History:
         wanted = [
             (api_name(one[0]), one[1]) if isinstance(one, tuple) else (api_name(one), None) for one in steps
         ]
-        entries = self.entries(**asked)
+        entries = self.entries(**criteria)
         position = 0
         for number, (name, where) in enumerate(wanted):
-            while position < len(entries) and not is_meant(entries[position], name, {"where": where}):
+            while position < len(entries) and not matches(entries[position], name, {"where": where}):
                 position += 1
             if position == len(entries):
                 before = ", ".join(name for name, _ in wanted[:number])
@@ -212,7 +212,7 @@ class History:
             came.received_at,
         )
         self._entries.append(entry)
-        self._open[id(context)] = context.kept = entry
+        self._open[id(context)] = context.history_entry = entry
         self._bytes += entry.size_bytes
         # The newest stays, however large it is.
         while len(self._entries) > 1 and (
@@ -247,10 +247,10 @@ class History:
 
     def left(self, context: RequestContext) -> None:
         """An answer has left, and its size is known: the oldest large ones are given up for it."""
-        size = context.way.reply_bytes
-        if size < LARGE_ANSWER_BYTES or context.kept is None:
+        size = context.delivery.reply_bytes
+        if size < LARGE_ANSWER_BYTES or context.history_entry is None:
             return
-        self._large.append((context.kept, size))
+        self._large.append((context.history_entry, size))
         self._large_bytes += size
         while len(self._large) > 1 and self._large_bytes > self._max_large_bytes:
             oldest, size = self._large.popleft()
@@ -258,22 +258,22 @@ class History:
             self._large_bytes -= size
 
 
-def check_asked(asked: Asked) -> None:
+def check_criteria(criteria: Criteria) -> None:
     """Raise for what is no criterion, naming the nearest: unnoticed, it would match everything."""
-    for name in asked:
-        if name not in Asked.__annotations__:
-            close = nearest(name, Asked.__annotations__)
+    for name in criteria:
+        if name not in Criteria.__annotations__:
+            close = nearest(name, Criteria.__annotations__)
             raise ConfigurationError(f"the history knows no {name!r}{close}")
 
 
-def is_meant(entry: Entry, api: str | None, asked: Asked) -> bool:
+def matches(entry: Entry, api: str | None, criteria: Criteria) -> bool:
     """Whether an entry is one of those asked for; `since` an entry is the caller's to look at."""
-    since, where = asked.get("since"), asked.get("where")
+    since, where = criteria.get("since"), criteria.get("where")
     return (
         (api is None or entry.api == api)
-        and asked.get("client_id") in (None, entry.client_id)
-        and asked.get("broker") in (None, entry.broker)
-        and asked.get("peer") in (None, entry.peer)
+        and criteria.get("client_id") in (None, entry.client_id)
+        and criteria.get("broker") in (None, entry.broker)
+        and criteria.get("peer") in (None, entry.peer)
         and (not isinstance(since, float) or entry.received_at >= since)
         and (where is None or where(entry.request))
     )

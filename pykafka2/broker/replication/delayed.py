@@ -126,7 +126,7 @@ class DelayedProduce(DelayedByPartition[ProduceResult]):
         return True
 
 
-def more_for(follower: int) -> Key:
+def follower_key(follower: int) -> Key:
     """The key under which a follower's waiting fetch hears that this broker leads more partitions of it: it
     should ask again, with those, instead of waiting on (up to replica.fetch.wait.max.ms, as in Kafka).
     """
@@ -166,7 +166,7 @@ class DelayedFetch(DelayedOperation):
     def is_ready(self, key: Hashable | None) -> bool:
         """Whether there is enough to read, or something else to tell."""
         plan = self._plan
-        if plan.min_bytes <= 0 or (plan.is_from_follower and key == more_for(plan.replica_id)):
+        if plan.min_bytes <= 0 or (plan.is_from_follower and key == follower_key(plan.replica_id)):
             return True
         # Where one byte is enough, only the partition that changed needs a look; a session knows which did.
         if key is None or plan.min_bytes > 1 or plan.session is not None:

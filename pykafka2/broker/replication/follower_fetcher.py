@@ -16,7 +16,7 @@ from typing import Any
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.fetch_sessions import INITIAL_EPOCH, NO_SESSION, next_epoch
-from pykafka2.broker.replication.followed import Fetcher, Followed, Position
+from pykafka2.broker.replication.fetch_state import Fetcher, PartitionFetchState, Position
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.links import Links
 from pykafka2.broker.replication.replica import Replica
@@ -102,7 +102,7 @@ class FollowerFetchers(Part):
             return
         self._leader_of[replica.key] = leader
         fetcher = self._fetchers.setdefault(leader, Fetcher(leader))
-        fetcher.add(Followed(replica, replica.leader_epoch))
+        fetcher.add(PartitionFetchState(replica, replica.leader_epoch))
         self.signal()
 
     def unfollow(self, key: Key) -> None:
@@ -183,7 +183,7 @@ class FollowerFetchers(Part):
             self._send(fetcher, asked, now)
         return wake_at
 
-    def _changes(self, fetcher: Fetcher) -> list[tuple[Followed, Position]]:
+    def _changes(self, fetcher: Fetcher) -> list[tuple[PartitionFetchState, Position]]:
         """What the next fetch must name: partitions that the session does not know as they are now."""
         asked = []
         for key in fetcher.changed:
@@ -202,7 +202,7 @@ class FollowerFetchers(Part):
         fetcher.changed.clear()
         return asked
 
-    def _send(self, fetcher: Fetcher, asked: list[tuple[Followed, Position]], now: float) -> None:
+    def _send(self, fetcher: Fetcher, asked: list[tuple[PartitionFetchState, Position]], now: float) -> None:
         fetcher.in_flight = True
         topics: dict[bytes, list[FetchPartition]] = {}
         for followed, position in asked:
@@ -298,7 +298,7 @@ class FollowerFetchers(Part):
         else:
             fetcher.next_epoch = next_epoch(fetcher.next_epoch)
 
-    def _take(self, fetcher: Fetcher, followed: Followed, data: PartitionData, now: float) -> None:
+    def _take(self, fetcher: Fetcher, followed: PartitionFetchState, data: PartitionData, now: float) -> None:
         """One partition's part of an answer."""
         replica = followed.replica
         log = replica.log
@@ -326,7 +326,7 @@ class FollowerFetchers(Part):
             end = min(end, own.end_offset)
         log.truncate_to(end)
 
-    def _find_log_start(self, fetcher: Fetcher, followed: Followed, now: float) -> None:
+    def _find_log_start(self, fetcher: Fetcher, followed: PartitionFetchState, now: float) -> None:
         """Our end is not in the leader's log: ask where that begins, and start again there."""
         replica = followed.replica
         topic, partition = replica.key
@@ -334,7 +334,7 @@ class FollowerFetchers(Part):
         def start_again(response: ListOffsetsResponse, at: float) -> None:
             answer = response.topics[0].partitions[0]
             if not answer.error_code and fetcher.partitions.get(replica.key) is followed:
-                replica.log.start_again_at(answer.offset)
+                replica.log.truncate_fully_and_start_at(answer.offset)
                 followed.delayed_until = 0.0
                 self.signal()
 

@@ -330,7 +330,7 @@ class LinkOrigin:
             return
         progress = context.progress
         now = progress.answered_at = self._links.loop.runtime.clock.monotonic()
-        context.way.reply_bytes = self._links.answer(
+        context.delivery.reply_bytes = self._links.answer(
             self._call, response, context.version, context.received.correlation_id, now
         )
         if progress.metrics is not None:

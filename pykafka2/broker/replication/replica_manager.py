@@ -19,13 +19,13 @@ from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
 from pykafka2.broker.log.validation import single_batch, validate
 from pykafka2.broker.log.verifications import VerificationGuard
-from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, more_for
+from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, follower_key
 from pykafka2.broker.replication.fetch_session import FetchSession
 from pykafka2.broker.replication.fetch_sessions import FetchSessions
 from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.isr_keeper import IsrKeeper, Send
+from pykafka2.broker.replication.isr_manager import IsrManager, Send
 from pykafka2.broker.replication.key import Key
-from pykafka2.broker.replication.log_keeper import LogKeeper
+from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.broker.replication.replica_reader import ReplicaReader
 from pykafka2.clock import Entropy
@@ -85,13 +85,13 @@ class ReplicaManager:
         self.fetches: Purgatory[Key | FetchSession] = Purgatory("fetch", wheel)
         self.deletes: Purgatory[Key] = Purgatory("delete-records", wheel)
         self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
-        self.isrs = IsrKeeper(self.hosted, config.seconds("replica.lag.time.max.ms"), ask_controller)
-        self.keeper = LogKeeper(self.hosted, self.deletes, self.log_start_moved)
+        self.isrs = IsrManager(self.hosted, config.seconds("replica.lag.time.max.ms"), ask_controller)
+        self.log_manager = LogManager(self.hosted, self.deletes, self.log_start_moved)
         self.reader = ReplicaReader(
             self.hosted,
             self.isrs,
             self.fetches,
-            self.tell_sessions,
+            self.notify_sessions,
             config.get("replica.selector.class") or "",
         )
         self._config = config
@@ -163,7 +163,7 @@ class ReplicaManager:
             self._fetchers.unfollow(key)
             if replica.lead(image, now):
                 # Their fetches that wait do not ask for this partition yet.
-                self._moved.update(dict.fromkeys(map(more_for, replica.followers), True))
+                self._moved.update(dict.fromkeys(map(follower_key, replica.followers), True))
             self.isrs.advance_high_watermark(replica, now)
         else:
             changed = replica.follow(image) or is_new
@@ -310,7 +310,7 @@ class ReplicaManager:
         """Try the requests that wait for what has moved."""
         while self._moved:
             moved = list(self._moved.items())
-            sessions = self.tell_sessions()
+            sessions = self.notify_sessions()
             self._moved.clear()
             for key, may_be_safe in moved:
                 if may_be_safe:
@@ -321,7 +321,7 @@ class ReplicaManager:
             for session in sessions:
                 self.fetches.check(session, now)
 
-    def tell_sessions(self) -> dict[FetchSession, None]:
+    def notify_sessions(self) -> dict[FetchSession, None]:
         """Which fetch sessions will look at what has moved."""
         return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 

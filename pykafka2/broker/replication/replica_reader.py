@@ -12,11 +12,11 @@ from typing import NoReturn
 from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.replication.delayed import DelayedFetch, more_for
+from pykafka2.broker.replication.delayed import DelayedFetch, follower_key
 from pykafka2.broker.replication.fetch_plan import FUTURE_REPLICA, FetchPlan
 from pykafka2.broker.replication.fetch_session import FetchSession
 from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.isr_keeper import IsrKeeper
+from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.reading import NO_TOPIC_ID, FetchItem, FetchResult
 from pykafka2.broker.replication.replica import Replica
@@ -33,28 +33,28 @@ from pykafka2.errors import (
 class ReplicaReader:
     """Answers fetches from a broker's replicas.  `selector_class` is replica.selector.class.
 
-    `fetches` is where they wait; `tell_sessions` has the fetch sessions look at what moved in this turn.
+    `fetches` is where they wait; `notify_sessions` has the fetch sessions look at what moved in this turn.
     """
 
     def __init__(
         self,
         hosted: HostedReplicas,
-        isrs: IsrKeeper,
+        isrs: IsrManager,
         fetches: Purgatory[Key | FetchSession],
-        tell_sessions: Callable[[], object],
+        notify_sessions: Callable[[], object],
         selector_class: str,
     ) -> None:
         self._hosted = hosted
         self._isrs = isrs
         self._fetches = fetches
-        self._tell_sessions = tell_sessions
+        self._notify_sessions = notify_sessions
         self._select = selector(selector_class)
 
     def fetch(
         self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
     ) -> DelayedFetch | None:
         """Read, or wait until there is enough to read; the operation if it must wait."""
-        self._tell_sessions()
+        self._notify_sessions()
         operation = DelayedFetch(now + max_wait, self, plan, on_done)
         is_ready = max_wait <= 0 or not (plan.items or plan.session) or operation.is_ready(None)
         # What a follower is told was read before its own fetch moved anything: it learns one fetch later.
@@ -69,7 +69,7 @@ class ReplicaReader:
         if plan.session is not None:
             keys = [plan.session]
         if plan.is_from_follower:
-            keys = [*keys, more_for(plan.replica_id)]
+            keys = [*keys, follower_key(plan.replica_id)]
         plan.has_waited = True
         if self._fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
             return None

@@ -1,8 +1,8 @@
 """The parts of a request on its way through a broker, one for each of those who write to it.
 
 What came over the wire is made by whoever takes the request in and never changed.  How far it has come is
-noted by the handler and the broker, its reply's way by the processor and what decides about replies, the
-marks of faults by the fault rules alone.  Put together in request_context.py; all plain data.
+noted by the handler and the broker, the delivery of its reply by the processor and what decides about
+replies, the marks of faults by the fault rules alone.  Put together in request_context.py; all plain data.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReceivedRequest:
         """ApiVersions of a version that we do not know; its body was not read."""
 
 
-class Timed(Protocol):
+class MeasuredRequest(Protocol):
     """What metrics read of a request whose reply has left."""
 
     @property
@@ -60,7 +60,7 @@ class Timed(Protocol):
     def progress(self) -> Progress: ...
 
     @property
-    def way(self) -> ReplyWay: ...
+    def delivery(self) -> ReplyDelivery: ...
 
     @property
     def api_key(self) -> int: ...
@@ -72,10 +72,10 @@ class Timed(Protocol):
 class Recorder(Protocol):
     """Counts requests whose reply has left, such as a broker's metrics."""
 
-    def record(self, context: Timed, left_at: float) -> None: ...
+    def record(self, context: MeasuredRequest, left_at: float) -> None: ...
 
 
-class Kept(Protocol):
+class HistoryEntry(Protocol):
     """What a history keeps of a request."""
 
     def give_up_response(self) -> None:
@@ -99,7 +99,7 @@ class Progress:
 
 
 @attrs.define(frozen=True)
-class Ending:
+class ClosingReply:
     """The connection ends with the reply to a request, of which perhaps only the first half leaves."""
 
     resets: bool
@@ -107,7 +107,7 @@ class Ending:
 
 
 @attrs.define(eq=False)
-class ReplyWay:
+class ReplyDelivery:
     """How a reply leaves."""
 
     slot: Slot | None = None
@@ -115,7 +115,7 @@ class ReplyWay:
     reply_bytes: int = 0
     throttle: float = 0.0
     """For how long the connection is muted once the reply has been given."""
-    ending: Ending | None = None
+    closing: ClosingReply | None = None
 
 
 @attrs.define(eq=False)
@@ -133,4 +133,4 @@ class FaultMarks:
     loses_reply: bool = False
     resets: bool = False
     """Whether the connection is reset where the reply is lost."""
-    ending: Ending | None = None
+    closing: ClosingReply | None = None

@@ -183,7 +183,7 @@ class Processor(Part):
             connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
         client = self.connections[connection]
         context = RequestContext(client.origin, received)
-        slot = context.way.slot = connection.channel.receive(len(frame))
+        slot = context.delivery.slot = connection.channel.receive(len(frame))
         client.pending[slot] = context
         self._on_request(context)
         self._requests.put(context)
@@ -205,14 +205,14 @@ class Processor(Part):
     def _complete(
         self, now: float, connection: Connection, context: RequestContext, payload: list[Buffer] | None
     ) -> None:
-        way = context.way
-        if connection.is_closed or way.slot is None:
+        delivery = context.delivery
+        if connection.is_closed or delivery.slot is None:
             return
-        way.slot.is_last = way.ending is not None
+        delivery.slot.is_last = delivery.closing is not None
         try:
-            if way.throttle:
-                self._throttle(connection, now + way.throttle)
-            connection.channel.complete(way.slot, payload)
+            if delivery.throttle:
+                self._throttle(connection, now + delivery.throttle)
+            connection.channel.complete(delivery.slot, payload)
         except KafkaError as error:
             self.failed(connection, error)
             return
@@ -234,16 +234,16 @@ class Processor(Part):
         pending = self.connections[connection].pending
         contexts = [pending.pop(slot) for slot in slots]
         self._on_left(contexts, self.loop.runtime.clock.monotonic())
-        ending = contexts[-1].way.ending
-        if ending is not None:
+        closing = contexts[-1].delivery.closing
+        if closing is not None:
             error = Disconnected(f"a fault rule closed the connection to {connection.peer}")
-            self.drop(connection, error, reset=ending.resets)
+            self.drop(connection, error, reset=closing.resets)
 
     def let_next_in(self, connection: Connection, context: RequestContext) -> None:
         self._queue(self._let_next_in, connection, context)
 
     def _let_next_in(self, now: float, connection: Connection, context: RequestContext) -> None:
-        slot = context.way.slot
+        slot = context.delivery.slot
         if not connection.is_closed and slot is not None:
             connection.channel.local_processed(slot)
             self.take_frames(connection, now)
@@ -342,11 +342,11 @@ class Processor(Part):
 
 def _encoded(context: RequestContext, response: Response) -> list[Buffer]:
     """The bytes of a reply; only the first half of them, if its connection is to end so."""
-    received, way = context.received, context.way
+    received, delivery = context.received, context.delivery
     version = 0 if received.is_unsupported else received.version
     payload = encode_response(response, version, received.correlation_id)
-    if way.ending is not None and way.ending.sends_half:
+    if delivery.closing is not None and delivery.closing.sends_half:
         whole = b"".join(payload)
         payload = [whole[: len(whole) // 2]]
-    way.reply_bytes = sum(map(len, payload))
+    delivery.reply_bytes = sum(map(len, payload))
     return payload

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pykafka2.broker.server.context_parts import FaultMarks, Kept, Progress, ReceivedRequest, ReplyWay
+from pykafka2.broker.server.context_parts import (
+    FaultMarks,
+    HistoryEntry,
+    Progress,
+    ReceivedRequest,
+    ReplyDelivery,
+)
 from pykafka2.errors import IllegalState
 from pykafka2.protocol.struct import Request, Response
 
@@ -43,16 +49,16 @@ class RequestContext:
         "abandon",
         "api_key",
         "client_id",
+        "delivery",
         "faults",
+        "history_entry",
         "is_answered",
-        "kept",
         "on_reply",
         "origin",
         "progress",
         "received",
         "request",
         "version",
-        "way",
     )
 
     def __init__(self, origin: Origin, received: ReceivedRequest) -> None:
@@ -64,9 +70,9 @@ class RequestContext:
         self.version = received.version
         self.client_id = received.client_id
         self.progress = Progress()
-        self.way = ReplyWay()
+        self.delivery = ReplyDelivery()
         self.faults: FaultMarks | None = None
-        self.kept: Kept | None = None  # by the history, if it is on
+        self.history_entry: HistoryEntry | None = None  # by the history, if it is on
         self.is_answered = False
         self.abandon: Callable[[float], object] | None = None
         """Forgets what waits for this request; called if its connection is gone before the answer."""

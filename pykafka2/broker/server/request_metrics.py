@@ -17,7 +17,7 @@ from math import frexp
 from typing import Any, Final
 
 from pykafka2.broker.config.configs import nearest
-from pykafka2.broker.server.context_parts import Timed
+from pykafka2.broker.server.context_parts import MeasuredRequest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 
@@ -238,10 +238,10 @@ class RequestMetrics:
             "apis": {name: self._apis[name].as_dict() for name in self.names},
         }
 
-    def record(self, context: Timed, left_at: float) -> None:
+    def record(self, context: MeasuredRequest, left_at: float) -> None:
         """A request's reply has left.  About 3 us; the broker's cheapest request takes 60."""
         name = API_KEYS[context.api_key].name
-        size_bytes, reply_bytes = context.received.size_bytes, context.way.reply_bytes
+        size_bytes, reply_bytes = context.received.size_bytes, context.delivery.reply_bytes
         if not context.is_from_broker:
             self.bytes_in += size_bytes
             self.bytes_out += reply_bytes

@@ -50,7 +50,7 @@ class LinkControls:
             for broker in self._running.brokers:
                 broker.fetchers.resume()
                 if broker.is_running:
-                    broker.lifecycle.hurry(now)
+                    broker.lifecycle.heartbeat_now(now)
 
     # ------------------------------------------------------------------ between clients and brokers
 

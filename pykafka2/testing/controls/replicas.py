@@ -36,7 +36,7 @@ class ReplicaControls:
         self._running.check()
         keys = self._keys(partition)
         with self._running.lock:
-            return sum(one.replicas.keeper.roll(keys) for one in self._running.brokers if one.is_running)
+            return sum(one.replicas.log_manager.roll(keys) for one in self._running.brokers if one.is_running)
 
     def apply_retention(self, partition: AnyPartition | None = None) -> int:
         self._running.check()

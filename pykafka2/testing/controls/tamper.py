@@ -32,7 +32,7 @@ def tamper(running: Running, topic: str, partition: int, change: Change) -> None
             replica = broker.replicas.replicas.get((topic, partition))
             if replica is not None:
                 log = replica.log
-                log.start_again_at(view.log_start_offset)
+                log.truncate_fully_and_start_at(view.log_start_offset)
                 log.append_as_follower(blob)
                 log.advance_high_watermark(log.log_end_offset)
 

@@ -17,7 +17,7 @@ from pykafka2.broker.base.problems import Problem, Problems
 from pykafka2.broker.config.configs import nearest
 from pykafka2.broker.faults.rule import RULE_KEYS, FaultRule
 from pykafka2.broker.observed.event_log import ClusterEvent, EventLog, check_kind
-from pykafka2.broker.observed.history import Asked, Entry, History, check_asked, is_meant
+from pykafka2.broker.observed.history import Criteria, Entry, History, check_criteria, matches
 from pykafka2.errors import BrokerError, ConfigurationError, IllegalState
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.controls.controls import Controls
@@ -167,17 +167,17 @@ class RemoteHistory(History):
     def __iter__(self) -> Iterator[Entry]:
         return iter(from_data(list[Entry], self._client.call("history")))
 
-    def entries(self, api: ApiName | None = None, **asked: Unpack[Asked]) -> list[Entry]:
+    def entries(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Entry]:
         api = None if api is None else api_name(api)
-        check_asked(asked)
-        chosen = {name: asked.get(name) for name in ("client_id", "broker", "peer")}
+        check_criteria(criteria)
+        chosen = {name: criteria.get(name) for name in ("client_id", "broker", "peer")}
         entries: list[Entry] = from_data(list[Entry], self._client.call("history", api=api, **chosen))
-        since = asked.get("since")
+        since = criteria.get("since")
         if isinstance(since, Entry):
             keys = [(one.received_at, one.peer, one.correlation_id) for one in entries]
             key = (since.received_at, since.peer, since.correlation_id)
             entries = entries[keys.index(key) + 1 :] if key in keys else entries
-        return [entry for entry in entries if is_meant(entry, api, asked)]
+        return [entry for entry in entries if matches(entry, api, criteria)]
 
     def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
         return int(self._client.call("in_flight_max", api=api_name(api), client_id=client_id))

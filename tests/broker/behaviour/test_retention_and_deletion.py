@@ -200,7 +200,7 @@ def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation)
         simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
     with cluster.lock:
-        cluster.broker(leading).replicas.keeper.delete_records(
+        cluster.broker(leading).replicas.log_manager.delete_records(
             {KEY: 2}, simulation.now, lambda done: None, simulation.now
         )
     simulation.run_for(2)

@@ -8,11 +8,11 @@ from pykafka2 import errors
 from pykafka2.broker.coordinators.groups.refusals import refusal
 from pykafka2.broker.coordinators.replay import Producer
 from pykafka2.broker.coordinators.transactions.verification import (
-    Support,
-    answered,
+    TransactionSupport,
     for_offsets,
     for_produce,
-    question,
+    verification_codes,
+    verification_request,
 )
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.errors import BrokerError, InvalidTxnState
@@ -22,25 +22,25 @@ from tests.broker.log.test_transactions import write
 
 
 def told(
-    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: Support
+    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: TransactionSupport
 ) -> dict[tuple[str, int], int]:
-    codes = answered(request, response, support)
+    codes = verification_codes(request, response, support)
     return {place: for_produce(code, support) for place, code in codes.items()}
 
 
-def ask(bench: Bench, producer: Producer, support: Support) -> dict[tuple[str, int], int]:
-    request = question(bench.name, producer.id, producer.epoch, [A, B], support)
+def ask(bench: Bench, producer: Producer, support: TransactionSupport) -> dict[tuple[str, int], int]:
+    request = verification_request(bench.name, producer.id, producer.epoch, [A, B], support)
     return told(request, bench.ask(request, 5), support)
 
 
 def test_what_a_producer_understands_is_in_its_version() -> None:
-    found = [Support.of_produce(version) for version in (3, 10, 11, 12, 13)]
+    found = [TransactionSupport.of_produce(version) for version in (3, 10, 11, 12, 13)]
     assert found == [
-        Support.OLD_ERRORS,
-        Support.OLD_ERRORS,
-        Support.ABORTABLE,
-        Support.ADDS_PARTITIONS,
-        Support.ADDS_PARTITIONS,
+        TransactionSupport.OLD_ERRORS,
+        TransactionSupport.OLD_ERRORS,
+        TransactionSupport.ABORTABLE,
+        TransactionSupport.ADDS_PARTITIONS,
+        TransactionSupport.ADDS_PARTITIONS,
     ]
 
 
@@ -48,15 +48,15 @@ def test_older_producers_are_verified() -> None:
     bench = Bench()
     producer = bench.begin()
     bench.add(producer, (A,), version=3)
-    assert ask(bench, producer, Support.OLD_ERRORS) == {A: 0, B: errors.InvalidTxnState.code}
-    assert ask(bench, producer, Support.ABORTABLE) == {A: 0, B: errors.TransactionAbortable.code}
+    assert ask(bench, producer, TransactionSupport.OLD_ERRORS) == {A: 0, B: errors.InvalidTxnState.code}
+    assert ask(bench, producer, TransactionSupport.ABORTABLE) == {A: 0, B: errors.TransactionAbortable.code}
     assert bench.transaction.partitions == {A}
 
 
 def test_newer_producers_add_the_partition_by_producing() -> None:
     bench = Bench()
     producer = bench.begin()
-    assert ask(bench, producer, Support.ADDS_PARTITIONS) == {A: 0, B: 0}
+    assert ask(bench, producer, TransactionSupport.ADDS_PARTITIONS) == {A: 0, B: 0}
     assert bench.transaction.partitions == {A, B}
 
 
@@ -64,7 +64,7 @@ def test_a_fenced_producer_hears_of_its_epoch() -> None:
     bench = Bench()
     stale = bench.begin()
     bench.begin()
-    for support in Support:
+    for support in TransactionSupport:
         code = errors.InvalidProducerEpoch.code
         assert ask(bench, stale, support) == {A: code, B: code}
 
@@ -74,13 +74,13 @@ def test_a_fenced_producer_hears_of_its_epoch() -> None:
     [errors.CoordinatorLoadInProgress, errors.CoordinatorNotAvailable, errors.NotCoordinator],
 )
 def test_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError]) -> None:
-    request = question("t", 1, 0, [A], Support.OLD_ERRORS)
+    request = verification_request("t", 1, 0, [A], TransactionSupport.OLD_ERRORS)
     response = refusal(request, 5, error.code or 0)
     assert isinstance(response, AddPartitionsToTxnResponse)
-    for support in Support:
+    for support in TransactionSupport:
         assert told(request, response, support) == {A: errors.NotEnoughReplicas.code}
         assert for_produce(errors.NetworkException.code, support) == errors.NotEnoughReplicas.code
-    silent = told(request, AddPartitionsToTxnResponse(), Support.ABORTABLE)
+    silent = told(request, AddPartitionsToTxnResponse(), TransactionSupport.ABORTABLE)
     assert silent == {A: errors.NotEnoughReplicas.code}
 
 
@@ -97,18 +97,18 @@ def test_an_ending_transaction_is_concurrent_only_to_those_who_know() -> None:
     answer = bench.end(producer)
     following = Producer(answer.producer_id, answer.producer_epoch)
     expected = {
-        Support.OLD_ERRORS: errors.NotEnoughReplicas.code,
-        Support.ABORTABLE: errors.NotEnoughReplicas.code,
-        Support.ADDS_PARTITIONS: errors.ConcurrentTransactions.code,
+        TransactionSupport.OLD_ERRORS: errors.NotEnoughReplicas.code,
+        TransactionSupport.ABORTABLE: errors.NotEnoughReplicas.code,
+        TransactionSupport.ADDS_PARTITIONS: errors.ConcurrentTransactions.code,
     }
     for support, code in expected.items():
         assert ask(bench, following, support) == {A: code, B: code}
 
 
 def test_a_coordinator_that_forbids_the_question() -> None:
-    request = question("t", 1, 0, [A], Support.ABORTABLE)
+    request = verification_request("t", 1, 0, [A], TransactionSupport.ABORTABLE)
     response = AddPartitionsToTxnResponse(error_code=errors.ClusterAuthorizationFailed.code)
-    assert told(request, response, Support.ABORTABLE) == {A: errors.InvalidTxnState.code}
+    assert told(request, response, TransactionSupport.ABORTABLE) == {A: errors.InvalidTxnState.code}
 
 
 def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
@@ -119,8 +119,10 @@ def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
     log = bench.logs[A] = PartitionLog(*A, bytes(16))
     log.verifications.required = True
     guard = log.begin_verification(producer.id, producer.epoch, 0, False, 0)
-    request = question(bench.name, producer.id, producer.epoch, [A], Support.OLD_ERRORS)
-    assert told(request, bench.ask(request, 5), Support.OLD_ERRORS) == {A: 0}
+    request = verification_request(
+        bench.name, producer.id, producer.epoch, [A], TransactionSupport.OLD_ERRORS
+    )
+    assert told(request, bench.ask(request, 5), TransactionSupport.OLD_ERRORS) == {A: 0}
     bench.pass_time(20.0)
     bench.carry_out()
     with pytest.raises((InvalidTxnState, errors.InvalidProducerEpoch)):

@@ -19,7 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pykafka2 import errors
 from pykafka2.broker.coordinators.replay import Deferred, Producer, WriteMarkers
 from pykafka2.broker.coordinators.transactions.state import Partition, TransactionState
-from pykafka2.broker.coordinators.transactions.verification import Support, answered, question
+from pykafka2.broker.coordinators.transactions.verification import (
+    TransactionSupport,
+    verification_codes,
+    verification_request,
+)
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.verifications import VerificationGuard
 from pykafka2.errors import BrokerError
@@ -76,7 +80,7 @@ class Late:
     guard: VerificationGuard | None
     question: AddPartitionsToTxnRequest | None
     answer: Deferred[AddPartitionsToTxnResponse] | None
-    support: Support
+    support: TransactionSupport
 
     @property
     def has_answer(self) -> bool:
@@ -87,7 +91,7 @@ class Late:
         if self.question is None or self.answer is None:
             return True
         assert self.answer.response is not None
-        return set(answered(self.question, self.answer.response, self.support).values()) == {0}
+        return set(verification_codes(self.question, self.answer.response, self.support).values()) == {0}
 
 
 class World(Bench):
@@ -121,8 +125,8 @@ class Transactions(RuleBasedStateMachine):
         self.start("two")
 
     @property
-    def support(self) -> Support:
-        return Support.ADDS_PARTITIONS if self.version == 2 else Support.OLD_ERRORS
+    def support(self) -> TransactionSupport:
+        return TransactionSupport.ADDS_PARTITIONS if self.version == 2 else TransactionSupport.OLD_ERRORS
 
     # -- producers ----------------------------------------------------------------------------------
 
@@ -219,7 +223,7 @@ class Transactions(RuleBasedStateMachine):
         guard = log.begin_verification(client.id.id, client.id.epoch, sequence, self.version == 2, now_ms)
         if guard is None:
             return Late(partition, data, None, None, None, self.support)
-        asked = question(client.name, client.id.id, client.id.epoch, [partition], self.support)
+        asked = verification_request(client.name, client.id.id, client.id.epoch, [partition], self.support)
         return Late(partition, data, guard, asked, self.bench.submit(asked, 5), self.support)
 
     def _append(self, late: Late) -> bool:
@@ -459,7 +463,7 @@ class Transactions(RuleBasedStateMachine):
     @invariant()
     def every_decision_is_being_carried_out(self) -> None:
         ending = {name for name, one in self.bench.shard.transactions.items() if one.state.is_ending}
-        assert ending == set(self.bench.shard.endings)
+        assert ending == set(self.bench.shard.pending_markers)
 
     def teardown(self) -> None:
         """Everything heals; then nothing is open and every transaction is there wholly or not at all."""
@@ -492,7 +496,7 @@ class Transactions(RuleBasedStateMachine):
                 self.bench.pass_time(15.0)
                 self._collect()
         assert not self.sent
-        abandoned: Iterable[str] = self.bench.shard.endings
+        abandoned: Iterable[str] = self.bench.shard.pending_markers
         assert not list(abandoned)
 
 

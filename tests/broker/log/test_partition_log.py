@@ -107,12 +107,12 @@ class LogAgainstList(RuleBasedStateMachine):
         """A follower that takes what it is sent, and truncates where it is told, has the same log."""
         copy = self.copy
         if copy.log_end_offset < self.start or copy.log_end_offset > self.end:
-            copy.start_again_at(self.start)
+            copy.truncate_fully_and_start_at(self.start)
         latest = copy.epochs.latest
         if latest >= 0:
             end = self.log.end_of_epoch(latest)
             if end.end_offset < 0:
-                copy.start_again_at(self.start)
+                copy.truncate_fully_and_start_at(self.start)
             elif end.epoch < latest or end.end_offset < copy.log_end_offset:
                 own = copy.end_of_epoch(end.epoch)
                 target = end.end_offset if own.end_offset < 0 else min(end.end_offset, own.end_offset)

@@ -376,6 +376,6 @@ def test_a_follower_knows_what_its_leader_knows(log: PartitionLog) -> None:
     assert follower.aborted_transactions(0, 4) == log.aborted_transactions(0, 4)
     with pytest.raises(TransactionCoordinatorFenced):
         end(follower, 7, coordinator_epoch=2)
-    follower.start_again_at(10)
+    follower.truncate_fully_and_start_at(10)
     assert follower.producers.transactions.ongoing == {}
     assert follower.last_stable_offset == 10

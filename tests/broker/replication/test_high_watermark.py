@@ -12,7 +12,7 @@ from pykafka2.broker.log.batch import parse_batch
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
 from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.isr_keeper import IsrKeeper
+from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.broker.replication.replica import Replica
 from tests.testing.wire import batch
@@ -108,12 +108,12 @@ def test_a_follower_joins_only_under_the_registration_that_it_fetches_with(
     """What it had when it fetched may be gone since it registered anew (KIP-903)."""
     brokers = {one: BrokerImage(one, "h", 9, None, 5, is_fenced and one == 2) for one in range(3)}
     hosted = HostedReplicas(0, ClusterImage(1, "c", brokers, {}, {}))
-    keeper = IsrKeeper(hosted, MAX_LAG, lambda request, version, on_answer, now: None)
+    manager = IsrManager(hosted, MAX_LAG, lambda request, version, on_answer, now: None)
     leader = Leader(0, 1)
     leader.fetched(1, 10)
     leader.fetched(2, 10)
     leader.replica.followers[2].broker_epoch = epoch
-    keeper.expand([leader.replica], 1.0)
+    manager.expand([leader.replica], 1.0)
     assert leader.replica.pending_isr == (frozenset({0, 1, 2}) if may else None)
 
 

@@ -226,14 +226,14 @@ class ClassicRebalance:
 
     # -- endings ------------------------------------------------------------------------------------
 
-    def loaded(self, group: ClassicGroup, out: Result, now: float) -> None:
+    def on_loaded(self, group: ClassicGroup, out: Result, now: float) -> None:
         """Another coordinator's group goes on: its members get a full session, nothing is rebalanced."""
         for member in group.members.values():
             self.arm_session(group, member, now)
         if len(group.members) > self.settings.max_size:
             self.prepare_rebalance(group, out, now)
 
-    def unloaded(self, group: ClassicGroup, out: Result) -> None:
+    def on_unloaded(self, group: ClassicGroup, out: Result) -> None:
         """The group is dead here, and who waits is sent to the new coordinator."""
         group.move_to(GroupState.DEAD, group.changed_ms or 0)
         for member in group.members.values():

@@ -31,11 +31,11 @@ Assigned = dict[str, set[Partition]]
 def uniform(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
     """Balanced and sticky: totals differ by at most one where all read the same, nothing moves in vain."""
     if len({member.topics for member in members.values()}) == 1:
-        return _alike(members, sizes)
-    return _mixed(members, sizes)
+        return _homogeneous(members, sizes)
+    return _heterogeneous(members, sizes)
 
 
-def _alike(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
+def _homogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
     """Where all read the same: each keeps the first of what it has, up to its share; the rest goes round.
 
     The outcome is that of Kafka's UniformHomogeneousAssignmentBuilder, which takes members as they come.
@@ -66,7 +66,7 @@ def _alike(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
     return assigned
 
 
-def _mixed(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
+def _heterogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
     assigned: Assigned = {member_id: set() for member_id in members}
     readers = _readers(members, sizes)
     taken: set[Partition] = set()

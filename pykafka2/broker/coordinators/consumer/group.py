@@ -226,7 +226,7 @@ class ConsumerGroups(ConsumerSteps):
 
     # -- timers -------------------------------------------------------------------------------------
 
-    def loaded(self, group: ConsumerGroup, now: float) -> None:
+    def on_loaded(self, group: ConsumerGroup, now: float) -> None:
         """Another coordinator's group goes on: its members get a full session."""
         for member in group.members.values():
             self.arm_session(group.id, member, now)

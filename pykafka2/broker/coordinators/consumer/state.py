@@ -55,7 +55,7 @@ class ConsumerGroupState(Enum):
 
 
 @attrs.define(frozen=True)
-class ClassicSide:
+class ClassicMemberMetadata:
     """What a member of the classic protocol joined with, in a group on its way between the two."""
 
     session_timeout: float
@@ -78,7 +78,7 @@ class ConsumerMember:
     rebalance_timeout: float = -0.001
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
-    classic: ClassicSide | None = None
+    classic: ClassicMemberMetadata | None = None
     assigned: Assignment = attrs.field(factory=dict)
     pending_revocation: Assignment = attrs.field(factory=dict)
 
@@ -226,7 +226,7 @@ class ConsumerGroup:
                 assignor=value.server_assignor,
                 classic=None
                 if said is None
-                else ClassicSide(
+                else ClassicMemberMetadata(
                     said.session_timeout_ms / 1000,
                     tuple((one.name, one.metadata) for one in said.supported_protocols),
                 ),

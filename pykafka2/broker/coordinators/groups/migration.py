@@ -26,7 +26,7 @@ from pykafka2.broker.coordinators.classic.state import (
 from pykafka2.broker.coordinators.consumer import records
 from pykafka2.broker.coordinators.consumer.group import ConsumerGroups
 from pykafka2.broker.coordinators.consumer.state import (
-    ClassicSide,
+    ClassicMemberMetadata,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
@@ -135,7 +135,7 @@ class MixedGroups(ConsumerGroups):
                     frozenset(subscription.topics),
                     "",
                     member.rebalance_timeout,
-                    classic=ClassicSide(member.session_timeout, member.protocols),
+                    classic=ClassicMemberMetadata(member.session_timeout, member.protocols),
                     assigned=assigned,
                 )
             )
@@ -184,7 +184,7 @@ class MixedGroups(ConsumerGroups):
         downgraded = ClassicGroup(group.id, self._wall_ms(now))
         downgraded.generation = group.epoch
         for member in members:
-            side = cast("ClassicSide", member.classic)
+            side = cast("ClassicMemberMetadata", member.classic)
             downgraded.add(
                 ClassicMember(
                     member.id,
@@ -205,7 +205,7 @@ class MixedGroups(ConsumerGroups):
 
     def _assignment_bytes(self, member: ConsumerMember, partitions: Mapping[bytes, Any]) -> bytes:
         """Partitions as classic consumers read them, in the version of their own subscription."""
-        side = cast("ClassicSide", member.classic)
+        side = cast("ClassicMemberMetadata", member.classic)
         version = min(int.from_bytes(side.protocols[0][1][:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
         topics = [
             ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=sorted(partitions[topic_id]))
@@ -253,7 +253,7 @@ class MixedGroups(ConsumerGroups):
             assignor=None,
             client_id=caller.client_id,
             client_host=caller.client_host,
-            classic=ClassicSide(request.session_timeout_ms / 1000, protocols_of(request)),
+            classic=ClassicMemberMetadata(request.session_timeout_ms / 1000, protocols_of(request)),
         )
         if updated != member or member_id not in group.members:
             records.write_member(out, group.id, updated)
@@ -316,7 +316,7 @@ class MixedGroups(ConsumerGroups):
         member = self._classic_member(
             group, request.member_id, request.group_instance_id, request.generation_id
         )
-        name = cast("ClassicSide", member.classic).protocols[0][0]
+        name = cast("ClassicMemberMetadata", member.classic).protocols[0][0]
         if said[0] not in (None, CONSUMER_PROTOCOL) or said[1] not in (None, name):
             raise InconsistentGroupProtocol
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
@@ -409,7 +409,7 @@ def _joined(member: ConsumerMember, version: int) -> JoinGroupResponse:
     return JoinGroupResponse(
         generation_id=member.epoch,
         protocol_type=CONSUMER_PROTOCOL,
-        protocol_name=cast("ClassicSide", member.classic).protocols[0][0],
+        protocol_name=cast("ClassicMemberMetadata", member.classic).protocols[0][0],
         leader="",
         member_id=member.id,
         members=[],

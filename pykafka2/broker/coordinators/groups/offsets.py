@@ -44,11 +44,11 @@ class CommittedOffset:
     expires_ms: int | None = None
     topic_id: bytes = NO_TOPIC_ID
     """The topic it was committed for, where the commit knew: not another one of the same name (KIP-848)."""
-    place_in_log: int = attrs.field(default=0, eq=False)
+    record_offset: int = attrs.field(default=0, eq=False)
     """Which of two came later, whatever its transaction's marker does."""
 
     @classmethod
-    def from_record(cls, value: OffsetCommitValue, place_in_log: int) -> CommittedOffset:
+    def from_record(cls, value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
         return cls(
             value.offset,
             value.leader_epoch,
@@ -56,7 +56,7 @@ class CommittedOffset:
             value.commit_timestamp,
             None if value.expire_timestamp == -1 else value.expire_timestamp,
             value.topic_id,
-            place_in_log,
+            record_offset,
         )
 
     def is_of(self, topic_id: bytes) -> bool:
@@ -114,7 +114,7 @@ class OffsetStore:
         for group_id, offsets in self.pending.pop(producer.id, {}).items():
             known = self.committed.setdefault(group_id, {}) if committed else {}
             for place, offset in offsets.items():
-                if place not in known or known[place].place_in_log < offset.place_in_log:
+                if place not in known or known[place].record_offset < offset.record_offset:
                     known[place] = offset
 
     def _forget(self, group_id: str, place: Place) -> None:

@@ -180,23 +180,23 @@ class GroupShard:
     def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
         self.offsets.replay_marker(producer, committed)
 
-    def loaded(self, now: float) -> Result:
+    def on_loaded(self, now: float) -> Result:
         self._is_loading = False
         out = Result()
         for group in list(self.groups.values()):
             if isinstance(group, ClassicGroup):
-                self.classic.loaded(group, out, now)
+                self.classic.on_loaded(group, out, now)
             else:
-                self.consumer.loaded(group, now)
+                self.consumer.on_loaded(group, now)
         self._arm_cleanup(now)
         return out
 
-    def unloaded(self) -> Result:
+    def on_unloaded(self) -> Result:
         out = Result()
         self.timers.clear()
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
-                self.classic.unloaded(group, out)
+                self.classic.on_unloaded(group, out)
         return out
 
     # -- what comes from the cluster and the clock --------------------------------------------------

@@ -24,7 +24,7 @@ _FENCED: Final = frozenset({errors.InvalidProducerEpoch.code, errors.Transaction
 
 
 @attrs.define
-class Ending:
+class PendingMarkers:
     """One transaction whose end is decided: which partitions have no marker, and which of them failed."""
 
     decision: WriteMarkers
@@ -62,7 +62,7 @@ class Ending:
         self.unwritten -= deleted(frozenset(self.unwritten), topics)
 
 
-def ending_of(transaction: Transaction, coordinator_epoch: int) -> Ending:
+def pending_markers_of(transaction: Transaction, coordinator_epoch: int) -> PendingMarkers:
     """For a transaction in Prepare...: everything is to be written."""
     decision = WriteMarkers(
         transaction.id,
@@ -73,4 +73,4 @@ def ending_of(transaction: Transaction, coordinator_epoch: int) -> Ending:
         transaction.partitions,
         transaction.client_version,
     )
-    return Ending(decision, set(transaction.partitions))
+    return PendingMarkers(decision, set(transaction.partitions))

@@ -27,7 +27,7 @@ from pykafka2.broker.coordinators.replay import (
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.broker.coordinators.transactions.endings import EndOfTransaction, end_transaction
-from pykafka2.broker.coordinators.transactions.markers import Ending, ending_of
+from pykafka2.broker.coordinators.transactions.markers import PendingMarkers, pending_markers_of
 from pykafka2.broker.coordinators.transactions.partitions import (
     missing,
     owned_by,
@@ -117,7 +117,7 @@ class TransactionShard:
         self.settings = settings
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
-        self.endings: dict[str, Ending] = {}
+        self.pending_markers: dict[str, PendingMarkers] = {}
         self.timers = Timers()
         self.topics: Topics | None = None
         self._wall_ms = wall_ms
@@ -297,7 +297,7 @@ class TransactionShard:
             if draft.state.is_ending and draft.partitions:
                 self._order(draft, result, now)
             else:
-                self.endings.pop(draft.id, None)
+                self.pending_markers.pop(draft.id, None)
 
     def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
         record = decode_record(TRANSACTION_RECORDS, key, value)
@@ -314,7 +314,7 @@ class TransactionShard:
     def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
         """Nothing in __transaction_state belongs to a transaction."""
 
-    def loaded(self, now: float) -> Result:
+    def on_loaded(self, now: float) -> Result:
         """Every decision of the coordinator before is carried out again, whatever it had done of it."""
         self._loaded_at = now
         out = Result()
@@ -324,19 +324,21 @@ class TransactionShard:
                 self._order(transaction, out, now)
         return out
 
-    def unloaded(self) -> Result:
-        self.endings.clear()
+    def on_unloaded(self) -> Result:
+        self.pending_markers.clear()
         self.timers.clear()
         return Result()
 
     # -- markers ------------------------------------------------------------------------------------
 
     def _order(self, transaction: Transaction, result: Result, now: float) -> None:
-        ending = self.endings[transaction.id] = ending_of(transaction, self.coordinator_epoch)
+        pending = self.pending_markers[transaction.id] = pending_markers_of(
+            transaction, self.coordinator_epoch
+        )
         if transaction.partitions:
-            result.actions.append(ending.order_all())
+            result.actions.append(pending.order_all())
         else:  # loaded from a log that ends between the two records of an end without partitions
-            self.timers.set(("markers", transaction.id), now, lambda at: self._retry(ending, at))
+            self.timers.set(("markers", transaction.id), now, lambda at: self._retry(pending, at))
 
     def marker_written(self, order: WriteMarkers, partition: Partition, code: int, now: float) -> Result:
         """What a partition's leader said to an ordered marker; have the runtime carry the result out.
@@ -344,37 +346,37 @@ class TransactionShard:
         0 ends the matter for this partition and the last one completes the transaction.  An error that may
         pass has the marker ordered again after a pause; a fenced epoch ends our part in it.
         """
-        ending = self.endings.get(order.transactional_id)
-        if ending is None or not ending.is_of(order):
+        pending = self.pending_markers.get(order.transactional_id)
+        if pending is None or not pending.is_of(order):
             return Result()  # of an earlier transaction, or of a coordinator before
-        ending.note(partition, code)
-        if ending.is_done:
-            return self._complete(ending, now)
-        if ending.failed:
-            self._try_again(ending, now)
+        pending.note(partition, code)
+        if pending.is_done:
+            return self._complete(pending, now)
+        if pending.failed:
+            self._try_again(pending, now)
         return Result()
 
-    def _complete(self, ending: Ending, now: float) -> Result:
+    def _complete(self, pending: PendingMarkers, now: float) -> Result:
         out = Result()
-        transaction = self.transactions[ending.decision.transactional_id]
+        transaction = self.transactions[pending.decision.transactional_id]
         self._propose([transaction.completed(self._wall_ms(now))], out, now)
-        out.on_append_error = lambda error, repair: self._try_again(ending, now)
+        out.on_append_error = lambda error, repair: self._try_again(pending, now)
         return out
 
-    def _try_again(self, ending: Ending, now: float) -> None:
+    def _try_again(self, pending: PendingMarkers, now: float) -> None:
         """Order failed markers, or append the last record, after a pause."""
-        name = ("markers", ending.decision.transactional_id)
+        name = ("markers", pending.decision.transactional_id)
         if self.timers.deadline(name) is None:
-            self.timers.set(name, now + MARKER_RETRY, lambda at: self._retry(ending, at))
+            self.timers.set(name, now + MARKER_RETRY, lambda at: self._retry(pending, at))
 
-    def _retry(self, ending: Ending, now: float) -> Result | None:
-        if self.endings.get(ending.decision.transactional_id) is not ending:
+    def _retry(self, pending: PendingMarkers, now: float) -> Result | None:
+        if self.pending_markers.get(pending.decision.transactional_id) is not pending:
             return None
-        ending.drop_deleted(self.topics)
-        if ending.is_done:
-            return self._complete(ending, now)
-        order = ending.order_failed()
-        return None if order is None or ending.is_abandoned else Result(actions=[order])
+        pending.drop_deleted(self.topics)
+        if pending.is_done:
+            return self._complete(pending, now)
+        order = pending.order_failed()
+        return None if order is None or pending.is_abandoned else Result(actions=[order])
 
     # -- timers -------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """What a partition's leader asks a transaction's coordinator before the first batch, and what clients hear.
 
-Pure functions (KIP-890): `question` is the AddPartitionsToTxn to send to the coordinator, `answered`
-the code of each partition in its answer, `for_produce` and `for_offsets` what a producer hears of such a
-code. The guard that belongs to it is PartitionLog.begin_verification's.  Sources: Kafka 4.3's
-AddPartitionsToTxnManager, ReplicaManager and GroupCoordinatorService.
+Pure functions (KIP-890): `verification_request` is the AddPartitionsToTxn to send to the coordinator,
+`verification_codes` the code of each partition in its answer, `for_produce` and `for_offsets` what a producer
+is told of such a code.  The guard that belongs to it is PartitionLog.begin_verification's.  Sources: Kafka
+4.3's AddPartitionsToTxnManager, ReplicaManager and GroupCoordinatorService.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 FIRST_PRODUCE_THAT_ADDS: Final = 12
 
 
-class Support(Enum):
+class TransactionSupport(Enum):
     """What a producer understands, by the version of its Produce request."""
 
     OLD_ERRORS = "no TRANSACTION_ABORTABLE"
@@ -33,7 +33,7 @@ class Support(Enum):
     ADDS_PARTITIONS = "transaction.version 2: a produce makes the partition take part"
 
     @classmethod
-    def of_produce(cls, version: int) -> Support:
+    def of_produce(cls, version: int) -> TransactionSupport:
         if version >= FIRST_PRODUCE_THAT_ADDS:
             return cls.ADDS_PARTITIONS
         return cls.ABORTABLE if version >= FIRST_PRODUCE_WITH_ABORTABLE else cls.OLD_ERRORS
@@ -50,8 +50,12 @@ _NOT_ANSWERED: Final = frozenset(
 )
 
 
-def question(
-    transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[Partition], support: Support
+def verification_request(
+    transactional_id: str,
+    producer_id: int,
+    epoch: int,
+    partitions: Iterable[Partition],
+    support: TransactionSupport,
 ) -> AddPartitionsToTxnRequest:
     """Version 4 or 5: verify that the partitions take part, or make them."""
     topics: dict[str, list[int]] = {}
@@ -63,15 +67,15 @@ def question(
                 transactional_id=transactional_id,
                 producer_id=producer_id,
                 producer_epoch=epoch,
-                verify_only=support is not Support.ADDS_PARTITIONS,
+                verify_only=support is not TransactionSupport.ADDS_PARTITIONS,
                 topics=[AddPartitionsToTxnTopic(name=name, partitions=ids) for name, ids in topics.items()],
             )
         ]
     )
 
 
-def answered(
-    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: Support
+def verification_codes(
+    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: TransactionSupport
 ) -> dict[Partition, int]:
     """The code for each partition that was asked for; 0 lets its batch in."""
     (asked,) = request.transactions
@@ -92,19 +96,19 @@ def answered(
     return {one: _answered(found.get(one, missing), support) for one in partitions}
 
 
-def _answered(code: int, support: Support) -> int:
+def _answered(code: int, support: TransactionSupport) -> int:
     if code == errors.ProducerFenced.code:
         return errors.InvalidProducerEpoch.code  # which a producer may answer by an abort
-    if code == errors.TransactionAbortable.code and support is Support.OLD_ERRORS:
+    if code == errors.TransactionAbortable.code and support is TransactionSupport.OLD_ERRORS:
         return errors.InvalidTxnState.code
     return code
 
 
-def for_produce(code: int, support: Support) -> int:
+def for_produce(code: int, support: TransactionSupport) -> int:
     """What the Produce response says."""
     if code in _NOT_ANSWERED:
         return errors.NotEnoughReplicas.code
-    if code == errors.ConcurrentTransactions.code and support is not Support.ADDS_PARTITIONS:
+    if code == errors.ConcurrentTransactions.code and support is not TransactionSupport.ADDS_PARTITIONS:
         return errors.NotEnoughReplicas.code
     return code
 

@@ -15,7 +15,11 @@ import attrs
 
 from pykafka2.broker.base.image import NO_LEADER
 from pykafka2.broker.coordinators.routing import TRANSACTIONS_TOPIC, partition_for
-from pykafka2.broker.coordinators.transactions.verification import Support, answered, question
+from pykafka2.broker.coordinators.transactions.verification import (
+    TransactionSupport,
+    verification_codes,
+    verification_request,
+)
 from pykafka2.broker.node import Node
 from pykafka2.broker.replication.peers import Peers
 from pykafka2.broker.replication.replica_manager import ReplicaManager
@@ -41,14 +45,14 @@ Then = Callable[[Guards, Codes, float], None]
 
 
 @attrs.define(frozen=True)
-class Asked:
+class VerificationRequest:
     """Whose batches wait: `sequences` has the first sequence for each partition."""
 
     transactional_id: str
     producer_id: int
     epoch: int
     sequences: Mapping[Key, int]
-    support: Support
+    support: TransactionSupport
 
 
 class Verifier:
@@ -63,7 +67,7 @@ class Verifier:
         self._retry_backoff = config.seconds("add.partitions.to.txn.retry.backoff.ms")
         self._retry_time = config.seconds("add.partitions.to.txn.retry.backoff.max.ms")
 
-    def begin(self, asked: Asked) -> tuple[Guards, dict[Key, BrokerError]]:
+    def begin(self, asked: VerificationRequest) -> tuple[Guards, dict[Key, BrokerError]]:
         """Guards for the partitions that need one; and at once why others cannot be appended to.
 
         A partition whose transaction is open is in neither.
@@ -73,7 +77,7 @@ class Verifier:
         now_ms = self._node.clock.wall_ms()
         # A dynamic option of the broker.
         is_required: bool = self._node.config.get("transaction.partition.verification.enable")
-        has_bump = asked.support is Support.ADDS_PARTITIONS
+        has_bump = asked.support is TransactionSupport.ADDS_PARTITIONS
         for key, sequence in asked.sequences.items():
             try:
                 log = self._replicas.leader_of(key).log
@@ -87,17 +91,25 @@ class Verifier:
         return guards, errors
 
     def ask(
-        self, asked: Asked, guards: Guards, then: Then, now: float, *, waits_for_end: bool = False
+        self,
+        asked: VerificationRequest,
+        guards: Guards,
+        then: Then,
+        now: float,
+        *,
+        waits_for_end: bool = False,
     ) -> None:
         """Ask the coordinator about the guards' partitions; `then` is called once.
 
         With `waits_for_end` it is asked again for a moment while the transaction before is being ended.
         """
-        request = question(asked.transactional_id, asked.producer_id, asked.epoch, guards, asked.support)
+        request = verification_request(
+            asked.transactional_id, asked.producer_id, asked.epoch, guards, asked.support
+        )
         last_retry = now + self._retry_time if waits_for_end else now
-        self._send(_Question(asked, guards, request, then, last_retry), now)
+        self._send(_PendingVerification(asked, guards, request, then, last_retry), now)
 
-    def _send(self, one: _Question, now: float) -> None:
+    def _send(self, one: _PendingVerification, now: float) -> None:
         coordinator = self._coordinator_of(one.asked.transactional_id)
         if coordinator is None:
             self._finish(one, {}, CoordinatorNotAvailable.code, now)
@@ -112,8 +124,8 @@ class Verifier:
             now,
         )
 
-    def _on_answer(self, one: _Question, response: AddPartitionsToTxnResponse, now: float) -> None:
-        codes = answered(one.request, response, one.asked.support)
+    def _on_answer(self, one: _PendingVerification, response: AddPartitionsToTxnResponse, now: float) -> None:
+        codes = verification_codes(one.request, response, one.asked.support)
         retry_at = now + self._retry_backoff
         if ConcurrentTransactions.code in codes.values() and retry_at <= one.last_retry:
             # The markers of the transaction before are on their way; the producer need not see that.
@@ -121,10 +133,10 @@ class Verifier:
             return
         self._finish(one, codes, CoordinatorNotAvailable.code, now)
 
-    def _on_failure(self, one: _Question, error: KafkaError, now: float) -> None:
+    def _on_failure(self, one: _PendingVerification, error: KafkaError, now: float) -> None:
         self._finish(one, {}, NetworkException.code, now)
 
-    def _finish(self, one: _Question, codes: Codes, otherwise: int | None, now: float) -> None:
+    def _finish(self, one: _PendingVerification, codes: Codes, otherwise: int | None, now: float) -> None:
         one.then(one.guards, {key: codes.get(key, otherwise or 0) for key in one.guards}, now)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
@@ -137,8 +149,8 @@ class Verifier:
 
 
 @attrs.define(eq=False)
-class _Question:
-    asked: Asked
+class _PendingVerification:
+    asked: VerificationRequest
     guards: Guards
     request: AddPartitionsToTxnRequest
     then: Then

@@ -25,7 +25,7 @@ def retention_of(config: TopicConfig) -> RetentionPolicy:
     )
 
 
-class LogKeeper:
+class LogManager:
     """Shortens and rolls the logs of one broker's replicas.
 
     `deletes` is where deletions wait; `on_log_start_moved` is told of each log that begins later.

@@ -28,14 +28,14 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 
 ALTER_PARTITION_VERSION = 3
 
-Asked = dict[tuple[bytes, int], tuple[Replica, frozenset[int]]]
+PendingChanges = dict[tuple[bytes, int], tuple[Replica, frozenset[int]]]
 """What a request asks for, by topic id and partition."""
 
 Send = Callable[[AlterPartitionRequest, int, Callable[[Any, float], None], float], None]
 """(request, version, on_answer, now): asks the controller, again and again until it answers."""
 
 
-class IsrKeeper:
+class IsrManager:
     """The ISRs and high watermarks of the partitions that one broker leads.  `max_lag` in seconds."""
 
     def __init__(self, hosted: HostedReplicas, max_lag: float, send: Send) -> None:
@@ -134,7 +134,7 @@ class IsrKeeper:
     def _ask(self, now: float) -> None:
         if self._is_asking or not self._unsent:
             return
-        asked: Asked = {}
+        asked: PendingChanges = {}
         topics: dict[bytes, list[AlterPartitionRequestPartitionData]] = {}
         for replica in self._unsent.values():
             wanted = replica.pending_isr
@@ -175,7 +175,7 @@ class IsrKeeper:
         own = self._hosted.image.brokers.get(broker_id)
         return -1 if own is None else own.epoch
 
-    def _on_answer(self, asked: Asked, answer: AlterPartitionResponse, now: float) -> None:
+    def _on_answer(self, asked: PendingChanges, answer: AlterPartitionResponse, now: float) -> None:
         """Take over what the controller decided.  What it refused is void: it knows better, and its image is
         on the way.
         """

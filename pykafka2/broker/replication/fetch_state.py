@@ -23,7 +23,7 @@ class Position:
 
 
 @attrs.define(eq=False)
-class Followed:
+class PartitionFetchState:
     """A partition that we copy: which replica, and until when it is left alone after an error."""
 
     replica: Replica
@@ -53,8 +53,8 @@ class Fetcher:
     """
 
     leader: int
-    partitions: dict[Key, Followed] = attrs.field(factory=dict)
-    by_ident: dict[Ident, Followed] = attrs.field(factory=dict)
+    partitions: dict[Key, PartitionFetchState] = attrs.field(factory=dict)
+    by_ident: dict[Ident, PartitionFetchState] = attrs.field(factory=dict)
     """What the session holds."""
     changed: dict[Key, None] = attrs.field(factory=dict)
     delayed: dict[Key, None] = attrs.field(factory=dict)
@@ -66,7 +66,7 @@ class Fetcher:
     """Whether the answer to the fetch that is under way is thrown away."""
     delayed_until: float = 0.0
 
-    def add(self, followed: Followed) -> None:
+    def add(self, followed: PartitionFetchState) -> None:
         self.partitions[followed.replica.key] = followed
         self.changed[followed.replica.key] = None
 
@@ -77,7 +77,7 @@ class Fetcher:
         if followed is not None:
             self.leave_out(followed)
 
-    def leave_out(self, followed: Followed) -> None:
+    def leave_out(self, followed: PartitionFetchState) -> None:
         """Have the session forget a partition, for now or for good."""
         followed.asked = None
         if self.by_ident.get(followed.ident) is followed:
@@ -93,7 +93,7 @@ class Fetcher:
             followed.asked = None
             self.changed[key] = None
 
-    def delay(self, followed: Followed, until: float) -> None:
+    def delay(self, followed: PartitionFetchState, until: float) -> None:
         followed.delayed_until = until
         self.delayed[followed.replica.key] = None
         self.leave_out(followed)
