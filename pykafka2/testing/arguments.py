@@ -12,7 +12,8 @@ from inspect import Parameter, signature
 import attrs
 
 from pykafka2.broker.base.features import finalised
-from pykafka2.broker.config.configs import BrokerConfig, nearest
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.observed.history import MAX_ENTRIES
 from pykafka2.driver.runtime import Runtime

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.config.configs import (
+from pykafka2.broker.config.keys import (
     BROKER_KEYS,
     GROUP_KEYS,
     INTERNAL_TOPIC_KEYS,

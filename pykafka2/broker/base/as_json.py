@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError, UnknownOption
 
 TRANSACTION_VERSION: Final = "transaction.version"

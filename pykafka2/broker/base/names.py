@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from pykafka2 import errors
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import BrokerError, ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pykafka2.broker.config.configs import BROKER_KEYS, GROUP_KEYS, METRICS_KEYS, BrokerConfig, Key
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.config.keys import BROKER_KEYS, GROUP_KEYS, METRICS_KEYS, Key
 from pykafka2.errors import InvalidConfig, InvalidRequest
 
 SHORTEST_PUSH_MS: Final = 100

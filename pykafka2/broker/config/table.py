@@ -3,7 +3,7 @@
 A line says: name, type (with * where a running broker takes a new value), default, valid values as Kafka
 itself prints them.  The conformance stage compares all of it with Kafka's jars.  Below the tables: the
 options that are this broker's own, those that it refuses, and the defaults that differ.
-Longer than other modules because it is a table.  Data only; configs.py reads it.
+Longer than other modules because it is a table.  Data only; keys.py reads it.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from enum import IntEnum
 import attrs
 
 from pykafka2.broker.base.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
-from pykafka2.broker.config.configs import (
+from pykafka2.broker.config.configs import TopicConfig
+from pykafka2.broker.config.keys import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
     GROUP_KEYS,
     METRICS_KEYS,
     Key,
-    TopicConfig,
     topic_key,
 )
 from pykafka2.broker.config.resources import check_group, check_metrics

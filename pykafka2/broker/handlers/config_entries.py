@@ -9,21 +9,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.config.configs import (
-    BROKER_KEYS,
     CLUSTER_SOURCE,
     DEFAULT_SOURCE,
-    DYNAMIC_ONLY_KEYS,
-    GROUP_KEYS,
     GROUP_SOURCE,
-    INTERNAL_TOPIC_KEYS,
     LOGGER_SOURCE,
-    METRICS_KEYS,
     METRICS_SOURCE,
-    TOPIC_KEYS,
     BrokerConfig,
-    Key,
     Synonym,
     TopicConfig,
+)
+from pykafka2.broker.config.keys import (
+    BROKER_KEYS,
+    DYNAMIC_ONLY_KEYS,
+    GROUP_KEYS,
+    INTERNAL_TOPIC_KEYS,
+    METRICS_KEYS,
+    TOPIC_KEYS,
+    Key,
 )
 from pykafka2.broker.handlers.services import Services
 from pykafka2.protocol.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym

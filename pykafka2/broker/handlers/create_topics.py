@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.config.configs import TOPIC_KEYS
+from pykafka2.broker.config.keys import TOPIC_KEYS
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from pykafka2.errors import (

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import attrs
 
 from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 
 MAX_EVENTS = 10_000

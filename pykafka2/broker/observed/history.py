@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 import attrs
 
 from pykafka2.broker.base.names import ApiName, api_name
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.server.context_parts import HistoryEntry
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError

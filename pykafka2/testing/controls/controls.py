@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.faults.rule import FOR_EVER, FaultRule
 from pykafka2.broker.faults.throttle import ThrottleRule
 from pykafka2.errors import BrokerError

@@ -14,7 +14,7 @@ from typing import Any
 from pykafka2.broker.base.as_json import from_plain
 from pykafka2.broker.base.names import api_key, error_class
 from pykafka2.broker.base.problems import Problem
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import request_class
 from pykafka2.protocol.struct import Struct

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.broker.base.as_json import to_plain
 from pykafka2.broker.base.names import ApiName, api_name, error_name
 from pykafka2.broker.base.problems import Problem, Problems
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.faults.rule import RULE_KEYS, FaultRule
 from pykafka2.broker.observed.event_log import ClusterEvent, EventLog, check_kind
 from pykafka2.broker.observed.history import Criteria, Entry, History, check_criteria, matches

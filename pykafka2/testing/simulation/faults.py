@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from pykafka2.broker.config.configs import nearest
+from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError, KafkaError
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 import pykafka2.broker
-from pykafka2.broker.config.configs import (
+from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
+from pykafka2.broker.config.keys import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
     GROUP_KEYS,
     METRICS_KEYS,
     TOPIC_KEYS,
-    BrokerConfig,
-    TopicConfig,
     why_refused,
 )
 from pykafka2.broker.config.table import ACTED_ON, DEPARTURES, FALLBACKS, REFUSED, TOPIC_SYNONYMS
