@@ -10,7 +10,7 @@ stays a KIP-848 group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
@@ -19,7 +19,6 @@ from pykafka2.broker.coordinators.classic.join import FIRST_JOIN_WITH_REQUIRED_I
 from pykafka2.broker.coordinators.classic.state import (
     CONSUMER_PROTOCOL,
     ClassicGroup,
-    ClassicMember,
     GroupState,
     protocols_of,
 )
@@ -30,6 +29,12 @@ from pykafka2.broker.coordinators.consumer.state import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
+)
+from pykafka2.broker.coordinators.groups.conversion import (
+    assignment_bytes,
+    from_classic,
+    read_subscription,
+    to_classic,
 )
 from pykafka2.broker.coordinators.groups.group import (
     FIRST_LEAVE_OF_MANY,
@@ -51,11 +56,6 @@ from pykafka2.errors import (
     MemberIdRequired,
     RebalanceInProgress,
     UnknownMemberId,
-)
-from pykafka2.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolAssignmentTopicPartition,
-    ConsumerProtocolSubscription,
 )
 from pykafka2.protocol.messages.group import (
     HeartbeatRequest,
@@ -98,9 +98,10 @@ class MixedGroups(ConsumerGroups):
         if not group.uses_consumer_protocol or len(group.members) > self.settings.consumer_max_size:
             raise GroupIdNotFound(f"{group.id} cannot be upgraded: no consumers, or too many")
         try:
-            upgraded = self._from_classic(group)
+            upgraded = from_classic(group, self.topics)
         except CorruptData as error:
             raise GroupIdNotFound(f"{group.id} cannot be upgraded: {error}") from error
+        upgraded.metadata_hash = self.hash_of(upgraded)
         for member in group.members.values():
             for waiting in (member.awaiting_join, member.awaiting_sync):
                 if waiting is not None:
@@ -117,41 +118,6 @@ class MixedGroups(ConsumerGroups):
             records.write_current(out, group.id, one)
         return upgraded
 
-    def _from_classic(self, group: ClassicGroup) -> ConsumerGroup:
-        upgraded = ConsumerGroup(group.id)
-        upgraded.epoch = upgraded.assignment_epoch = max(group.generation, 1)
-        for member in group.members.values():
-            assigned = self._read_assignment(member.assignment, upgraded.epoch)
-            subscription = _read_subscription(member.protocols)
-            upgraded.put(
-                ConsumerMember(
-                    member.id,
-                    upgraded.epoch,
-                    upgraded.epoch,
-                    member.instance_id,
-                    subscription.rack_id,
-                    member.client_id,
-                    member.client_host,
-                    frozenset(subscription.topics),
-                    "",
-                    member.rebalance_timeout,
-                    classic=ClassicMemberMetadata(member.session_timeout, member.protocols),
-                    assigned=assigned,
-                )
-            )
-            upgraded.targets[member.id] = {topic: frozenset(some) for topic, some in assigned.items()}
-        upgraded.metadata_hash = self.hash_of(upgraded)
-        return upgraded
-
-    def _read_assignment(self, data: bytes, epoch: int) -> dict[bytes, dict[int, int]]:
-        if not data:
-            return {}
-        assignment = ConsumerProtocolAssignment.decode(data[2:], 0, allow_trailing=True)
-        if assignment.user_data:
-            raise CorruptData("a custom assignor keeps data of its own in the assignment")
-        ids = ((self.topics.id_of(one.topic), one.partitions) for one in assignment.assigned_partitions)
-        return {topic: dict.fromkeys(partitions, epoch) for topic, partitions in ids if topic is not None}
-
     # -- down ---------------------------------------------------------------------------------------
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Result, now: float) -> None:
@@ -162,7 +128,7 @@ class MixedGroups(ConsumerGroups):
         if not is_classic or not may or all(member.classic is not None for member in members):
             super().fence(group, members, out, now)
             return
-        downgraded = self._to_classic(group, left, now)
+        downgraded = to_classic(group, left, self.topics, self._wall_ms(now))
         records.write_group_removal(out, group)
         assignments = {one.id: one.assignment for one in downgraded.members.values()}
         out.write(GroupMetadataKey(group=group.id), downgraded.to_record(assignments))
@@ -177,43 +143,6 @@ class MixedGroups(ConsumerGroups):
             self.classic.prepare_rebalance(downgraded, out, now)
 
         out.on_appended = appended
-
-    def _to_classic(
-        self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: float
-    ) -> ClassicGroup:
-        downgraded = ClassicGroup(group.id, self._wall_ms(now))
-        downgraded.generation = group.epoch
-        for member in members:
-            side = cast("ClassicMemberMetadata", member.classic)
-            downgraded.add(
-                ClassicMember(
-                    member.id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout,
-                    side.session_timeout,
-                    CONSUMER_PROTOCOL,
-                    side.protocols,
-                    self._assignment_bytes(member, group.targets.get(member.id, {})),
-                )
-            )
-        downgraded.state = downgraded.previous_state = GroupState.STABLE
-        downgraded.protocol = downgraded.select_protocol()
-        downgraded.subscribed_topics = downgraded.read_subscriptions()
-        return downgraded
-
-    def _assignment_bytes(self, member: ConsumerMember, partitions: Mapping[bytes, Any]) -> bytes:
-        """Partitions as classic consumers read them, in the version of their own subscription."""
-        side = cast("ClassicMemberMetadata", member.classic)
-        version = min(int.from_bytes(side.protocols[0][1][:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
-        topics = [
-            ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=sorted(partitions[topic_id]))
-            for topic_id in sorted(partitions)
-            if (name := self.topics.name_of(topic_id)) is not None
-        ]
-        assignment = ConsumerProtocolAssignment(assigned_partitions=topics)
-        return version.to_bytes(2, "big") + assignment.encode(version)
 
     # -- classic members of a KIP-848 group ---------------------------------------------------------
 
@@ -241,7 +170,7 @@ class MixedGroups(ConsumerGroups):
             raise FencedInstanceId(f"{instance_id} of {group.id} goes by another member id now")
         else:
             member = old
-        subscription = _read_subscription(protocols_of(request))
+        subscription = read_subscription(protocols_of(request))
         timeout_ms = request.rebalance_timeout_ms
         updated = attrs.evolve(
             member,
@@ -324,7 +253,7 @@ class MixedGroups(ConsumerGroups):
             raise RebalanceInProgress
         self.timers.cancel(("resync", group.id, member.id))
         self.arm_session(group.id, member, now)
-        data = self._assignment_bytes(member, member.assigned)
+        data = assignment_bytes(member, member.assigned, self.topics)
         out.reply(
             deferred,
             SyncGroupResponse(protocol_type=CONSUMER_PROTOCOL, protocol_name=name, assignment=data),
@@ -392,16 +321,6 @@ class MixedGroups(ConsumerGroups):
         if member is None:
             raise UnknownMemberId(f"{group.id} has no static member {one.group_instance_id}")
         return member
-
-
-def _read_subscription(protocols: Sequence[tuple[str, bytes]]) -> ConsumerProtocolSubscription:
-    """What a classic consumer says, which is the same under all its protocols."""
-    data = protocols[0][1]
-    version = int.from_bytes(data[:2], "big")
-    if len(data) < 2 or version < 0:
-        raise CorruptData("a subscription begins with its version")
-    version = min(version, ConsumerProtocolSubscription.MAX_VERSION)
-    return ConsumerProtocolSubscription.decode(data[2:], version, allow_trailing=True)
 
 
 def _joined(member: ConsumerMember, version: int) -> JoinGroupResponse:
