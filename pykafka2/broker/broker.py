@@ -1,4 +1,4 @@
-"""One broker of a cluster: what outlives its restarts, and the face of what does not.
+"""One broker of a cluster: what outlives its restarts, and the facade of what does not.
 
 Its node (who it is), its logs and its request metrics stay; `parts` are made anew with each start
 (process.py starts and stops them, parts.py says what they are).

@@ -4,7 +4,7 @@ things out.
     with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
 
-The face of it: each promise is in `ClusterApi` (api.py), what runs is a `Running` (running.py), made by
+The facade: each promise is in `ClusterApi` (api.py), what runs is a `Running` (running.py), made by
 starting.py.  Runs on real sockets and threads, or in the simulation with neither.  One lock guards all that
 brokers and controller decide; the methods here take it themselves and may be called from any thread.
 """
@@ -32,7 +32,7 @@ from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.cluster import ProcessCluster
 from pykafka2.testing.remote.http_port import AdminPort
 from pykafka2.testing.running import NOT_RUNNING, Running
-from pykafka2.testing.starting import Kept, assemble, start_brokers
+from pykafka2.testing.starting import ClusterContext, assemble, start_brokers
 from pykafka2.testing.views.groups import GroupView, coordinator_of, group_view
 from pykafka2.testing.views.metrics import ClusterMetrics, metrics_of
 from pykafka2.testing.views.partitions import (
@@ -117,9 +117,9 @@ class KafkaCluster(ClusterApi):
             history_entries=history_entries,
             controller=controller,
         )
-        self._kept = kept = Kept.of(self._arguments)
-        self.config, self.tls, self.lock = kept.config, kept.tls, kept.lock
-        self.history, self.events, self.problems = kept.history, kept.events, kept.problems
+        self._context = context = ClusterContext.of(self._arguments)
+        self.config, self.tls, self.lock = context.config, context.tls, context.lock
+        self.history, self.events, self.problems = context.history, context.events, context.problems
         self.seed = seed
         self._running: Running | None = None
         self._controls: Controls | None = None
@@ -131,7 +131,7 @@ class KafkaCluster(ClusterApi):
         """Start the brokers, then create the topics.  Three brokers take less than 100 ms."""
         if self._running is not None and not self._running.is_over:
             raise IllegalState("the cluster is running")
-        self._running = running = assemble(self._arguments, self._kept)
+        self._running = running = assemble(self._arguments, self._context)
         self._controls = Controls(running)
         try:
             start_brokers(running, self._arguments.controller)
@@ -168,7 +168,7 @@ class KafkaCluster(ClusterApi):
 
     @property
     def running(self) -> Running:
-        """What is behind the face, for code that looks deeper than views; `IllegalState` before `start`."""
+        """What is behind the facade, for code that looks deeper than views; `IllegalState` before `start`."""
         if self._running is None:
             raise IllegalState(NOT_RUNNING)
         return self._running

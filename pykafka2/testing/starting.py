@@ -40,7 +40,7 @@ from pykafka2.testing.running import Running
 
 
 @attrs.define(eq=False)
-class Kept:
+class ClusterContext:
     """What a cluster has before its start, and keeps after its end."""
 
     config: BrokerConfig
@@ -51,25 +51,25 @@ class Kept:
     problems: Problems = attrs.field(factory=Problems)
 
     @classmethod
-    def of(cls, arguments: ClusterArguments) -> Kept:
+    def of(cls, arguments: ClusterArguments) -> ClusterContext:
         """Raises `ConfigurationError` for arguments that no cluster can have."""
         arguments.check()
         history = History(max_entries=arguments.history_entries)
         return cls(arguments.broker_config(), arguments.tls_context(), history)
 
 
-def assemble(arguments: ClusterArguments, kept: Kept) -> Running:
+def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
     """Make loops, links, the controller's state and the brokers; none of them has started yet."""
     load_handlers()
     runtime = arguments.runtime or ThreadRuntime()
     entropy = SeededEntropy(f"cluster-{arguments.seed}")
     cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
-    state = State(cluster_id, kept.config, arguments.finalised_features())
+    state = State(cluster_id, context.config, arguments.finalised_features())
     state.first_host = first_host(arguments.seed)
-    is_separate = kept.config.get("threads") == "separate"
-    loops = Loops(runtime, "kafka-cluster", separate=is_separate, problems=kept.problems)
+    is_separate = context.config.get("threads") == "separate"
+    loops = Loops(runtime, "kafka-cluster", separate=is_separate, problems=context.problems)
     try:
-        links = Links(kept.lock)
+        links = Links(context.lock)
         loops.add_all([links])
         brokers: list[Broker] = []
 
@@ -77,22 +77,22 @@ def assemble(arguments: ClusterArguments, kept: Kept) -> Running:
             return brokers[broker_id].services
 
         controllers = Controllers(
-            state, kept.config, entropy, links, kept.events, runtime, kept.lock, lambda: brokers
+            state, context.config, entropy, links, context.events, runtime, context.lock, lambda: brokers
         )
         shared = Shared(
-            kept.config,
+            context.config,
             arguments.seed,
             runtime,
-            kept.lock,
+            context.lock,
             loops,
             links,
             controllers,
-            Faults(APIS, partial(_note_fault, kept.events, runtime.clock)),
+            Faults(APIS, partial(_note_fault, context.events, runtime.clock)),
             Throttles(),
-            kept.history,
-            kept.events,
-            kept.problems,
-            kept.tls,
+            context.history,
+            context.events,
+            context.problems,
+            context.tls,
             history_started_at=runtime.clock.monotonic(),
         )
         for number in range(arguments.brokers):

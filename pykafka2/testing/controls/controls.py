@@ -1,7 +1,7 @@
 """What a test can do to a running cluster: `cluster.controls.crash_broker(1)`, `.cut_link(0, 2)`,
 `.hold(FetchRequest)`.
 
-The one face of all controls, with what each promises; how they do it is in the modules of its parts.  Every
+The facade of all controls, with what each promises; how they do it is in the modules of its parts.  Every
 call has taken effect when it returns.  Any thread but the cluster's own.
 """
 

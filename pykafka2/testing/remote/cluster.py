@@ -29,7 +29,7 @@ from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.as_data import from_data, to_data
 from pykafka2.testing.remote.http_client import AdminClient, remote_error
-from pykafka2.testing.remote.stand_ins import (
+from pykafka2.testing.remote.proxies import (
     RemoteControls,
     RemoteEvents,
     RemoteHistory,

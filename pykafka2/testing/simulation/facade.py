@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Simulation:
-    """A world of its own: the same seed plays the same story, to the byte.
+    """A world of its own: the same seed gives the same run, to the byte.
 
     The thread that makes it is its main actor: code there may block (`producer.flush()`, `simulation.sleep`)
     and thereby lets everything else run.  Use it in a `with` statement: leaving it closes what it made and

@@ -16,7 +16,7 @@ from pykafka2.errors import IllegalState
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.remote.http_client import AdminClient
-from pykafka2.testing.remote.stand_ins import RemoteProblems
+from pykafka2.testing.remote.proxies import RemoteProblems
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.problems import LoopFailed
 from tests.testing.sim_wire import SimWire

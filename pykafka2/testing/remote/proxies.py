@@ -1,7 +1,7 @@
 """Controls, history, events, problems and timeline of a cluster in another process, over its admin port.
 
-Each looks like what it stands for: the same names and arguments, checked here against the real signature, so
-a misspelt control is refused before anything is sent.
+Each is a proxy of what it is named after: the same names and arguments, checked here against the real
+signature, so a misspelt control is refused before anything is sent.
 """
 
 from __future__ import annotations
