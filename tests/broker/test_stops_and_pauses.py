@@ -1,0 +1,296 @@
+"""What ends with a broker's stop, and what a pause keeps: nothing of its former life acts on the next one.
+
+Versions follow Apache Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from pykafka2.broker.lifecycle import BrokerState
+from pykafka2.protocol.messages.broker_lifecycle import AllocateProducerIdsRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+from tests.error_codes import REQUEST_TIMED_OUT
+from tests.testing.sim_wire import SimWire
+from tests.testing.wire import Wire, batch, produce_request
+
+Connect = Callable[[int], Wire]
+METADATA = MetadataRequest(topics=[])
+SESSION = 9.0
+QUICK = 2.5  # a wait that nobody ends takes 5 s and more
+
+
+def fenced(cluster: KafkaCluster) -> list[str]:
+    return [event.text for event in cluster.events.events("broker") if "fenced" in event.text]
+
+
+# ---------------------------------------------------------------------- waits end at once
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 2})
+def test_stop_and_start_end_as_soon_as_the_controller_has_spoken(kafka_cluster: KafkaCluster) -> None:
+    """On threads: whoever waits is told, and does not sleep until its time is up."""
+    other = 1 - kafka_cluster.controller.id
+    started = time.monotonic()
+    kafka_cluster.controls.stop_broker(other)
+    kafka_cluster.controls.restart_broker(other)
+    assert time.monotonic() - started < QUICK
+
+
+@pytest.mark.kafka(brokers=2)
+def test_a_change_that_waits_for_a_controller_is_made_once_there_is_one(kafka_cluster: KafkaCluster) -> None:
+    """On threads, too."""
+    kafka_cluster.controls.hold_elections()
+    kafka_cluster.controls.crash_broker(0)
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(kafka_cluster.create_topic, "t", 1, replication_factor=1)
+        time.sleep(0.1)
+        assert not change.done()
+        kafka_cluster.controls.release_elections()
+        change.result(timeout=QUICK)
+
+
+# ---------------------------------------------------------------------- a broker is gone
+
+
+def test_requests_that_a_fault_holds_go_with_their_broker(simulation: Simulation) -> None:
+    """A replayed one, too, though its connection was dead before."""
+    cluster = simulation.cluster(brokers=1, topics={"t": 1})
+    cluster.controls.rule(api="Produce", then="replay")
+    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire.send(produce_request("t", 0, batch()), 12)
+    simulation.wait_until(lambda: cluster.controls.held() == 1, 5)
+    cluster.controls.crash_broker(0)
+    assert cluster.controls.held() == 0
+    wire.close()
+
+
+def test_requests_under_way_on_a_slow_link_go_with_their_broker(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1)
+    cluster.controls.delay_client("wire", 2.0)
+    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire.send(METADATA, 12)
+    simulation.run_for(0.5)
+    cluster.controls.crash_broker(0)
+    cluster.controls.heal()
+    cluster.controls.restart_broker(0)
+    assert not cluster.faults.is_active
+    wire.close()
+
+
+def test_metadata_that_set_out_for_a_former_life_does_not_arrive(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(1)
+    broker = cluster.brokers[1]
+    cluster.controls.delay_metadata(1, 5.0)
+    cluster.create_topic("t")
+    simulation.run_for(4)
+    cluster.controls.crash_broker(1)
+    broker.start(waits=False)
+    simulation.run_for(2)
+    assert "t" not in broker.image.topics
+    simulation.run_for(6)
+    assert "t" in broker.image.topics
+
+
+@pytest.mark.parametrize("unnoticed", [False, True])
+def test_a_broker_that_is_gone_is_the_controller_no_more(simulation: Simulation, unnoticed: bool) -> None:
+    cluster = simulation.cluster(brokers=3)
+    node = cluster.brokers[0].controller_node
+    cluster.controls.slow_controller(5.0)
+    with cluster.lock:
+        node.change("slow", lambda: None, simulation.clock.monotonic())
+    assert node.is_active
+    assert len(node.events) == 1
+    cluster.controls.crash_broker(0, unnoticed=unnoticed)
+    assert not node.is_active
+    assert len(node.events) == 0
+
+
+def test_what_a_broker_asked_the_controller_before_it_stopped_is_not_asked_again(
+    simulation: Simulation,
+) -> None:
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(1)
+    channel = cluster.brokers[1].channel
+    cluster.controls.slow_controller(5.0)
+    answers: list[Any] = []
+    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[1].node.epoch)
+    with cluster.lock:
+        channel.send(request, 0, lambda answer, at: answers.append(answer), simulation.clock.monotonic())
+    assert len(channel) >= 1
+    cluster.controls.crash_broker(1)
+    assert len(channel) == 0
+    simulation.run_for(10)
+    assert answers == []
+
+
+def test_timers_of_a_former_life_do_not_run(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1)
+    rang: list[float] = []
+    with cluster.lock:
+        cluster.brokers[0].node.wheel.add(simulation.clock.monotonic() + 1, rang.append)
+    cluster.controls.crash_broker(0)
+    cluster.controls.restart_broker(0)
+    simulation.run_for(3)
+    assert rang == []
+
+
+def test_logs_of_topics_that_went_meanwhile_go_with_the_next_start(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    simulation.run_for(1)
+    kept = cluster.brokers[1].logs._logs
+    assert len(kept) == 1
+    cluster.controls.crash_broker(1)
+    cluster.delete_topic("t")
+    cluster.controls.restart_broker(1)
+    simulation.run_for(1)
+    assert len(kept) == 0
+
+
+def test_a_session_ends_once(simulation: Simulation) -> None:
+    """Also that of a broker of which everybody knows at once."""
+    cluster = simulation.cluster(brokers=3)
+    cluster.controls.crash_broker(1)
+    simulation.run_for(2 * SESSION)
+    ended = [one for one in cluster.events.events("controller") if "session of broker 1" in one.text]
+    assert len(ended) == 1
+
+
+# ---------------------------------------------------------------------- starts and stops in good order
+
+
+def test_a_followers_fetches_say_which_registration_is_theirs(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    cluster.controls.restart_broker(1)
+    cluster.controls.restart_broker(0)
+    simulation.run_for(2)
+    registered = [broker.epoch for broker in cluster.controller.image.brokers.values()]
+    assert [broker.fetchers.broker_epoch for broker in cluster.brokers] == registered
+    assert [broker.node.epoch for broker in cluster.brokers] == registered
+
+
+def test_a_start_does_not_wait_for_metadata_that_a_test_holds(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3)
+    cluster.controls.crash_broker(1)
+    cluster.controls.hold_metadata(1)
+    started = simulation.clock.monotonic()
+    cluster.controls.restart_broker(1)
+    assert simulation.clock.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_controlled_shutdown_enable_says_whether_leaders_move_first(
+    simulation: Simulation, orderly: bool
+) -> None:
+    cluster = simulation.cluster(brokers=3, config={"controlled.shutdown.enable": orderly})
+    simulation.run_for(1)
+    cluster.controls.stop_broker(1)
+    state = cluster.brokers[1].lifecycle.state
+    assert state is (BrokerState.SHUTTING_DOWN if orderly else BrokerState.RUNNING)
+
+
+# ---------------------------------------------------------------------- a broker stands still
+
+
+def test_a_controller_that_stood_still_ends_nobodys_session_for_it(simulation: Simulation) -> None:
+    """What the others said meanwhile is not heard yet."""
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(1)
+    cluster.controls.hold_elections()
+    cluster.controls.pause_broker(0)
+    simulation.run_for(SESSION + 3)
+    cluster.controls.resume_broker(0)
+    simulation.run_for(3)
+    cluster.controls.release_elections()
+    assert fenced(cluster) == []
+    assert (cluster.controller.id, cluster.controller.epoch) == (0, 1)
+
+
+def test_a_broker_that_goes_on_is_heard_at_once_and_given_what_it_missed(simulation: Simulation) -> None:
+    """And not only with its next heartbeat, up to two seconds later."""
+    cluster = simulation.cluster(brokers=3)
+    for number in range(5):
+        simulation.run_for(0.3)
+        cluster.controls.pause_broker(1)
+        cluster.create_topic(f"t{number}")
+        cluster.controls.resume_broker(1)
+        simulation.run_for(0.1)
+        assert f"t{number}" in cluster.brokers[1].image.topics
+
+
+def test_a_controller_that_was_replaced_while_it_stood_still_resigns(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(1)
+    cluster.controls.pause_broker(0)
+    simulation.run_for(2 * SESSION)
+    assert cluster.controller.id != 0
+    epoch = cluster.controller.epoch
+    with cluster.lock:
+        cluster.brokers[0].resume()
+        cluster.controller.catch_up(0, simulation.clock.monotonic())
+        assert not cluster.brokers[0].controller_node.is_active
+    simulation.run_for(SESSION)
+    assert cluster.controller.epoch == epoch
+
+
+@pytest.mark.kafka(brokers=1)
+def test_a_request_taken_up_as_its_broker_is_paused_is_answered_afterwards(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    """A handler has it already, but not yet the lock."""
+    broker, wire = kafka_cluster.brokers[0], connect(0)
+    kafka_cluster.controls.pause_broker(0)
+    sent = wire.send(METADATA, 12)
+    kafka_cluster.wait_until(lambda: len(broker.parts.queue) == 1)
+    context = broker.parts.queue.take()
+    assert context is not None
+    broker.requests.handle(context, broker.clock.monotonic())
+    kafka_cluster.controls.resume_broker(0)
+    assert wire.receive(MetadataRequest, 12)[0] == sent
+
+
+# ---------------------------------------------------------------------- the way to the controller
+
+
+def test_a_request_to_the_controller_is_tried_again_in_time(simulation: Simulation) -> None:
+    """After 0.05 s, and not when the broker's timers run for something else."""
+    cluster = simulation.cluster(brokers=3)
+    broker = cluster.brokers[1]
+    simulation.run_for(1)
+    answers: list[Any] = []
+    for number in range(1, 6):
+        simulation.run_for(0.37)
+        cluster.controls.cut_link(1, 0)
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=broker.node.epoch)
+        with cluster.lock:
+            broker.channel.send(
+                request, 0, lambda answer, at: answers.append(answer), simulation.clock.monotonic()
+            )
+        simulation.run_for(0.02)
+        cluster.controls.heal()
+        simulation.run_for(0.1)
+        assert len(answers) == number
+
+
+def test_a_clients_request_to_the_controller_ends_in_its_time_while_there_is_none(
+    simulation: Simulation,
+) -> None:
+    cluster = simulation.cluster(brokers=3)
+    cluster.controls.hold_elections()
+    cluster.controls.crash_broker(0)
+    wire = SimWire(simulation, cluster.brokers[1].address)
+    started = simulation.clock.monotonic()
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    (result,) = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7).topics
+    assert result.error_code == REQUEST_TIMED_OUT
+    assert simulation.clock.monotonic() - started == pytest.approx(1.0, abs=0.1)
+    wire.close()
