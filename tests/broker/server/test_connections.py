@@ -11,6 +11,7 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -324,6 +325,31 @@ def test_a_throttled_reply_leaves_at_once_and_the_connection_stays_muted(
     assert first.latency is not None
     assert first.latency < 0.1
     assert second.received_at - first.received_at >= 0.15
+
+
+@pytest.mark.kafka(brokers=1)
+def test_an_answer_that_a_rule_replaces_is_throttled_like_any_other(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply={"cluster_id": "another"})
+    kafka_cluster.controls.throttle("wire", MetadataRequest, 0.05, times=1)
+    answer = connect().call(METADATA, 12)
+    assert (answer.cluster_id, answer.throttle_time_ms) == ("another", 50)
+
+
+@pytest.mark.kafka(brokers=1)
+def test_requests_are_handled_under_the_clusters_lock(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    requests, lock = kafka_cluster.brokers[0].requests, kafka_cluster.lock
+    is_locked: list[bool] = []
+    answer = requests.answer
+
+    def spy(context: RequestContext, now: float) -> None:
+        is_locked.append(lock._is_owned())  # type: ignore[attr-defined]
+        answer(context, now)
+
+    requests.answer = spy  # type: ignore[method-assign]
+    connect().call(METADATA, 12)
+    assert is_locked == [True]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
