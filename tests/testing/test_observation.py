@@ -390,6 +390,17 @@ def test_what_came_before_can_be_forgotten(kafka_cluster: KafkaCluster, leader: 
 
 
 @one_broker
+def test_rules_are_numbered_anew_once_all_is_forgotten(kafka_cluster: KafkaCluster) -> None:
+    controls = kafka_cluster.controls
+    assert [controls.rule(api="Produce", then="hold").id for _ in range(2)] == [1, 2]
+    kafka_cluster.forget()
+    assert controls.rule(api="Produce", then="hold").id == 3, "two are planted yet"
+    controls.clear()
+    kafka_cluster.forget()
+    assert controls.rule(api="Produce", then="hold").id == 1
+
+
+@one_broker
 def test_a_reply_to_a_forgotten_request_is_not_counted(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """Metrics count when a reply has left, a moment after the client may have read it."""
     kafka_cluster.controls.rule(api="Produce", then="hold")
