@@ -66,6 +66,26 @@ def test_a_stranger_cannot_write_into_a_transaction(old: World) -> None:
     assert old.values() == [b"x"]
 
 
+def test_what_a_coordinators_answer_lets_in_is_replicated_at_once(old: World) -> None:
+    """The followers' fetches that wait are answered with it, and not when their time is up."""
+    producer = Producer(old).begin()
+    assert producer.add(A) == [0]
+    leader = old.leader()
+    if leader == old.find("tid"):
+        old.cluster.controls.move_coordinator("tid", (leader + 1) % 3, kind="transaction")
+        old.find("tid")
+    for _ in range(3):
+        old.simulation.run_for(0.11)
+        started = old.simulation.clock.monotonic()
+        assert producer.write([b"x"]).error_code == 0
+        assert old.simulation.clock.monotonic() - started < 0.05
+        assert producer.end() == 0
+        old.until("CompleteCommit")
+        old.simulation.run_for(0.1)
+        producer.begin()
+        assert producer.add(A) == [0]
+
+
 def test_later_requests_of_a_connection_wait_behind_one_that_is_verified(old: World) -> None:
     """Two batches pipelined, the first must ask the coordinator, which is slow: their order stays."""
     from pykafka2.protocol.messages.produce import ProduceRequest
