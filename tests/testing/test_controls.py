@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import select
 from collections.abc import Callable, Iterator
+from inspect import Parameter, signature
 from typing import Any, cast
 
 import pytest
@@ -28,6 +29,8 @@ from pykafka2.protocol.messages.share_fetch import ShareFetchRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.controls.controls import Controls
+from pykafka2.testing.remote.stand_ins import RULE_RESULTS
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
@@ -297,3 +300,54 @@ def test_a_paused_broker_keeps_its_connections_and_answers_later(
     kafka_cluster.controls.restart_broker(1)
     assert connect(1).call(MetadataRequest(topics=[]), 12).brokers
     kafka_cluster.controls.pause_broker(1)  # and a cluster with a paused broker closes
+
+
+# ---------------------------------------------------------------------- the one face of all controls
+
+CONTROLS = [name for name in dir(Controls) if not name.startswith("_")]
+
+
+class Noting:
+    """Stands for a part of the controls: takes the calls that it takes, and notes what reached it."""
+
+    def __init__(self, part: object, calls: list[tuple[str, dict[str, object]]]) -> None:
+        self._part = part
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        takes = signature(getattr(self._part, name))
+
+        def note(*positional: object, **named: object) -> None:
+            self._calls.append((name, dict(takes.bind(*positional, **named).arguments)))
+
+        return note
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_hands_on_all_it_is_given_to_its_part(name: str) -> None:
+    controls = Controls(cast(Any, None))
+    calls: list[tuple[str, dict[str, object]]] = []
+    for attribute, part in list(vars(controls).items()):
+        setattr(controls, attribute, Noting(part, calls))
+    positional: list[object] = []
+    named: dict[str, object] = {}
+    parameters = signature(getattr(controls, name)).parameters.values()
+    for parameter in parameters:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            positional += [f"{parameter.name} 1", f"{parameter.name} 2"]
+        elif parameter.kind is Parameter.VAR_KEYWORD:
+            named["topic"] = "t"
+        elif parameter.kind is Parameter.KEYWORD_ONLY:
+            named[parameter.name] = parameter.name
+        else:
+            positional.append(parameter.name)
+    getattr(controls, name)(*positional, **named)
+    given = signature(getattr(controls, name)).bind(*positional, **named).arguments
+    assert calls == [(name, dict(given))]
+
+
+def test_controls_that_make_a_rule_give_it_back_from_another_process_too() -> None:
+    making = {
+        name for name in CONTROLS if signature(getattr(Controls, name)).return_annotation == "FaultRule"
+    }
+    assert making == RULE_RESULTS
