@@ -47,6 +47,15 @@ FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_DEFAULT, FROM_METRICS
 )
 
 
+@pytest.mark.kafka(brokers=2)
+def test_a_broker_tells_where_it_listens(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    """The port that it was given with its start."""
+    for broker in kafka_cluster.brokers:
+        for option in ("listeners", "advertised.listeners"):
+            value, _ = value_of(connect(broker.id), BROKER, str(broker.id), option)
+            assert value == f"PLAINTEXT://{broker.address}"
+
+
 @pytest.mark.kafka(brokers=3, topics={"t": 1}, config={"log.retention.hours": 2})
 def test_each_layer_hides_the_ones_below(connect: Connect) -> None:
     wire, other = connect(0), connect(1)
