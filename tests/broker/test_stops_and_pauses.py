@@ -187,6 +187,16 @@ def test_a_start_does_not_wait_for_metadata_that_a_test_holds(simulation: Simula
     assert simulation.clock.monotonic() - started < 1
 
 
+def test_a_stop_in_good_order_does_not_wait_for_the_next_heartbeat(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"t": 3})
+    for broker in (1, 2, 1, 2):
+        simulation.run_for(3.3)
+        started = simulation.clock.monotonic()
+        cluster.controls.stop_broker(broker)
+        assert simulation.clock.monotonic() - started < 0.1
+        cluster.controls.restart_broker(broker)
+
+
 @pytest.mark.parametrize("orderly", [True, False])
 def test_controlled_shutdown_enable_says_whether_leaders_move_first(
     simulation: Simulation, orderly: bool
@@ -279,6 +289,23 @@ def test_a_request_to_the_controller_is_tried_again_in_time(simulation: Simulati
         cluster.controls.heal()
         simulation.run_for(0.1)
         assert len(answers) == number
+
+
+def test_what_a_controller_has_not_answered_is_asked_of_the_next(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(1)
+    cluster.controls.pause_broker(0)
+    answers: list[Any] = []
+    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[1].node.epoch)
+    with cluster.lock:
+        cluster.brokers[1].channel.send(
+            request, 0, lambda answer, at: answers.append(answer), simulation.clock.monotonic()
+        )
+    simulation.run_for(0.5)
+    assert answers == []
+    cluster.controls.move_controller(2)
+    simulation.run_for(0.1)
+    assert len(answers) == 1
 
 
 def test_a_clients_request_to_the_controller_ends_in_its_time_while_there_is_none(
