@@ -84,10 +84,11 @@ class Parts:
             self.channel.send,
             self._on_replica_moved,
         )
+        self.peers = Peers(node, shared.links, self.complete)
         self.coordinators = Coordinators(
             node,
             self.replicas,
-            Peers(node, shared.links, self.complete),
+            self.peers,
             new_id=self._new_id,
             next_producer_id=self._next_producer_id,
         )

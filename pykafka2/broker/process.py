@@ -116,6 +116,7 @@ class BrokerProcess:
         """Under the lock: give up every role; nothing that waits is waited for any more."""
         shared, parts, broker_id = self._shared, self.parts, self._node.id
         parts.channel.close()
+        parts.peers.close()
         parts.controller_node.resign()
         parts.controller_node.events.drop()
         shared.controllers.publisher.forget(broker_id)

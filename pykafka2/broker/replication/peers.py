@@ -23,6 +23,11 @@ class Peers:
         self._node = node
         self._links = links
         self._after = after
+        self._is_closed = False
+
+    def close(self) -> None:
+        """We stop: of what was asked nobody hears any more, not even after a restart."""
+        self._is_closed = True
 
     def ask(
         self,
@@ -41,7 +46,7 @@ class Peers:
         def once(then: Callable[[Any, float], None]) -> Callable[[Any, float], None]:
             def end(outcome: Any, at: float) -> None:
                 nonlocal is_done
-                if not is_done:
+                if not is_done and not self._is_closed:
                     is_done = True
                     wheel.cancel(timer)
                     then(outcome, at)

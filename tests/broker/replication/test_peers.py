@@ -1,0 +1,64 @@
+"""Questions of one broker to another: one outcome each, none to a broker that has stopped since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import KafkaError, KafkaTimeoutError, LinkCut
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+
+METADATA = MetadataRequest(topics=None)
+
+
+class Asked:
+    """A question of broker 0 to broker 1 on its way over the links, and what broker 0 hears of it."""
+
+    def __init__(self, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, now: float) -> None:
+        self.heard: list[MetadataResponse | KafkaError] = []
+        self.calls: list[tuple[Any, ...]] = []
+        with monkeypatch.context() as patch, cluster.lock:
+            patch.setattr(cluster.links, "call", lambda *call: self.calls.append(call))
+            cluster.broker(0).parts.peers.ask(1, METADATA, 13, self.hear, self.hear, 5.0, now)
+
+    def hear(self, outcome: MetadataResponse | KafkaError, now: float) -> None:
+        self.heard.append(outcome)
+
+    def fail(self, now: float) -> None:
+        """The links say that it was lost."""
+        ((*_, on_failure, _),) = self.calls
+        on_failure(LinkCut("lost"), now)
+
+
+def test_a_question_has_one_outcome(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = simulation.cluster(brokers=2)
+    asked = Asked(cluster, monkeypatch, simulation.now)
+    with cluster.lock:
+        asked.fail(simulation.now)
+        asked.fail(simulation.now)
+    simulation.run_for(10.0)
+    assert list(map(type, asked.heard)) == [LinkCut]
+
+
+def test_a_question_ends_with_its_time(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = simulation.cluster(brokers=2)
+    asked = Asked(cluster, monkeypatch, simulation.now)
+    simulation.run_for(10.0)
+    assert list(map(type, asked.heard)) == [KafkaTimeoutError]
+
+
+def test_a_broker_hears_nothing_of_what_it_asked_before_it_crashed(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the coordinators of its former life would go on asking in its name after a restart."""
+    cluster = simulation.cluster(brokers=2)
+    asked = Asked(cluster, monkeypatch, simulation.now)
+    cluster.controls.crash_broker(0)
+    cluster.controls.restart_broker(0)
+    with cluster.lock:
+        asked.fail(simulation.now)
+    simulation.run_for(10.0)
+    assert asked.heard == []
