@@ -7,17 +7,14 @@ to create them with fewer than three).  Light to import.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.new_topic import NewTopic
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pykafka2.broker.node import Node
 from pykafka2.errors import BrokerError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pykafka2.broker.config.configs import BrokerConfig
-    from pykafka2.broker.controller import NewTopic
 
 USUAL_REPLICATION_FACTOR: Final = 3
 
@@ -32,8 +29,6 @@ def partitions_of(config: BrokerConfig, topic: str) -> int:
 
 def internal_topic(config: BrokerConfig, topic: str, live_brokers: int) -> NewTopic:
     """The internal topic as it is to be created."""
-    from pykafka2.broker.controller import NewTopic
-
     prefix = _PREFIXES[topic]
     factor = config.int(f"{prefix}.replication.factor")
     if factor == -1:

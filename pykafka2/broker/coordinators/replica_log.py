@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.coordinators.events import note_records
 from pykafka2.broker.coordinators.routing import TRANSACTIONS_TOPIC
+from pykafka2.broker.log.batch import parse_batch
 
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.replay import Producer, Record
@@ -54,7 +55,6 @@ class ReplicaLog:
 
     def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
         from pykafka2.broker.coordinators.batches import batch_of
-        from pykafka2.broker.log.batch import parse_batch
 
         batch = parse_batch(batch_of(records, producer, self._wall_ms(now), self._codec))
         offset = self._replicas.append_from_coordinator(

@@ -6,7 +6,6 @@ Pure functions over a broker's image; passwords are never told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pykafka2.broker.config.configs import (
     CLUSTER_SOURCE,
@@ -29,9 +28,6 @@ from pykafka2.broker.config.keys import (
 )
 from pykafka2.broker.handlers.services import Services
 from pykafka2.protocol.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
-
-if TYPE_CHECKING:
-    pass
 
 Entries = list[DescribeConfigsResourceResult]
 

@@ -15,11 +15,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
-from pykafka2.broker.base.as_json import to_plain
+from pykafka2.broker.base.as_json import from_plain, to_plain
 from pykafka2.broker.base.names import error_name
 from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import BrokerError
+from pykafka2.protocol.registry import API_KEYS, request_class
 from pykafka2.protocol.struct import Request, Struct
 from pykafka2.records.batch import RecordBatch
 from pykafka2.types import TopicPartition
@@ -95,9 +96,6 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _entry_from(data: Mapping[str, Any]) -> Entry:
-    from pykafka2.broker.base.as_json import from_plain
-    from pykafka2.protocol.registry import API_KEYS, request_class
-
     values = dict(data)
     key = next(info.key for info in API_KEYS.values() if info.name == values["api"])
     request: type[Request[Any]] = request_class(key)
