@@ -22,6 +22,12 @@ from pykafka2.network.tls import TlsContext
 
 MAX_BROKERS = 1000
 TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
+MAPPINGS = {
+    "topics": "{'orders': 3}",
+    "config": "{'message.max.bytes': 2000}",
+    "features": "{'transaction.version': 2}",
+}
+SEQUENCES = {"racks": "['a', 'b', 'c']", "ports": "[9092, 9093, 9094]"}
 
 
 @attrs.define(frozen=True)
@@ -88,6 +94,7 @@ class ClusterArguments:
         """Raises `ConfigurationError` for what no cluster can have."""
         if not isinstance(self.brokers, int) or not 1 <= self.brokers <= MAX_BROKERS:
             raise ConfigurationError(f"brokers={self.brokers!r}: say a number from 1 to {MAX_BROKERS}")
+        self._check_kinds()
         if self.ports is not None and len(self.ports) != self.brokers:
             raise ConfigurationError(
                 f"{self.brokers} brokers need {self.brokers} ports, not {len(self.ports)}"
@@ -98,6 +105,25 @@ class ClusterArguments:
             )
         self.finalised_features()
         self.described_topics()
+
+    def _check_kinds(self) -> None:
+        """What annotations say is said to those who run no type checker, too."""
+        for name, example in MAPPINGS.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Mapping):
+                raise ConfigurationError(f"{name}={value!r}: say a dict, such as {example}")
+        for name, example in SEQUENCES.items():
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
+                raise ConfigurationError(f"{name}={value!r}: say a list, such as {example}")
+        for name in ("history_entries", "controller"):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise ConfigurationError(f"{name}={value!r}: say a number")
+        if self.tls is not None and not isinstance(self.tls, (Mapping, TlsContext)):
+            raise ConfigurationError(
+                f"tls={self.tls!r}: say {{'cert_file': ..., 'key_file': ...}} or a TlsContext"
+            )
 
     def broker_config(self) -> BrokerConfig:
         """The brokers' configuration, `pipelined` in it under the name that they read.

@@ -87,6 +87,7 @@ class ProcessCluster(ClusterApi):
     def __init__(self, arguments: ClusterArguments) -> None:
         if arguments.runtime is not None:
             raise ConfigurationError("runtime= cannot be given to a cluster in another process")
+        arguments.check()
         if not isinstance(arguments.tls, Mapping | None):
             raise ConfigurationError('in another process say tls={"cert_file": ..., "key_file": ...}')
         self.config = arguments.broker_config()

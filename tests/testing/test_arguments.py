@@ -1,0 +1,35 @@
+"""Arguments of a cluster of another kind than annotations say: the error names each and shows an example.
+
+The same wherever the brokers are to run; nothing is started for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.testing import KafkaCluster
+
+
+@pytest.mark.parametrize("process", [False, True])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topics": ["orders"]}, r"topics=\['orders'\]: say a dict, such as \{'orders': 3\}"),
+        ({"topics": "orders"}, "topics='orders': say a dict"),
+        ({"config": ["message.max.bytes"]}, r"config=\['message.max.bytes'\]: say a dict"),
+        ({"features": ["transaction.version"]}, r"features=\['transaction.version'\]: say a dict"),
+        ({"racks": "abc"}, r"racks='abc': say a list, such as \['a', 'b', 'c'\]"),
+        ({"racks": 3}, "racks=3: say a list"),
+        ({"ports": 9092}, r"ports=9092: say a list, such as \[9092, 9093, 9094\]"),
+        ({"controller": "0"}, "controller='0': say a number"),
+        ({"history_entries": "3"}, "history_entries='3': say a number"),
+        ({"tls": True}, "tls=True"),
+        ({"brokers": "3"}, "brokers='3': say a number from 1"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named(options: dict[str, Any], words: str, process: bool) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        KafkaCluster(process=process, **options)
