@@ -60,9 +60,12 @@ class Parser(argparse.ArgumentParser):
             for parser in action.choices.values()
         ]
         known = [option for parser in (self, *subparsers) for option in parser._option_string_actions]
-        misspelt = re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
-        chosen = re.findall(r"argument COMMAND: invalid choice: '([^']*)'", message)
-        close = [*_nearest(misspelt, known), *_nearest(chosen, COMMANDS)]
+        chosen = re.findall(r"argument (\S+): invalid choice: '([^']*)'", message)
+        misspelt = [] if chosen else re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
+        close = _nearest(misspelt, known)
+        for name, word in chosen:
+            action = self._option_string_actions.get(name)
+            close += _nearest([word], COMMANDS if action is None else action.choices or ())
         super().error(f"{message}; did you mean {', '.join(close)}?" if close else message)
 
 

@@ -126,6 +126,7 @@ def test_what_cannot_be_ends_with_a_message(
         ("brokr", "broker"),
         ("broker --brokrs 3", "--brokers"),
         ("broker --port 0 --admin-prt=5", "--admin-port"),
+        ("demo --sabotage loose", "lose"),
     ],
 )
 def test_a_misspelt_option_names_the_nearest(
