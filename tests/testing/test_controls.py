@@ -30,7 +30,7 @@ from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.controls import Controls
-from pykafka2.testing.remote.stand_ins import RULE_RESULTS
+from pykafka2.testing.remote.proxies import RULE_RESULTS
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
