@@ -75,4 +75,4 @@ def test_waiting_requests_are_completed_after_all_requests_at_hand() -> None:
     """So that a follower's fetch takes along everything that one read has brought."""
     assert Completions.runs_last
     with KafkaCluster(brokers=1) as cluster:
-        assert any(isinstance(part, Completions) for part in cluster.brokers[0].parts.own())
+        assert any(isinstance(part, Completions) for part in cluster.brokers[0].parts.loop_parts())
