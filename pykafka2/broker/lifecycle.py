@@ -1,4 +1,4 @@
-"""A broker's life in the controller's eyes: registration, heartbeats, controlled shutdown.
+"""How a broker keeps itself registered with the controller: registration, heartbeats, controlled shutdown.
 
 As Kafka's BrokerLifecycleManager: a broker registers with an incarnation of its own, stays fenced until it
 has the metadata, says every broker.heartbeat.interval.ms that it lives, and before it stops in good order

@@ -1,0 +1,1 @@
+"""Replicas: leaders, followers that fetch, in-sync sets, high watermarks, the links between brokers."""

@@ -1,0 +1,1 @@
+"""The request path: connections, their processors, the request channel, handlers (Kafka's SocketServer)."""

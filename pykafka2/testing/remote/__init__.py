@@ -1,0 +1,1 @@
+"""Clusters in another process, and the admin port over HTTP that steers them."""

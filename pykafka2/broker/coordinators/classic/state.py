@@ -2,7 +2,7 @@
 
 The log knows a group only as of its last complete rebalance (GroupMetadataValue); who is joining, who waits
 and what the next generation will be is soft state that a coordinator loses with its partition.  group.py
-decides, this module keeps the books: no time, no timers, no replies.
+decides, this module holds the group's state: no time, no timers, no replies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests of members of a classic group: SyncGroup, Heartbeat, LeaveGroup; JoinGroup is in classic/join.py.
 
 Kafka 4.3's rules in its order of checks (GroupMetadataManager); what follows from them is in
-classic/rebalance.py, the books are in classic/state.py.  Differences from Apache: a JoinGroup or SyncGroup
+classic/rebalance.py, the state is in classic/state.py.  Differences from Apache: a JoinGroup or SyncGroup
 that a later one of the same member supersedes is answered with REBALANCE_IN_PROGRESS, where Apache leaves it
 without an answer.
 """
