@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -31,11 +32,19 @@ from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
 from pykafka2.network.handshake import handshake
 from pykafka2.network.in_flight import InFlight, InFlightWindow, OnFailure, OnResponse
 from pykafka2.network.script import Call, Script
+from pykafka2.network.telling import tell_each
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
 
 logger = logging.getLogger(__name__)
+
+
+class HandlerFailed(RuntimeError):
+    """Whoever sent a request raised while it was told the outcome: a bug, of which it cannot be told again.
+
+    No `KafkaError`, so that it is not taken for a failure of the connection; the driver's loop ends by it.
+    """
 
 
 class Pipe(Protocol):
@@ -165,8 +174,7 @@ class Connection:
             else:
                 error = RequestTimeout(f"{self.broker} did not take what was written to it in time")
             self._end(error, now)
-            for waiting in overdue:
-                self._answer_failure(waiting, error, now)
+            tell_each([partial(self._answer_failure, waiting, error, now) for waiting in overdue])
             self._on_closed(error, now)
         else:
             doing = "accept the connection" if self.state is _S.CONNECTING else "finish the handshake"
@@ -251,11 +259,13 @@ class Connection:
         if not self._unwritten:
             return False
         unwritten, self._unwritten = self._unwritten, []
+        told: list[Callable[[], None]] = []
         for one in unwritten:
             if one.on_sent is not None:
-                one.on_sent(now)
+                told.append(partial(one.on_sent, now))
             if one.on_response is not None:
-                one.on_response(None, now)
+                told.append(partial(one.on_response, None, now))
+        tell_each(told)
         return True
 
     def on_close(self, error: KafkaError, now: float) -> None:
@@ -313,11 +323,8 @@ class Connection:
         try:
             waiting.on_response(response, now)
         except Exception as error:
-            # A response that raises becomes the error of its request: nothing is swallowed.
-            logger.exception("%s: handling %s failed", self.broker, response.NAME)
-            name = response.NAME
-            failure = error if isinstance(error, KafkaError) else IllegalState(f"{name}: {error!r}")
-            waiting.on_failure(failure, now)
+            # It has been told once, and half of what it does may be done: the one safe end is the client's.
+            raise HandlerFailed(f"handling the {response.NAME} of {self.broker}: {error!r}") from error
 
     def _answer_failure(self, waiting: InFlight, error: KafkaError, now: float) -> None:
         if self._event_sink.is_watched:
@@ -338,11 +345,11 @@ class Connection:
         waiting = self._in_flight.take_all()
         unwritten, self._unwritten = self._unwritten, []
         for_others = _for_others(self.broker, error)
-        for one in waiting:
-            self._answer_failure(one, for_others, now)
-        for late in unwritten:
-            if late.on_failure is not None:
-                late.on_failure(for_others, now)
+        told = [partial(self._answer_failure, one, for_others, now) for one in waiting]
+        told += [
+            partial(late.on_failure, for_others, now) for late in unwritten if late.on_failure is not None
+        ]
+        tell_each(told)
 
     # ------------------------------------------------------------------ the handshake
 
@@ -360,6 +367,11 @@ class Connection:
             return
         except KafkaError as error:
             self.fail(error, now)
+            return
+        except Exception as error:
+            # A token callable of the user's, say: no reason to end more than this connection.
+            logger.exception("%s: the handshake failed", self.broker)
+            self.fail(IllegalState(f"the handshake with {self.broker} failed: {error!r}"), now)
             return
         deadline = min(now + self._options.request_timeout, self._setup_deadline)
         self._in_flight.add(

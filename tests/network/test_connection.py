@@ -26,7 +26,7 @@ from pykafka2.errors import (
 )
 from pykafka2.events import RequestAnswered, RequestSent, StateMoved
 from pykafka2.network.api_versions import ApiVersions
-from pykafka2.network.connection import LEGAL_MOVES, Connection, ConnectionState
+from pykafka2.network.connection import LEGAL_MOVES, Connection, ConnectionState, HandlerFailed
 from pykafka2.network.script import Script, call
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -198,24 +198,37 @@ def test_an_answer_that_cannot_be_decoded_fails_its_request_and_ends_the_connect
     assert [type(error) for error in wire.owner.closed] == [CorruptData]
 
 
-def test_a_handler_that_raises_hears_its_own_error_and_the_connection_lives(
-    wire: Wire, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("raised", [NotCoordinator(), ValueError("a bug")])
+def test_a_handler_that_raises_is_told_once_and_the_error_reaches_the_loop(
+    wire: Wire, raised: Exception
 ) -> None:
     wire.shake_hands()
     failures: list[KafkaError] = []
 
-    def raise_for_code(response: Any, now: float) -> None:
-        raise NotCoordinator if response.error_code else ValueError("a bug")
+    def on_response(response: Any, now: float) -> None:
+        raise raised
 
-    for _ in range(2):
-        wire.connection.send(
-            HEARTBEAT, 2.0, on_response=raise_for_code, on_failure=lambda error, now: failures.append(error)
-        )
-    (one, _), (two, _) = wire.requests()
-    wire.answer(one, HeartbeatResponse(error_code=16), 3.0)
-    wire.answer(two, HeartbeatResponse(), 3.0)
-    assert [type(error) for error in failures] == [NotCoordinator, IllegalState]
-    assert wire.connection.is_ready
+    wire.connection.send(
+        HEARTBEAT, 2.0, on_response=on_response, on_failure=lambda error, now: failures.append(error)
+    )
+    ((header, _),) = wire.requests()
+    with pytest.raises(HandlerFailed, match=r"handling the HeartbeatResponse of node 1") as caught:
+        wire.answer(header, HeartbeatResponse(), 3.0)
+    assert caught.value.__cause__ is raised
+    assert failures == [], "exactly one of on_response and on_failure is called"
+
+
+def test_a_handler_that_raises_keeps_no_other_from_hearing_of_the_end(wire: Wire) -> None:
+    wire.shake_hands()
+
+    def on_failure(error: KafkaError, now: float) -> None:
+        raise ValueError("a bug")
+
+    wire.connection.send(HEARTBEAT, 2.0, on_response=lambda response, now: None, on_failure=on_failure)
+    other = ask(wire, 2.0)
+    with pytest.raises(ValueError, match="a bug"):
+        wire.connection.close(3.0)
+    assert [type(error) for error in other.failures] == [Disconnected]
 
 
 def test_a_request_without_an_answer_is_answered_when_it_is_written(wire: Wire) -> None:
