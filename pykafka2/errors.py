@@ -64,6 +64,12 @@ class ClientClosed(IllegalState):
     """The client is closed; make a new one."""
 
 
+class ClientFailed(IllegalState):
+    """The client's IO thread ended by an error, which is the cause of this one; make a new client."""
+
+    fatal = True
+
+
 class ConcurrentUse(IllegalState):
     """Two threads use one consumer at once; give each thread its own."""
 

@@ -8,6 +8,7 @@ to at construction.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -25,6 +26,7 @@ from pykafka2.driver.pollable import AnyNode, Destination, Pollable, Send, ToCoo
 from pykafka2.errors import (
     BrokerError,
     ClientClosed,
+    ClientFailed,
     KafkaError,
     KafkaTimeoutError,
     RequestTimeout,
@@ -96,6 +98,7 @@ class ClusterClient:
         self.router = Router(options, self.metadata, self.nodes, self.coordinators)
         self.metadata.on_rebootstrap = lambda now: self.nodes.rebootstrap()
         driver.router = self.router
+        driver.on_failed(self.router.close)
         self.add(self.metadata, self.coordinators)
 
     # ------------------------------------------------------------------ managers
@@ -263,7 +266,8 @@ class ClusterClient:
                 self.router.close(error, now)
                 closing.succeed(None, now)
 
-            self.driver.call_soon(close_router)
+            with suppress(ClientFailed):  # just now: the router is closed then
+                self.driver.call_soon(close_router)
             self.runtime.wait_until(lambda: closing.is_done or self.driver.failure is not None, timeout)
         stopped = self.driver.close(timeout)
         if self._own_runtime is not None:

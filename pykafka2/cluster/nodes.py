@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import IllegalState, KafkaError, NoBrokersAvailable, TlsError
+from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request
 from pykafka2.types import Node
@@ -141,8 +143,7 @@ class Nodes:
         return wake_at
 
     def close(self, error: KafkaError, now: float) -> None:
-        for link in tuple(self._links.values()):
-            link.close(error, now)
+        tell_each([partial(link.close, error, now) for link in tuple(self._links.values())])
 
     # ------------------------------------------------------------------ inside
 

@@ -9,6 +9,7 @@ hope.  Neighbours: nodes.py (connections), metadata.py, coordinators.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -26,7 +27,8 @@ from pykafka2.driver.pollable import (
     ToLeader,
     ToNode,
 )
-from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError
+from pykafka2.errors import ClientClosed, ClientFailed, KafkaError, KafkaTimeoutError
+from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 
 
@@ -109,19 +111,22 @@ class Router:
         """A lookup was refused: everybody who waits for it hears it, once."""
         self._fail_where(lambda one: one.send.to == to, error, now)
 
-    def close(self, error: ClientClosed, now: float) -> None:
+    def close(self, error: ClientClosed | ClientFailed, now: float) -> None:
         """Fail what waits and what is in flight, and send nothing more."""
         self._closed_because = error
-        self._fail_where(lambda one: True, error, now)
-        self._nodes.close(error, now)
+        tell_each(
+            [
+                partial(self._fail_where, lambda one: True, error, now),
+                partial(self._nodes.close, error, now),
+            ]
+        )
 
     # ------------------------------------------------------------------ inside
 
     def _fail_where(self, matches: Callable[[_Waiting], bool], error: KafkaError, now: float) -> None:
         failing = [one for one in self._waiting if matches(one)]
         self._waiting = [one for one in self._waiting if not matches(one)]
-        for one in failing:
-            one.send.on_failure(error, now)
+        tell_each([partial(one.send.on_failure, error, now) for one in failing])
 
     def _try(self, one: _Waiting, now: float) -> bool:
         """True if the request is on its way, or has been failed."""

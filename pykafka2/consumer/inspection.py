@@ -39,6 +39,7 @@ class Inspection:
         state = "closed" if cluster.is_closed else "open"
         return {
             "state": "failed" if cluster.driver.failure is not None else state,
+            "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),
             "connected": cluster.nodes.has_connection,
             "unreachable": cluster.nodes.failing(),
             "partitions": {
@@ -61,7 +62,8 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            return f"The consumer is {health['state']}."
+            because = f": {health['failure']}; close it, and make a new one" if health["failure"] else ""
+            return f"The consumer is {health['state']}{because}."
         lines = []
         if not health["connected"]:
             lines.append(f"No broker is connected: {self._cluster.nodes.why_unreachable()}")

@@ -11,25 +11,31 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy
 from pykafka2.driver.channel import Channel, ChannelHandler
 from pykafka2.driver.pollable import Pollable, RequestRouter, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
-from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
+from pykafka2.errors import ClientClosed, ClientFailed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import EventSink
 from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.telling import tell_each
 from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
 
 T = TypeVar("T")
 Command = Callable[[float], None]
+OnFailed = Callable[[ClientFailed, float], None]
 
 logger = logging.getLogger(__name__)
 
 
 class Driver:
     """Runs the loop of one client.
+
+    A loop that ends by an error, whatever it is, ends the client: `failure` names it, every later call raises
+    `ClientFailed`, blocked calls raise it at once, and the `on_failed` listeners fail what still waits.
 
     Any thread: `call_soon`, `wake`, `wait_until`, `notify`, `offload`, `close`, `raise_failure`.
     The driver's thread only (that is: inside a command, a `poll` or a handler): everything else.
@@ -51,8 +57,10 @@ class Driver:
         self._in_turn = False
         self._again = False
         self._is_finished = False
+        self._on_failed: list[OnFailed] = []
+        self._interruption: BaseException | None = None
         # The loop may turn before the assignment is done; an empty turn does not look at it.
-        self._task: Task = runtime.spawn(name, self, self._selector)
+        self._task: Task = runtime.spawn(name, self, self._selector, self._fail)
 
     # ------------------------------------------------------------------ any thread
 
@@ -74,7 +82,8 @@ class Driver:
     def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Block until the predicate holds (see `Runtime.wait_until`); the value of the predicate at the end.
 
-        Raises a background failure, and `ClientClosed` if the driver is closed meanwhile.  Called from the
+        Raises a background failure, and `ClientClosed` if the driver is closed meanwhile; at its end what
+        `interrupt` was given.  Called from the
         driver's own thread (an acknowledgement callback, say) it raises `IllegalState` at once: the thread
         that is waited for would be the one that waits.
         """
@@ -92,6 +101,7 @@ class Driver:
             return held or self.failure is not None or self.is_closed
 
         self.runtime.wait_until(is_over, timeout)
+        self.raise_interruption()
         if not held:
             self.raise_failure()
             if self.is_closed:
@@ -112,12 +122,37 @@ class Driver:
         self.runtime.offload(work, deliver)
 
     def raise_failure(self) -> None:
-        """Raise what killed the loop, if anything did: a background failure is never swallowed."""
+        """Raise what killed the loop, if anything did: a background failure is never swallowed.
+
+        Raises `ClientFailed` or `ForkedClientError`.
+        """
         failure = self.failure
         if isinstance(failure, ForkedClientError):
             raise failure
         if failure is not None:
-            raise IllegalState(f"{self.name} stopped: {failure!r}; close it") from failure
+            raise self._failed(failure) from failure
+
+    def interrupt(self, error: BaseException) -> None:
+        """A callback of the user's raised what no callback may swallow (`sys.exit()`): some call of the
+        user's own threads is to raise it, once: the next that blocks, at its end.  The loop goes on.
+
+        On a thread of the user's it is raised here and now.
+        """
+        if not self.is_own_thread():
+            raise error
+        self._interruption = error
+
+    def raise_interruption(self) -> None:
+        """Raise what `interrupt` was given, the first time that a thread of the user's asks."""
+        if self._interruption is not None and not self.is_own_thread():
+            error, self._interruption = self._interruption, None
+            if error is not None:
+                raise error
+
+    def on_failed(self, listener: OnFailed) -> None:
+        """Have `listener(error, now)` called should the loop end by an error, on whatever thread that is
+        found; listeners added first are called first.  Before the driver is used."""
+        self._on_failed.append(listener)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Stop the loop and close all channels; False if the loop did not end in time.  Safe to repeat.
@@ -201,13 +236,29 @@ class Driver:
         self._in_turn = True
         try:
             return self._turn(now, events)
-        except Exception as error:
-            self.failure = error
-            logger.exception("%s stopped by a bug in its loop", self.name)
+        except BaseException as error:
+            self._fail(error)
             raise
         finally:
             self._in_turn = False
             self.runtime.notify()
+
+    def _fail(self, error: BaseException) -> None:
+        """The loop ends by this error: nothing may wait for it any longer."""
+        if self.failure is not None:
+            return
+        logger.error("%s stopped by a bug in its loop", self.name, exc_info=error)
+        self.failure = error
+        self._commands.clear()
+        failed, now = self._failed(error), self.clock.monotonic()
+        failed.__cause__ = error
+        try:
+            tell_each([partial(listener, failed, now) for listener in self._on_failed])
+        except Exception:
+            logger.exception("%s: not everybody who waited could be told", self.name)
+
+    def _failed(self, failure: BaseException) -> ClientFailed:
+        return ClientFailed(f"{self.name} stopped: {failure!r}; close it, and make a new one")
 
     def _turn(self, now: float, events: Sequence[Ready]) -> float:
         self._again = False

@@ -32,6 +32,10 @@ class Outcome(Generic[T]):
         return self.value  # type: ignore[return-value]
 
 
+def ignore_error(error: BaseException) -> None:
+    """For loops whose owner looks at `Task.error`."""
+
+
 class Step(Protocol):
     """The body of a loop: what a broker's thread or a client's IO thread does each time round."""
 
@@ -71,8 +75,18 @@ class Runtime(Protocol):
     entropy: Entropy
     network: Network
 
-    def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
-        """Start to turn a loop; its first round comes at once."""
+    def spawn(
+        self,
+        name: str,
+        step: Step,
+        selector: Selector | None = None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> Task:
+        """Start to turn a loop; its first round comes at once.
+
+        `on_failed(error)` is called inside the loop's thread when it ends by an error, of the step or of the
+        selector, before `Task.error` is seen by anybody.
+        """
         ...
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:

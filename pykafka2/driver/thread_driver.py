@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
-from pykafka2.driver.runtime import Outcome, Step, Task
+from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.network.transport import Network, Ready, Selector
@@ -61,12 +61,20 @@ class Parker:
 class ThreadTask:
     """A loop in its own thread (see `runtime.Task`)."""
 
-    def __init__(self, runtime: ThreadRuntime, name: str, step: Step, selector: Selector | None) -> None:
+    def __init__(
+        self,
+        runtime: ThreadRuntime,
+        name: str,
+        step: Step,
+        selector: Selector | None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> None:
         self.name = name
         self.error: BaseException | None = None
         self._runtime = runtime
         self._step = step
         self._selector = selector
+        self._on_failed = on_failed
         self._parker = Parker()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -104,12 +112,18 @@ class ThreadTask:
             else:
                 self._turn_selecting(self._selector)
         except BaseException as error:
-            self.error = error
-            logger.exception("the loop %s ended by an error", self.name)
+            self._end(error)
         finally:
             if self._selector is not None:
                 self._selector.close()
             self._runtime.notify()
+
+    def _end(self, error: BaseException) -> None:
+        try:
+            self._on_failed(error)
+            logger.error("the loop %s ended by an error", self.name, exc_info=error)
+        finally:
+            self.error = error
 
     def _turn_selecting(self, selector: Selector) -> None:
         monotonic = self._runtime.clock.monotonic
@@ -142,10 +156,16 @@ class ThreadRuntime:
         self._waiters: dict[Parker, None] = {}
         self._pool = _Pool()
 
-    def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
+    def spawn(
+        self,
+        name: str,
+        step: Step,
+        selector: Selector | None = None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> Task:
         """Start a daemon thread that turns the loop; its first round comes at once."""
         self._check_process()
-        task = ThreadTask(self, name, step, selector)
+        task = ThreadTask(self, name, step, selector, on_failed)
         task.start()
         return task
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
-from pykafka2.producer.batch import BatchState, ProducerBatch, WaitUntil
+from pykafka2.producer.batch import BatchState, Interrupt, ProducerBatch, WaitUntil, raise_here
 from pykafka2.producer.buffer_pool import BufferPool, Permit
 from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import ProducerOptions
@@ -35,12 +35,14 @@ class Accumulator:
         wait_until: WaitUntil,
         wake: Callable[[], None],
         notify: Callable[[], None],
+        interrupt: Interrupt = raise_here,
     ) -> None:
         self._options = options
         self._monotonic = monotonic
         self._wait_until = wait_until
         self._wake = wake
         self._notify = notify
+        self._interrupt = interrupt
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # A larger batch could never be sent, or never be granted.
@@ -251,6 +253,7 @@ class Accumulator:
             permit=permit,
             created_at=self._monotonic(),
             wait_until=self._wait_until,
+            interrupt=self._interrupt,
         )
 
     def _append_with(

@@ -26,6 +26,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 WaitUntil = Callable[[Callable[[], bool], float], bool]
+Interrupt = Callable[[BaseException], None]
 Listener = Delivery | Callable[[], Any]
 """Who is told when a batch is done: a record's own on_delivery, or anybody else's call."""
 
@@ -46,6 +47,11 @@ LEGAL_MOVES: dict[BatchState, frozenset[BatchState]] = {
 }
 
 
+def raise_here(error: BaseException) -> None:
+    """What becomes of a `sys.exit()` in a callback where no driver passes it on."""
+    raise error
+
+
 class ProducerBatch:
     """Records for one partition that are sent, and fail, together.
 
@@ -60,6 +66,7 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_interrupt",
         "_listeners",
         "_reported",
         "_wait_until",
@@ -97,6 +104,7 @@ class ProducerBatch:
         permit: Permit,
         created_at: float,
         wait_until: WaitUntil,
+        interrupt: Interrupt = raise_here,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -105,6 +113,7 @@ class ProducerBatch:
         self.permit = permit
         self.created_at = created_at
         self._wait_until = wait_until
+        self._interrupt = interrupt
         self._listeners: deque[Listener] = deque()
         self._reported: set[int] | None = None
         self.state = BatchState.OPEN
@@ -276,6 +285,9 @@ class ProducerBatch:
                     )
             except Exception:
                 logger.exception("a delivery callback for %s-%d failed", topic, partition)
+            except BaseException as exit_request:
+                logger.exception("a delivery callback for %s-%d asked for the end", topic, partition)
+                self._interrupt(exit_request)
 
     def abandon(self) -> None:
         """It never joined its queue: nobody needs to wait for it."""

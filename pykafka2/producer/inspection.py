@@ -35,6 +35,7 @@ class Inspection:
         state = "open" if not self._accumulator.is_closed else "closed"
         return {
             "state": "failed" if self._client.driver.failure is not None else state,
+            "failure": _text(self._client.driver.failure),
             "records_waiting": self._accumulator.unsent_records(),
             "requests_in_flight": self._sender.requests_in_flight,
             "buffer_available_bytes": self._accumulator.pool.available_bytes,
@@ -51,7 +52,8 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            return f"The producer is {health['state']}."
+            because = f": {health['failure']}; close it, and make a new one" if health["failure"] else ""
+            return f"The producer is {health['state']}{because}."
         if not health["records_waiting"]:
             return "Nothing waits: every record sent was written or has failed."
         lines = [f"{health['records_waiting']} records wait or are in flight."]
@@ -61,3 +63,7 @@ class Inspection:
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         return "\n".join(lines)
+
+
+def _text(error: BaseException | None) -> str | None:
+    return None if error is None else repr(error)

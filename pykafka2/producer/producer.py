@@ -95,6 +95,7 @@ class KafkaProducer(TransactionalCalls):
             wait_until=driver.wait_until,
             wake=driver.wake,
             notify=driver.notify,
+            interrupt=driver.interrupt,
         )
         self._routes = Routes(client, self._accumulator, driver.entropy.random)
         self._routes_by_topic = self._routes.by_topic
@@ -108,6 +109,7 @@ class KafkaProducer(TransactionalCalls):
             metrics=self._metrics,
         )
         self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics)
+        driver.on_failed(self._sender.on_loop_failed)
         client.add(self._sender)
         self._closing = Closing(client, self._accumulator, self._sender, self._inspection)
         description = f"a KafkaProducer ({parsed.client_id})"
@@ -137,7 +139,8 @@ class KafkaProducer(TransactionalCalls):
             partition: chosen by the partitioner where None.
             timestamp_ms: milliseconds since the epoch; now where None.
             on_delivery: called once as on_delivery(metadata, error), one of them None, on the IO thread.  It
-                must not block.
+                must not block.  What it raises is logged; what is no `Exception`, as from `sys.exit()`, is
+                raised besides by a later call of this producer: `send` when it starts a batch, or what waits.
 
         Where it raises, nothing was appended.
 
@@ -148,6 +151,7 @@ class KafkaProducer(TransactionalCalls):
             UnknownTopicOrPartition, TopicAuthorizationFailed, NoBrokersAvailable, KafkaTimeoutError: no
                 metadata of the topic within max_block_ms.
             ClientClosed, ForkedClientError: this producer is closed, or belongs to the parent process.
+            ClientFailed: the IO thread ended by an error; every record that waited has failed with it.
             TypeError: the topic is not a str.
         """
         # Hot: 1.5 to 2 us a record of 100 bytes; benchmarks/produce_smoke.py shows it.
@@ -384,6 +388,7 @@ class KafkaProducer(TransactionalCalls):
     ) -> Delivery:
         """The queue needs a new batch.  `route` is given for a record without a key: it may go elsewhere."""
         self._driver.raise_failure()
+        self._driver.raise_interruption()
         identity = self._sender.identity
         if identity is not None and identity.refusal is not None:
             raise type(identity.refusal)(str(identity.refusal))  # a new one, as each gets a traceback

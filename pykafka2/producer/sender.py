@@ -16,6 +16,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
+    ClientFailed,
     KafkaError,
     UnknownServerError,
 )
@@ -122,6 +123,10 @@ class Sender:
             if not batch.is_done:
                 self._outcomes.give_up(batch, error)
                 self._accumulator.release(batch)
+
+    def on_loop_failed(self, error: ClientFailed, now: float) -> None:
+        """The IO thread ends by this error: no record may wait for it any longer."""
+        self.abort(error)
 
     # ------------------------------------------------------------------ who may go
 

@@ -15,7 +15,7 @@ import attrs
 
 from pykafka2.clock import FOREVER, SeededEntropy
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.driver.runtime import Outcome, Step
+from pykafka2.driver.runtime import Outcome, Step, ignore_error
 from pykafka2.errors import Disconnected, NoBrokersAvailable
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.frames import FrameReader
@@ -241,7 +241,13 @@ class VirtualRuntime:
         self._timers[fire] = self.clock.now + seconds
         return fire
 
-    def spawn(self, name: str, step: Step, selector: Any = None) -> VirtualTask:
+    def spawn(
+        self,
+        name: str,
+        step: Step,
+        selector: Any = None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> VirtualTask:
         task = VirtualTask(name, step, selector)
         self.tasks.append(task)
         return task

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pykafka2.clock import Clock, Entropy, SeededEntropy
-from pykafka2.driver.runtime import Outcome, Step, Task
+from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.errors import Disconnected, KafkaError
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.transport import (
@@ -169,7 +169,13 @@ class HandRuntime:
         self.turning = False
         self.random = random.Random(1)
 
-    def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
+    def spawn(
+        self,
+        name: str,
+        step: Step,
+        selector: Selector | None = None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> Task:
         task = HandTask(name, step)
         self.tasks.append(task)
         return task

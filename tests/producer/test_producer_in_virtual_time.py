@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import cast
 
 import pytest
@@ -673,3 +674,37 @@ class TestClosing:
 def test_partitions_are_listed_in_order(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer: KafkaProducer = simulation.producer(cluster)
     assert [info.partition for info in producer.partitions_for("spread")] == [0, 1, 2, 3, 4, 5]
+
+
+class TestCallbacksThatAskForTheEnd:
+    def test_sys_exit_in_a_callback_is_raised_by_the_next_call_that_waits(
+        self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10)
+        told = []
+
+        def on_delivery(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+            told.append(metadata)
+            if len(told) == 2:
+                sys.exit("enough")
+
+        deliveries = [producer.send("orders", value, on_delivery=on_delivery) for value in numbered(5)]
+        with pytest.raises(SystemExit, match="enough"):
+            producer.flush(timeout=10)
+        assert len(told) == 5, "the other callbacks are called"
+        assert [delivery.result(0).offset for delivery in deliveries] == list(range(5))
+        assert "asked for the end" in caplog.text
+        assert producer.send("orders", b"more").result(10).offset == 5, "raised once; the IO thread lives"
+
+    def test_sys_exit_in_a_callback_is_raised_by_close_when_everything_is_sent(
+        self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10)
+        producer.partitions_for("spread")
+        producer.send("orders", b"1", on_delivery=lambda metadata, error: sys.exit("enough"))
+        last = producer.send("spread", b"2")
+        with pytest.raises(SystemExit, match="enough"):
+            producer.close(10)
+        assert last.result(0).offset == 0
+        with pytest.raises(ClientClosed):
+            producer.send("orders", b"3")

@@ -7,15 +7,17 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
 from pykafka2 import KafkaProducer
-from pykafka2.errors import NoBrokersAvailable, TlsError
+from pykafka2.errors import ClientFailed, KafkaError, NoBrokersAvailable, TlsError
 from pykafka2.network.tls import TlsContext
+from pykafka2.network.transport import Ready
 from pykafka2.producer.delivery import Delivery
 from pykafka2.testing import KafkaCluster
 from tests.producer.certificates import Certificates, certificates_in
@@ -132,3 +134,81 @@ def test_a_ctrl_c_at_any_moment_leaves_everything_in_order(cluster: KafkaCluster
     assert offsets == sorted(set(offsets))
     # A record whose send was interrupted may have been appended, but nothing that was returned is missing.
     assert {record.offset for record in cluster.log("orders", 0).records()} >= set(offsets)
+
+
+def end_the_io_thread(producer: KafkaProducer) -> None:
+    """As a bug in the loop would."""
+    driver = producer._client.driver
+
+    def exit_thread(now: float) -> None:
+        raise SystemExit("gone")
+
+    driver.call_soon(exit_thread)
+    assert driver.runtime.wait_until(lambda: driver.failure is not None, 5.0)
+
+
+def break_the_selector(producer: KafkaProducer) -> None:
+    """As a file number that somebody else has closed would."""
+    driver = producer._client.driver
+
+    def broken(timeout: float | None) -> list[Ready]:
+        raise OSError("bad file descriptor")
+
+    driver._selector.select = broken  # type: ignore[method-assign]
+    driver.wake()
+    assert driver.runtime.wait_until(lambda: driver.failure is not None, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("end", "by"), [(end_the_io_thread, "SystemExit"), (break_the_selector, "bad file descriptor")]
+)
+def test_an_io_thread_that_ends_fails_everything_at_once_and_by_name(
+    end: Callable[[KafkaProducer], None],
+    by: str,
+    cluster: KafkaCluster,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)
+    told = []
+    waiting = producer.send("orders", b"1", on_delivery=lambda metadata, error: told.append(error))
+    started = time.monotonic()
+    end(producer)
+    for call in (
+        lambda: waiting.result(5),
+        lambda: producer.send("orders", b"2"),
+        lambda: producer.send("another topic", b"2"),
+        lambda: producer.partitions_for("unheard of"),
+    ):
+        with pytest.raises(ClientFailed, match=by):
+            call()
+    assert [type(error) for error in told] == [ClientFailed]
+    health = producer.health()
+    assert (health["state"], health["records_waiting"]) == ("failed", 0)
+    assert by in health["failure"]
+    assert by in producer.explain()
+    producer.close()
+    assert time.monotonic() - started < 3.0
+
+
+def test_an_io_thread_that_ends_wakes_who_waits(
+    cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    producer.partitions_for("orders")
+    cluster.controls.pause_broker(cluster.partition("orders", 0).leader)
+    producer.send("orders", b"1")
+    errors: list[BaseException] = []
+
+    def flush() -> None:
+        try:
+            producer.flush(30)
+        except KafkaError as error:
+            errors.append(error)
+
+    waiter = threading.Thread(target=flush)
+    waiter.start()
+    end_the_io_thread(producer)
+    waiter.join(5.0)
+    assert [type(error) for error in errors] == [ClientFailed]
+    with suppress(ClientFailed):  # if flush was ended before it could name the record
+        producer.close()

@@ -10,7 +10,7 @@ from random import Random
 from typing import TypeVar, cast
 
 from pykafka2.clock import Clock, Entropy, SeededEntropy
-from pykafka2.driver.runtime import Outcome, Step, Task
+from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.network.transport import Network, Selector
 from pykafka2.testing.simulation.network import SimNetwork
 from pykafka2.testing.simulation.scheduler import START, Scheduler
@@ -89,9 +89,15 @@ class SimRuntime:
         clock = self.sim_clock.of(place) if self.place is None else self.sim_clock
         return SimRuntime(self.scheduler, self.sim_network, clock, self._seed, place)
 
-    def spawn(self, name: str, step: Step, selector: Selector | None = None) -> Task:
+    def spawn(
+        self,
+        name: str,
+        step: Step,
+        selector: Selector | None = None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> Task:
         place = place_of(name) if self.place is None else self.place
-        return self.scheduler.spawn_task(name, place, step, cast("TaskSelector | None", selector))
+        return self.scheduler.spawn_task(name, place, step, cast("TaskSelector | None", selector), on_failed)
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
         return self.scheduler.wait_until(predicate, timeout)

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from pykafka2.clock import FOREVER
-from pykafka2.driver.runtime import Step
+from pykafka2.driver.runtime import Step, ignore_error
 from pykafka2.testing.simulation.actors import Actor, ActorThreads
 from pykafka2.testing.simulation.problems import (
     Deadlock,
@@ -106,8 +106,15 @@ class Scheduler:
         self.push(max(when, self.now), timer)
         return timer
 
-    def spawn_task(self, name: str, place: str, step: Step, selector: TaskSelector | None) -> SimTask:
-        task = SimTask(self, name, place, step, selector)
+    def spawn_task(
+        self,
+        name: str,
+        place: str,
+        step: Step,
+        selector: TaskSelector | None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> SimTask:
+        task = SimTask(self, name, place, step, selector, on_failed)
         self.tasks.append(task)
         if selector is not None:
             selector.attach(task)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pykafka2.clock import FOREVER
-from pykafka2.driver.runtime import Step
+from pykafka2.driver.runtime import Step, ignore_error
 from pykafka2.network.transport import Selector
 from pykafka2.testing.simulation.trace import Trace
 
@@ -75,6 +75,7 @@ class SimTask:
     __slots__ = (
         "_due_at",
         "_in_turn",
+        "_on_failed",
         "_scheduler",
         "_selector",
         "_step",
@@ -89,7 +90,13 @@ class SimTask:
     )
 
     def __init__(
-        self, scheduler: TaskScheduler, name: str, place: str, step: Step, selector: TaskSelector | None
+        self,
+        scheduler: TaskScheduler,
+        name: str,
+        place: str,
+        step: Step,
+        selector: TaskSelector | None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
     ) -> None:
         self.name = name
         self.place = place
@@ -98,6 +105,7 @@ class SimTask:
         self.turns = 0
         self.turns_before = 0
         """Turns up to the current virtual second."""
+        self._on_failed = on_failed
         self._scheduler = scheduler
         self._step = step
         self._selector = selector
@@ -165,6 +173,7 @@ class SimTask:
 
     def _end(self, error: Exception) -> None:
         logger.error("the loop %s ended by %r", self.name, error, exc_info=error)
+        self._on_failed(error)
         self.error = error
         self._stopped = True
         self._close_selector()
