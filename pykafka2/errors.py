@@ -104,6 +104,14 @@ class CorruptData(KafkaError, ValueError):
     """Bytes are not what the protocol says; the message names message, version and field."""
 
 
+class CorruptResponse(CorruptData):
+    """A broker's answer is not what the protocol says: its connection is closed, and the request may be sent
+    again; whether it was carried out is not known."""
+
+    retriable = True
+    refresh_metadata = True
+
+
 class CodecUnavailable(KafkaError, ImportError):
     """The library of a compression codec is not installed; the message names the package."""
 

@@ -352,9 +352,11 @@ class ClusterClient:
             return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f": {last_error}" if isinstance(last_error, KafkaError) else ""
         where = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
-        return KafkaTimeoutError(
+        error = KafkaTimeoutError(
             f"{what} from {where}{reason}; are the brokers overloaded, or the timeout too short?"
         )
+        error.__cause__ = last_error
+        return error
 
 
 def _is_final(error: KafkaError | None, unless: KafkaError | None = None) -> bool:

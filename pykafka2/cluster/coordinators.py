@@ -15,8 +15,9 @@ import attrs
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
+from pykafka2.cluster.answers import checked_node
 from pykafka2.driver.pollable import GROUP, AnyNode, PollResult, Send, ToCoordinator
-from pykafka2.errors import KafkaError, UnsupportedVersion, error_of
+from pykafka2.errors import CorruptResponse, KafkaError, UnsupportedVersion, error_of
 from pykafka2.events import EventSink, LookupEnded, LookupStarted
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -121,8 +122,13 @@ class Coordinators:
         answer = self._answer(to, response)
         if answer.error_code:
             self._end(to, None, error_of(answer.error_code, answer.error_message), now)
+            return
+        try:
+            node = checked_node(answer.node.id, answer.node.host, answer.node.port)
+        except CorruptResponse as error:
+            self._end(to, None, error, now)
         else:
-            self._end(to, answer.node, None, now)
+            self._end(to, node, None, now)
 
     def _on_failure(self, to: ToCoordinator, error: KafkaError, now: float) -> None:
         if isinstance(error, UnsupportedVersion) and self._brokers_know_batches:

@@ -18,6 +18,7 @@ from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import Send
 from pykafka2.driver.runtime import Outcome
 from pykafka2.errors import (
+    CorruptResponse,
     Disconnected,
     IllegalState,
     IllegalTransition,
@@ -298,7 +299,10 @@ class NodeLink:
             self._fail(error, now)
 
     def _fail(self, error: KafkaError, now: float) -> None:
-        if self.state is not LinkState.READY:
+        if self.state is LinkState.READY:
+            if isinstance(error, CorruptResponse):
+                logger.warning("%s: %s; the connection was closed", self.name, error)
+        else:
             # Said once for each time out of reach: what follows is the same, several times a second.
             logger.log(logging.DEBUG if self.has_failed else logging.WARNING, "%s: %s", self.name, error)
             self.has_failed = True

@@ -9,7 +9,7 @@ request to any node).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
@@ -22,7 +22,14 @@ from pykafka2.cluster.snapshot import (
     without_topics,
 )
 from pykafka2.driver.pollable import AnyNode, PollResult
-from pykafka2.errors import BrokerError, KafkaError, NoBrokersAvailable, RebootstrapRequired, error_of
+from pykafka2.errors import (
+    BrokerError,
+    CorruptResponse,
+    KafkaError,
+    NoBrokersAvailable,
+    RebootstrapRequired,
+    error_of,
+)
 from pykafka2.events import EventSink, LeaderChanged, MetadataUpdated
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -164,7 +171,7 @@ class Metadata:
         partition: int,
         leader_id: int,
         leader_epoch: int,
-        node_endpoints: Iterable[Node] = (),
+        node_endpoints: Sequence[Node] = (),
     ) -> bool:
         """Take over a broker's hint at a newer leader (KIP-951); True if it was news."""
         new = with_leader(self.snapshot, topic, partition, leader_id, leader_epoch, node_endpoints)
@@ -238,7 +245,11 @@ class Metadata:
         before = self.snapshot
         # An answer about all topics leaves out only those that do not exist.
         keep = frozenset[str]() if self._asked_for_all else self.wanted_topics()
-        self.snapshot = merge_answer(before, response, keep)
+        try:
+            self.snapshot = merge_answer(before, response, keep)
+        except CorruptResponse as error:
+            self._fail(error)
+            return
         self.last_successful_refresh = now
         self.last_error = None
         self._give_up_at = FOREVER

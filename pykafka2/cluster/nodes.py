@@ -16,11 +16,21 @@ from typing import Any
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
-from pykafka2.errors import IllegalState, KafkaError, NoBrokersAvailable, TlsError
+from pykafka2.errors import (
+    IllegalSaslState,
+    IllegalState,
+    KafkaError,
+    NoBrokersAvailable,
+    SaslAuthenticationFailed,
+    TlsError,
+    UnsupportedSaslMechanism,
+)
 from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request
 from pykafka2.types import Node
+
+AUTHENTICATION_ERRORS = (TlsError, SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState)
 
 NodeLinkMaker = Callable[[Node, Purpose], NodeLink]
 
@@ -110,21 +120,31 @@ class Nodes:
         return "no broker could be reached: " + "; ".join(words)
 
     def unreachable(self, introduction: str = "") -> KafkaError:
-        """The error for a call that no broker could serve: `TlsError` if that is what all of them met."""
+        """The error for a call that no broker could serve: `TlsError` if that is what all of them met.
+
+        Its cause is the last failure of one of them.
+        """
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
         errors = [link.last_error for link in links if not link.is_connected and link.last_error is not None]
         kind = TlsError if errors and all(isinstance(e, TlsError) for e in errors) else NoBrokersAvailable
-        return kind(introduction + self.why_unreachable())
+        error = kind(introduction + self.why_unreachable())
+        error.__cause__ = errors[-1] if errors else None
+        return error
 
     # ------------------------------------------------------------------ the driver's turn
 
+    @property
+    def failures(self) -> int:
+        """Lost connections and failed attempts, of all links for ever."""
+        return sum(link.failures for link in self._links.values())
+
     def refusal(self, now: float) -> KafkaError | None:
-        """Why no candidate will ever answer (TLS mismatch, no common version); None while there is hope."""
+        """What TLS or authentication failed by, if no candidate can be reached and one of them did so."""
         refusal: KafkaError | None = None
         for link in self._candidates(now):
             if not link.has_failed:
                 return None
-            if link.last_error is not None and not link.last_error.retriable:
+            if _needs_the_user(link.last_error):
                 refusal = link.last_error
         return refusal
 
@@ -177,3 +197,9 @@ class Nodes:
         if now_possible:
             return self._random.choice(now_possible)
         return min(links, key=lambda link: link.retry_at, default=None)
+
+
+def _needs_the_user(error: KafkaError | None) -> bool:
+    """True for failures of TLS and of authentication: as in Java they are told at once, for only another
+    configuration helps; everything else may be a broker that starts, and is tried again."""
+    return isinstance(error, AUTHENTICATION_ERRORS) and not error.retriable

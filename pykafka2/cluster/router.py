@@ -34,7 +34,10 @@ from pykafka2.options import ClientOptions
 
 @attrs.define(eq=False)
 class _Waiting:
-    """A request that cannot leave yet, and the link it waits for, if one is known."""
+    """A request that cannot leave yet, and the link it waits for, if one is known.
+
+    `failures_seen` are that link's at the beginning; those of all links for a request to any node.
+    """
 
     send: Send[Any]
     deadline: float
@@ -87,6 +90,8 @@ class Router:
             return
         timeout = self._options.request_timeout if send.timeout is None else send.timeout
         waiting = _Waiting(send, now + timeout)
+        if isinstance(send.to, AnyNode):
+            waiting.failures_seen = self._nodes.failures
         if not self._try(waiting, now):
             self._waiting.append(waiting)
 
@@ -139,7 +144,7 @@ class Router:
             one.send.on_failure(error, now)
             return True
         if link is not None:
-            if one.link is not link:
+            if one.link is not link and not isinstance(one.send.to, AnyNode):
                 one.link, one.failures_seen = link, link.failures
             link.want(now)
         return False
@@ -182,9 +187,11 @@ class Router:
     def _hopeless(self, one: _Waiting, link: NodeLink | None, now: float) -> KafkaError | None:
         """Why it should not wait any longer, or None."""
         is_for_any = isinstance(one.send.to, AnyNode)
-        refusal = self._nodes.refusal(now) if is_for_any else None
-        if refusal is not None:
-            return refusal
+        if is_for_any and self._nodes.failures > one.failures_seen:
+            # Told of attempts made since it was asked for, so that the next request finds out anew.
+            refusal = self._nodes.refusal(now)
+            if refusal is not None:
+                return refusal
         if not is_for_any and one.link is not None and one.link.failures > one.failures_seen:
             if isinstance(one.send.to, ToCoordinator):
                 self._coordinators.forget(one.send.to)

@@ -10,10 +10,11 @@ topic's id says whether it is the same (KIP-516).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
+from pykafka2.cluster.answers import believable_nodes, checked_metadata
 from pykafka2.errors import BrokerError, UnknownTopicOrPartition, error_of
 from pykafka2.protocol.messages.metadata import (
     MetadataResponse,
@@ -79,7 +80,11 @@ class ClusterSnapshot:
 def merge_answer(
     old: ClusterSnapshot, answer: MetadataResponse, keep_topics: Collection[str] | None
 ) -> ClusterSnapshot:
-    """The snapshot after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all)."""
+    """The snapshot after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all).
+
+    Raises `CorruptResponse` for an answer that no cluster could mean (see answers.py).
+    """
+    nodes = checked_metadata(answer)
     topics = {name: topic for name, topic in old.topics.items() if keep_topics is None or name in keep_topics}
     for told in answer.topics:
         if told.name is not None:
@@ -88,10 +93,7 @@ def merge_answer(
         version=old.version + 1,
         cluster_id=answer.cluster_id or old.cluster_id,
         controller_id=answer.controller_id,
-        nodes={
-            broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in answer.brokers
-        },
+        nodes={node.id: node for node in nodes},
         topics=topics,
         names_by_id=_names_by_id(topics.values()),
     )
@@ -103,13 +105,16 @@ def with_leader(
     partition: int,
     leader_id: int,
     leader_epoch: int,
-    endpoints: Iterable[Node] = (),
+    endpoints: Sequence[Node] = (),
 ) -> ClusterSnapshot:
-    """The snapshot after a broker's hint at a newer leader (KIP-951); the old one if it is not newer."""
+    """The snapshot after a broker's hint at a newer leader (KIP-951); the old one if it is not newer, or
+    names brokers that cannot be."""
     known = old.topics.get(topic)
     info = old.partition(topic, partition)
     nodes = {**old.nodes, **{node.id: node for node in endpoints}}
     if known is None or info is None or leader_epoch <= info.leader_epoch or leader_id not in nodes:
+        return old
+    if not believable_nodes(endpoints):
         return old
     moved = attrs.evolve(info, leader=leader_id, leader_epoch=leader_epoch)
     topics = {**old.topics, topic: attrs.evolve(known, partitions={**known.partitions, partition: moved})}

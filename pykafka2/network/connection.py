@@ -18,6 +18,7 @@ import attrs
 from pykafka2.clock import FOREVER
 from pykafka2.errors import (
     CorruptData,
+    CorruptResponse,
     Disconnected,
     IllegalState,
     IllegalTransition,
@@ -249,7 +250,11 @@ class Connection:
         """Answer the requests whose responses are complete.  A `KafkaError` raised here ends the connection
         by way of the channel, which then calls `on_close`."""
         self.last_used = now
-        for frame in self._reader.received(count):
+        try:
+            frames = self._reader.received(count)
+        except CorruptData as error:
+            raise CorruptResponse(str(error)) from error
+        for frame in frames:
             if self.state is ConnectionState.CLOSED:
                 return  # one of the answers before has led to the end
             self._on_frame(frame, now)
@@ -309,7 +314,7 @@ class Connection:
     def _on_frame(self, frame: Frame, now: float) -> None:
         waiting = self._in_flight.take_oldest()
         if waiting is None:
-            raise CorruptData(f"{self.broker} sent a response that nobody asked for")
+            raise CorruptResponse(f"{self.broker} sent a response that nobody asked for")
         try:
             response = waiting.decode(frame, self.broker)
         except KafkaError as error:

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from pykafka2.clock import FOREVER
-from pykafka2.errors import CorruptData, KafkaError, UnsupportedVersion
+from pykafka2.errors import CorruptData, CorruptResponse, KafkaError, UnsupportedVersion
 from pykafka2.network.frames import Frame
 from pykafka2.protocol.framing import decode_response
 from pykafka2.protocol.registry import ApiKey
@@ -49,13 +49,13 @@ class InFlight:
     def decode(self, frame: Frame, broker: str) -> Any:
         """The response that the frame holds.
 
-        Raises `CorruptData` naming the broker: it is the answer to another request, or none at all.
+        Raises `CorruptResponse` naming the broker: it is the answer to another request, or none at all.
         """
         if len(frame) < 4:
-            raise CorruptData(f"{broker} sent a response of {len(frame)} bytes")
+            raise CorruptResponse(f"{broker} sent a response of {len(frame)} bytes")
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         if correlation_id != self.correlation_id:
-            raise CorruptData(
+            raise CorruptResponse(
                 f"{broker} answered correlation id {correlation_id} where {self.correlation_id} "
                 f"({self.api}) was due"
             )
@@ -65,7 +65,7 @@ class InFlight:
         try:
             return decode_response(frame, type(self.request), version)[1]
         except CorruptData as error:
-            raise CorruptData(f"{broker}: {error}") from error
+            raise CorruptResponse(f"{broker}: {error}") from error
 
 
 class InFlightWindow:

@@ -52,6 +52,13 @@ class Drop:
 
 
 @attrs.define
+class Raw:
+    """A handler's answer: these bytes, whatever they are."""
+
+    data: bytes
+
+
+@attrs.define
 class Later:
     """A handler's answer: what `make` gives, after so many seconds; sooner if the test calls `now`."""
 
@@ -60,7 +67,7 @@ class Later:
     now: Callable[[], None] = lambda: None
 
 
-Answer = Response | Hold | Drop | Later
+Answer = Response | Hold | Drop | Later | Raw
 Handler = Callable[[Any, "ScriptedBroker"], Answer]
 
 
@@ -348,6 +355,8 @@ class ScriptedBroker:
         elif isinstance(answer, Later):
             make = answer.make
             answer.now = self.cluster.runtime.call_later(answer.seconds, lambda: send(make()))
+        elif isinstance(answer, Raw):
+            transport.received += answer.data
         elif isinstance(answer, Drop):
             transport.is_broken = True
         else:

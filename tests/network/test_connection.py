@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pykafka2.clock import FOREVER
 from pykafka2.errors import (
     CorruptData,
+    CorruptResponse,
     Disconnected,
     IllegalState,
     IllegalTransition,
@@ -178,14 +179,14 @@ def test_an_answer_out_of_order_is_corrupt_and_ends_the_connection(wire: Wire) -
     assert "correlation id" in str(first.failures[0])
     # The second one did nothing wrong: it may be sent again.
     assert type(second.failures[0]) is Disconnected
-    assert [type(error) for error in wire.owner.closed] == [CorruptData]
+    assert [type(error) for error in wire.owner.closed] == [CorruptResponse]
     assert wire.pipe.is_closed
 
 
 def test_an_answer_that_nobody_asked_for_ends_the_connection(wire: Wire) -> None:
     wire.shake_hands()
     wire.receive(b"\0\0\0\4\0\0\0\7", 2.0)
-    assert [type(error) for error in wire.owner.closed] == [CorruptData]
+    assert [type(error) for error in wire.owner.closed] == [CorruptResponse]
 
 
 def test_an_answer_that_cannot_be_decoded_fails_its_request_and_ends_the_connection(wire: Wire) -> None:
@@ -195,7 +196,7 @@ def test_an_answer_that_cannot_be_decoded_fails_its_request_and_ends_the_connect
     wire.receive(struct.pack(">ii", 6, header.correlation_id) + b"\0\0", 3.0)
     assert "node 1" in str(asker.failures[0])
     assert "Heartbeat" in str(asker.failures[0])
-    assert [type(error) for error in wire.owner.closed] == [CorruptData]
+    assert [type(error) for error in wire.owner.closed] == [CorruptResponse]
 
 
 @pytest.mark.parametrize("raised", [NotCoordinator(), ValueError("a bug")])

@@ -1,0 +1,152 @@
+"""Bad answers while a client starts: told to callers, tried again for ever, and never believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.errors import CorruptResponse, KafkaError, KafkaTimeoutError, NoBrokersAvailable, TlsError
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tests.cluster.scripted import Answer, Raw, ScriptedBroker, ScriptedCluster
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    return ScriptedCluster(brokers=2, topics={"orders": [0, 1]})
+
+
+@pytest.fixture
+def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
+    client = cluster.client()
+    yield client
+    client.close()
+
+
+BAD_ANSWERS: dict[str, tuple[Answer, type[KafkaError], str]] = {
+    "HTTP": (Raw(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), NoBrokersAvailable, "answers in HTTP"),
+    "length": (Raw(b"\x7f\xff\xff\xff...."), NoBrokersAvailable, "announces a frame of 2147483647 bytes"),
+    "correlation id": (Raw(b"\0\0\0\x06\0\0\0\x63\0\0"), NoBrokersAvailable, "correlation id 99"),
+    "truncated": (Raw(b"\0\0\0\x05\0\0\0\0\0"), NoBrokersAvailable, "ApiVersions"),
+    "error code": (
+        ApiVersionsResponse(error_code=42, api_keys=[]),
+        NoBrokersAvailable,
+        "refused ApiVersions",
+    ),
+    "TLS alert": (Raw(b"\x15\x03\x03\0\x02\x02\x28"), TlsError, "speaks TLS here"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_one_bad_answer_at_the_start_does_not_wedge_the_client(
+    cluster: ScriptedCluster, client: ClusterClient, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer, error, words = BAD_ANSWERS[kind]
+    cluster.on(ApiVersionsRequest, lambda request, broker: answer)
+    started = cluster.now
+    with pytest.raises(error, match=words):
+        client.wait_for_topic("orders", 5)
+    waited = cluster.now - started
+    assert waited < 1 if error is TlsError else waited == pytest.approx(5)
+    del cluster.handlers[ApiVersionsRequest]
+    assert client.wait_for_topic("orders", 5).is_usable, "the next call tries again"
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_the_bootstrap_goes_on_in_the_background(
+    cluster: ScriptedCluster, client: ClusterClient, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer, error, _ = BAD_ANSWERS[kind]
+    cluster.on(ApiVersionsRequest, lambda request, broker: answer)
+    with pytest.raises(error):
+        client.wait_for_topic("orders", 1)
+    attempts = len(cluster.network.connects)
+    cluster.runtime.run_for(70)
+    assert len(cluster.network.connects) - attempts >= 40, "about one a second, at reconnect_backoff_max_ms"
+    del cluster.handlers[ApiVersionsRequest]
+    cluster.runtime.run_for(5)
+    assert client.metadata.topic("orders") is not None
+
+
+def test_a_request_to_any_node_is_told_the_same_way(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    cluster.on(ApiVersionsRequest, lambda request, broker: BAD_ANSWERS["TLS alert"][0])
+    for _ in range(3):
+        started = cluster.now
+        with pytest.raises(TlsError, match="speaks TLS here"):
+            client.request(MetadataRequest(topics=[]))
+        assert cluster.now - started < 2, "each call hears of an attempt of its own"
+    assert len(cluster.network.connects) >= 3
+    del cluster.handlers[ApiVersionsRequest]
+    assert client.request(MetadataRequest(topics=[])).brokers
+
+
+# ---------------------------------------------------------------------- metadata that cannot be
+
+
+def metadata(
+    indexes: list[int], *, port: int = 9092, node_id: int = 0, brokers: int = 1, leader: int = 0
+) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id + number, host="broker-0", port=port)
+            for number in range(brokers)
+        ],
+        topics=[
+            MetadataResponseTopic(
+                name="orders",
+                topic_id=b"t" * 16,
+                partitions=[
+                    MetadataResponsePartition(
+                        partition_index=index, leader_id=leader, replica_nodes=[], isr_nodes=[]
+                    )
+                    for index in indexes
+                ],
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (metadata([2**31 - 1]), "1 partitions, among them the number 2147483647"),
+        (metadata([-3]), "among them the number -3"),
+        (metadata([0, 1, 3]), "3 partitions, among them the number 3"),
+        (metadata([0, 1, 1]), "3 partitions, among them twice the same"),
+        (metadata([0], leader=-7), "names -7 as leader"),
+        (metadata([0], port=70000), "port 70000"),
+        (metadata([0], port=0), "port 0"),
+        (metadata([0], node_id=-1), "id -1"),
+        (metadata([0], brokers=10_001), "10001 brokers"),
+    ],
+)
+def test_metadata_that_no_cluster_could_mean_is_refused_and_asked_for_again(
+    cluster: ScriptedCluster, client: ClusterClient, answer: MetadataResponse, words: str
+) -> None:
+    def hostile(request: MetadataRequest, broker: ScriptedBroker) -> Answer:
+        return answer
+
+    cluster.on(MetadataRequest, hostile)
+    with pytest.raises(KafkaTimeoutError, match=words) as caught:
+        client.wait_for_topic("orders", 2)
+    assert isinstance(caught.value.__cause__, CorruptResponse)
+    assert client.metadata.version == 0
+    assert 3 <= len(cluster.requests(MetadataRequest)) <= 20
+    del cluster.handlers[MetadataRequest]
+    assert client.wait_for_topic("orders", 2).is_usable
+
+
+def test_what_was_known_outlives_a_bad_answer(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    client.wait_for_topic("orders", 5)
+    known = client.metadata.snapshot
+    cluster.on(MetadataRequest, lambda request, broker: metadata([7]))
+    assert not client.wait_for_metadata(client.metadata.version, 2)
+    assert client.metadata.snapshot is known
