@@ -39,7 +39,7 @@ def checked_metadata(answer: MetadataResponse) -> list[Node]:
     """
     if len(answer.brokers) > MOST_BROKERS:
         raise CorruptResponse(
-            f"a Metadata answer lists {len(answer.brokers)} brokers; more than {MOST_BROKERS} are not believed"
+            f"a Metadata answer lists {len(answer.brokers)} brokers; at most {MOST_BROKERS} are believed"
         )
     for topic in answer.topics:
         _check_topic(topic)

@@ -42,8 +42,8 @@ NEVER = -FOREVER
 class Metadata:
     """The cluster as this client knows it (a `Pollable`).
 
-    Answers are asked for when somebody wants a topic that is not known, after `request_update`, and at
-    `metadata_max_age`; at least `retry_backoff` apart, growing to `retry_backoff_max` while asking fails or
+    Answers are asked for when somebody wants a topic that is not known, after `request_update`, and when some
+    topic was last heard of `metadata_max_age` ago; at least `retry_backoff` apart, growing to `retry_backoff_max` while asking fails or
     leaves a wanted topic unresolved (KIP-580).
     """
 
@@ -79,6 +79,8 @@ class Metadata:
         self._asked_by_name: frozenset[str] = frozenset()
         self._next_forget_at = FOREVER
         self._give_up_at = FOREVER  # on the brokers known, for want of an answer
+        self._refreshed_at: dict[str, float] = {}
+        """When an answer last named each topic that is known."""
 
     # ------------------------------------------------------------------ reading, any thread
 
@@ -205,14 +207,19 @@ class Metadata:
         elif self.last_refresh == NEVER:
             return FOREVER
         else:
-            due = self.last_successful_refresh + self._options.metadata_max_age
+            due = self._oldest_refresh() + self._options.metadata_max_age
         return max(due, self.last_refresh + self._gap)
+
+    def _oldest_refresh(self) -> float:
+        """When what is known was heard, of that which was heard first: each topic has an age of its own, as
+        an answer about a new topic says nothing of the others."""
+        return min(self._refreshed_at.values(), default=self.last_successful_refresh)
 
     def _request(self, now: float) -> MetadataRequest:
         is_partial = (
             not self._update_requested
             and not self._wants_all_topics
-            and now < self.last_successful_refresh + self._options.metadata_max_age
+            and now < self._oldest_refresh() + self._options.metadata_max_age
         )
         # Cleared before the wishes are read: what is wished from here on asks again.
         self._update_requested = self._topic_requested = False
@@ -251,6 +258,7 @@ class Metadata:
             self._fail(error)
             return
         self.last_successful_refresh = now
+        self._note_refreshed(response, now)
         self.last_error = None
         self._give_up_at = FOREVER
         self._emit_changes(before, now)
@@ -258,6 +266,15 @@ class Metadata:
             self._retry_later()
         else:
             self._backoff.reset()
+
+    def _note_refreshed(self, response: MetadataResponse, now: float) -> None:
+        """Every topic that is known, at its age: those asked for are as of now, though there be no word of
+        some (an answer about all topics leaves out those that do not exist)."""
+        known = self.snapshot.topics.keys()
+        ages = {name: at for name, at in self._refreshed_at.items() if name in known}
+        ages.update((topic.name, now) for topic in response.topics if topic.name is not None)
+        ages.update((name, now) for name in self._asked_by_name if name in known)
+        self._refreshed_at = ages
 
     def _on_refused(self, error: BrokerError, now: float) -> None:
         if isinstance(error, RebootstrapRequired):
@@ -297,6 +314,7 @@ class Metadata:
         gone = self.snapshot.topics.keys() - self.wanted_topics()
         if gone and not self._wants_all_topics:
             self.snapshot = without_topics(self.snapshot, gone)
+            self._refreshed_at = {name: at for name, at in self._refreshed_at.items() if name not in gone}
         oldest = min(tuple(self._wanted.values()), default=FOREVER)
         self._next_forget_at = oldest + self._options.metadata_max_idle
 

@@ -109,6 +109,25 @@ def test_what_waiting_does_not_cure_is_raised_at_once(
     assert client.wait_for_topic("bills", 30).is_usable, "an ACL granted later helps the next call"
 
 
+def test_new_topics_do_not_make_what_is_known_of_others_younger(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    client.wait_for_topic("orders", 10)
+    for number in range(12):
+        cluster.runtime.run_for(120)
+        client.metadata.want_topic("orders", cluster.now)
+        cluster.add_topic(f"new-{number}", [0])
+        client.wait_for_topic(f"new-{number}", 10)
+    named = [
+        one.at
+        for one in (one for broker in cluster.brokers for one in broker.seen)
+        if isinstance(one.request, MetadataRequest) and "orders" in [t.name for t in one.request.topics or []]
+    ]
+    gaps = [later - sooner for sooner, later in pairwise(sorted(named))]
+    assert gaps, "orders was asked for again in 24 minutes"
+    assert max(gaps) <= 301
+
+
 def test_metadata_is_refreshed_at_its_age(cluster: ScriptedCluster, client: ClusterClient) -> None:
     client.metadata.pin_topics({"orders"})
     client.wait_for_metadata(0, 10)
