@@ -139,6 +139,11 @@ class NodeLink:
     def in_flight(self) -> int:
         return self.connection.in_flight if self.connection is not None else 0
 
+    def throttled_for(self, now: float) -> float:
+        """Seconds for which the broker still asks to be left alone (throttle_time_ms)."""
+        connection = self.connection
+        return max(connection.throttled_until - now, 0.0) if connection is not None else 0.0
+
     def is_ready(self, now: float) -> bool:
         """True if a request sent now would leave now: connected, agreed on versions, not throttled."""
         connection = self.connection

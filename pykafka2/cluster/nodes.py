@@ -110,6 +110,18 @@ class Nodes:
         """The addresses that cannot be reached now, each with the reason."""
         return {link.address: link.why_not for link in tuple(self._links.values()) if link.has_failed}
 
+    def throttled(self, now: float) -> dict[str, float]:
+        """The brokers that ask to be left alone, each with the seconds that are left."""
+        links = [(link.name, link.throttled_for(now)) for link in tuple(self._links.values())]
+        return {name: seconds for name, seconds in links if seconds > 0}
+
+    def why_throttled(self, now: float) -> list[str]:
+        """The same in sentences."""
+        return [
+            f"{name} throttles this client: no request goes to it for another {seconds:.1f} s."
+            for name, seconds in self.throttled(now).items()
+        ]
+
     def why_unreachable(self) -> str:
         """Each address with the reason why it could not be reached."""
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]

@@ -42,6 +42,7 @@ class Inspection:
             "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),
             "connected": cluster.nodes.has_connection,
             "unreachable": cluster.nodes.failing(),
+            "throttled": cluster.nodes.throttled(now),
             "partitions": {
                 str(partition): {
                     "position": self._subscription.positions.get(partition),
@@ -69,6 +70,7 @@ class Inspection:
             lines.append(f"No broker is connected: {self._cluster.nodes.why_unreachable()}")
         else:
             lines += [f"{address} cannot be reached: {why}" for address, why in health["unreachable"].items()]
+        lines += self._cluster.nodes.why_throttled(self._cluster.driver.clock.monotonic())
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         for topic in sorted(self._subscription.wanted_topics):

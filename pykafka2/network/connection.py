@@ -40,6 +40,9 @@ from pykafka2.protocol.struct import Request
 
 logger = logging.getLogger(__name__)
 
+LONGEST_THROTTLE = 60.0
+"""Seconds that a broker is left alone at most, whatever its throttle_time_ms says: it may be one answer's bug."""
+
 
 class HandlerFailed(RuntimeError):
     """Whoever sent a request raised while it was told the outcome: a bug, of which it cannot be told again.
@@ -322,7 +325,8 @@ class Connection:
             raise
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
-            self.throttled_until = max(self.throttled_until, now + throttle_time_ms / 1000.0)
+            seconds = min(throttle_time_ms / 1000.0, LONGEST_THROTTLE)
+            self.throttled_until = max(self.throttled_until, now + seconds)
         if self._event_sink.is_watched:
             self._emit_answered(waiting, now, None)
         try:

@@ -40,6 +40,7 @@ class Inspection:
             "requests_in_flight": self._sender.requests_in_flight,
             "buffer_available_bytes": self._accumulator.pool.available_bytes,
             "senders_waiting_for_memory": self._accumulator.pool.waiting,
+            "throttled": self._client.nodes.throttled(now),
             "metadata_version": metadata.version,
             "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
             "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,
@@ -58,6 +59,7 @@ class Inspection:
             return "Nothing waits: every record sent was written or has failed."
         lines = [f"{health['records_waiting']} records wait or are in flight."]
         lines += [f"{queue} waits for {what}." for queue, what in health["waiting_for"].items()]
+        lines += self._client.nodes.why_throttled(self._client.driver.clock.monotonic())
         if health["senders_waiting_for_memory"]:
             lines.append(f"{health['senders_waiting_for_memory']} calls of send wait for buffer_memory.")
         if health["metadata_error"]:

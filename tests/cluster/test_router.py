@@ -310,6 +310,23 @@ def test_a_throttled_node_is_left_alone_for_as_long_as_it_asked(
     assert sent.response is not None
 
 
+def test_a_throttle_of_a_month_is_a_minute_and_is_said(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.brokers[1].on(
+        HeartbeatRequest, lambda request, broker: HeartbeatResponse(throttle_time_ms=2**31 - 1)
+    )
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(0.5)
+    ((name, seconds),) = client.nodes.throttled(cluster.now).items()
+    assert (name, round(seconds)) == ("node 1 (broker-1:9092)", 60)
+    (words,) = client.nodes.why_throttled(cluster.now)
+    assert "no request goes to it for another" in words
+    sent = Sent(client, ToNode(1), timeout=100)
+    cluster.runtime.run_for(61)
+    assert sent.response is not None
+
+
 def test_no_broker_is_named_with_each_address_and_its_reason() -> None:
     cluster = ScriptedCluster(brokers=1)
     cluster.brokers[0].stop()

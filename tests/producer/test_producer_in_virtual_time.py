@@ -670,6 +670,18 @@ class TestClosing:
         assert (health["state"], health["records_waiting"], health["producer_epoch"]) == ("open", 0, 0)
         assert producer.explain() == "Nothing waits: every record sent was written or has failed."
 
+    def test_explain_says_that_a_broker_throttles(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        cluster.controls.throttle(None, ProduceRequest, 30.0, times=1)
+        producer.send("orders", b"1").result(10)
+        producer.send("orders", b"2")
+        simulation.sleep(1)
+        assert "throttles this client: no request goes to it for another" in producer.explain()
+        assert len(producer.health()["throttled"]) == 1
+        producer.flush(40)
+
 
 def test_partitions_are_listed_in_order(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer: KafkaProducer = simulation.producer(cluster)
