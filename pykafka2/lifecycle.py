@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -56,6 +57,17 @@ class Tracked:
 
 
 _tracked: set[Tracked] = set()
+_loading = threading.RLock()
+
+
+def load_for_io_thread(load: Callable[[], object]) -> None:
+    """Run `load`, which imports what a client's IO thread will need, before that thread starts.
+
+    A fork waits until it is done: in the child the locks of modules that were just being imported by another
+    thread are never released, and whoever imports such a module there waits for ever.
+    """
+    with _loading:
+        load()
 
 
 def track(client: LiveClient, description: str, release: Callable[[], object]) -> Tracked:
@@ -121,4 +133,7 @@ def _at_exit() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+)
 atexit.register(_at_exit)

@@ -224,3 +224,56 @@ class TestAdminClient:
 def test_a_client_shows_its_name_and_servers(client: type[Any]) -> None:
     with client(bootstrap_servers=["one:9092", "two:9093"], client_id="shop") as made:
         assert repr(made) == f"<{client.__name__} shop to one:9092,two:9093>"
+
+
+WHAT_IS_LOADED = """
+import sys
+from pykafka2 import KafkaProducer
+with KafkaProducer(bootstrap_servers="127.0.0.1:1", compression_type="zstd"):
+    needed = {"crc32c", "zstandard", "pykafka2.protocol.encoding", "pykafka2.protocol.decoding"}
+    missing = needed - set(sys.modules)
+sys.exit(f"not loaded: {missing}" if missing else 0)
+"""
+
+FORK_WHILE_LOADING = """
+import os, signal, sys, threading, time
+from pykafka2 import KafkaProducer
+
+is_loading = threading.Event()
+
+class Slow:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "crc32c" and not is_loading.is_set():
+            is_loading.set()
+            time.sleep(0.5)
+
+sys.meta_path.insert(0, Slow)
+
+def make():
+    KafkaProducer(bootstrap_servers="127.0.0.1:1").close()
+
+thread = threading.Thread(target=make)
+thread.start()
+is_loading.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    make()
+    os._exit(0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [WHAT_IS_LOADED, FORK_WHILE_LOADING], ids=["loaded", "fork while loading"])
+def test_a_fork_finds_no_module_half_imported(script: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from pykafka2 import lifecycle
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.arguments import checked_topic
 from pykafka2.cluster.coordinators import Coordinators
@@ -32,6 +33,8 @@ from pykafka2.errors import (
     RequestTimeout,
 )
 from pykafka2.options import ClientOptions
+from pykafka2.protocol.framing import decode_response, encode_request, encode_response
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.types import Node
 
@@ -75,6 +78,7 @@ class ClusterClient:
         self.options = options
         self.name = name
         self.is_closed = False
+        lifecycle.load_for_io_thread(_load_protocol)
         self._tls = _tls_context(options)
         self._own_runtime: Runtime | None = None
         if runtime is None:
@@ -362,6 +366,14 @@ class ClusterClient:
 def _is_final(error: KafkaError | None, unless: KafkaError | None = None) -> bool:
     """True for an error that waiting does not cure, and that is news."""
     return error is not None and error is not unless and not error.retriable
+
+
+def _load_protocol() -> None:
+    """Import what turns messages into bytes and back, which comes with the first message otherwise."""
+    request = ApiVersionsRequest(client_software_name="", client_software_version="")
+    encode_request(request, ApiVersionsRequest.MAX_VERSION, 0, None)
+    answer = b"".join(encode_response(ApiVersionsResponse(api_keys=[]), 0, 0))
+    decode_response(answer[4:], ApiVersionsRequest, 0)
 
 
 def _tls_context(options: ClientOptions) -> TlsContext | None:

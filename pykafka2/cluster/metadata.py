@@ -43,8 +43,8 @@ class Metadata:
     """The cluster as this client knows it (a `Pollable`).
 
     Answers are asked for when somebody wants a topic that is not known, after `request_update`, and when some
-    topic was last heard of `metadata_max_age` ago; at least `retry_backoff` apart, growing to `retry_backoff_max` while asking fails or
-    leaves a wanted topic unresolved (KIP-580).
+    topic was last heard of `metadata_max_age` ago; at least `retry_backoff` apart, growing to
+    `retry_backoff_max` while asking fails or leaves a wanted topic unresolved (KIP-580).
     """
 
     def __init__(

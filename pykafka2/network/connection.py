@@ -41,7 +41,7 @@ from pykafka2.protocol.struct import Request
 logger = logging.getLogger(__name__)
 
 LONGEST_THROTTLE = 60.0
-"""Seconds that a broker is left alone at most, whatever its throttle_time_ms says: it may be one answer's bug."""
+"""Seconds that a broker is left alone at most, whatever throttle_time_ms says: an answer may be wrong."""
 
 
 class HandlerFailed(RuntimeError):

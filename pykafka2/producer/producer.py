@@ -35,6 +35,7 @@ from pykafka2.producer.partitioners import KeyHashes, chooser_of
 from pykafka2.producer.routes import Route, Routes
 from pykafka2.producer.sender import Sender
 from pykafka2.producer.transactions import TransactionalCalls
+from pykafka2.records.encoder import load_codec
 from pykafka2.serializers import SerializeFunction, serialize_function
 from pykafka2.types import (
     Headers,
@@ -84,6 +85,7 @@ class KafkaProducer(TransactionalCalls):
         self._close_lock = threading.Lock()
         self._is_closing = self._is_closed = False
         self._metrics = Metrics()
+        lifecycle.load_for_io_thread(lambda: load_codec(parsed.compression_type, parsed.compression_level))
         self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
         self._driver = driver = client.driver
         self._metadata = client.metadata

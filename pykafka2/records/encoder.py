@@ -8,8 +8,10 @@ coordinator records.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from pykafka2.compression import codec as find_codec
+from pykafka2.errors import CodecUnavailable
 from pykafka2.records.batch import (
     CONTROL_FLAG,
     CRC_AT,
@@ -37,6 +39,14 @@ MAX_RECORD_OVERHEAD = 36
 
 # A compressed batch is taken to be a little larger than the ratio says, as in the Java client.
 ESTIMATION_FACTOR = 1.05
+
+
+def load_codec(codec: int | str, level: int | None = None) -> None:
+    """Import what the encoding of a batch needs, by encoding one; a codec that is not installed is none."""
+    with suppress(CodecUnavailable):
+        builder = BatchBuilder(codec, level)
+        builder.append(0, None, b"")
+        builder.build()
 
 
 class BatchBuilder:
