@@ -121,13 +121,17 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    clients = [client for tracked in _tracked.copy() if (client := tracked.client()) is not None]
-    for client in clients:
+    clients = [
+        (client, tracked.description)
+        for tracked in _tracked.copy()
+        if (client := tracked.client()) is not None
+    ]
+    for client, description in clients:
         remaining = client._on_exit(EXIT_FLUSH_TIMEOUT / len(clients))
         if remaining:
             logger.warning(
                 "%s: %d records were not delivered when the interpreter ended; call close() before",
-                type(client).__name__,
+                description,
                 remaining,
             )
 

@@ -32,6 +32,7 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     RequestTimeout,
 )
+from pykafka2.logs import install_last_resort
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -78,6 +79,7 @@ class ClusterClient:
         self.options = options
         self.name = name
         self.is_closed = False
+        install_last_resort()
         lifecycle.load_for_io_thread(_load_protocol)
         self._tls = _tls_context(options)
         self._own_runtime: Runtime | None = None

@@ -25,13 +25,12 @@ from pykafka2.errors import (
     KafkaError,
     NoBrokersAvailable,
 )
+from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.options import ClientOptions
 from pykafka2.types import Node
-
-logger = logging.getLogger(__name__)
 
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
@@ -90,6 +89,7 @@ class NodeLink:
         self.last_error: KafkaError | None = None
         self.retry_at = -FOREVER
         """No attempt to connect before this moment."""
+        self._log = ClientLogger(__name__, options.client_id)
         self._options = options
         self._driver = driver
         self._tls = tls
@@ -306,10 +306,10 @@ class NodeLink:
     def _fail(self, error: KafkaError, now: float) -> None:
         if self.state is LinkState.READY:
             if isinstance(error, CorruptResponse):
-                logger.warning("%s: %s; the connection was closed", self.name, error)
+                self._log.warning("%s: %s; the connection was closed", self.name, error)
         else:
             # Said once for each time out of reach: what follows is the same, several times a second.
-            logger.log(logging.DEBUG if self.has_failed else logging.WARNING, "%s: %s", self.name, error)
+            self._log.log(logging.DEBUG if self.has_failed else logging.WARNING, "%s: %s", self.name, error)
             self.has_failed = True
             self._setup_timeout.attempts += 1
         self._move_to(LinkState.BACKING_OFF)

@@ -7,7 +7,6 @@ timeouts.  Nothing here knows a socket or reads a clock.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
@@ -28,6 +27,7 @@ from pykafka2.errors import (
     UnsupportedVersion,
 )
 from pykafka2.events import EventSink, RequestAnswered, RequestSent, StateMoved
+from pykafka2.logs import ClientLogger
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
 from pykafka2.network.handshake import handshake
@@ -37,8 +37,6 @@ from pykafka2.network.telling import tell_each
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
-
-logger = logging.getLogger(__name__)
 
 LONGEST_THROTTLE = 60.0
 """Seconds that a broker is left alone at most, whatever throttle_time_ms says: an answer may be wrong."""
@@ -379,7 +377,8 @@ class Connection:
             return
         except Exception as error:
             # A token callable of the user's, say: no reason to end more than this connection.
-            logger.exception("%s: the handshake failed", self.broker)
+            log = ClientLogger(__name__, self._options.client_id)
+            log.exception("%s: the handshake failed", self.broker)
             self.fail(IllegalState(f"the handshake with {self.broker} failed: {error!r}"), now)
             return
         deadline = min(now + self._options.request_timeout, self._setup_deadline)

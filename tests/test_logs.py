@@ -1,0 +1,61 @@
+"""What a program that has not set up logging sees of the library's log lines."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from pykafka2.logs import ClientLogger, LastResort
+
+PROGRAM = """
+import sys
+from pykafka2 import KafkaProducer
+{setup}
+with KafkaProducer(bootstrap_servers="127.0.0.1:1", client_id="till-7", max_block_ms=300) as producer:
+    try:
+        producer.send("orders", b"v")
+    except Exception as error:
+        assert "127.0.0.1:1" in str(error)
+"""
+
+
+def stderr_of(setup: str) -> str:
+    program = PROGRAM.format(setup=setup)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True
+    )
+    return ended.stderr
+
+
+@pytest.mark.slow
+def test_a_line_on_stderr_says_which_client_and_logger_it_is_of() -> None:
+    (line,) = stderr_of("").splitlines()
+    assert line.startswith("WARNING pykafka2.cluster.link [till-7]: [till-7] bootstrap broker 127.0.0.1:1: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setup", "lines"),
+    [
+        ("import logging; logging.basicConfig(format='mine: %(message)s')", 1),
+        ("import logging; logging.lastResort = None", 0),
+        ("import logging; logging.getLogger('pykafka2').addHandler(logging.NullHandler())", 0),
+    ],
+)
+def test_a_program_that_has_set_up_logging_sees_only_what_it_asked_for(setup: str, lines: int) -> None:
+    written = stderr_of(setup).splitlines()
+    assert len(written) == lines
+    assert all(line.startswith("mine: [till-7] bootstrap") for line in written)
+
+
+def test_a_client_id_with_percent_signs_is_written_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = LastResort()
+    logger = logging.getLogger("pykafka2.test_of_logs")
+    logger.propagate = False
+    logger.addHandler(handler)
+    ClientLogger(logger.name, "100%s").warning("lost %s", "a broker")
+    logger.removeHandler(handler)
+    assert capsys.readouterr().err.endswith("[100%s] lost a broker\n")
