@@ -23,7 +23,7 @@ from pykafka2.cluster.nodes import Nodes
 from pykafka2.cluster.router import Router
 from pykafka2.cluster.snapshot import TopicSnapshot
 from pykafka2.driver.driver import Driver
-from pykafka2.driver.pollable import AnyNode, Destination, Pollable, Send, ToCoordinator
+from pykafka2.driver.pollable import AnyNode, Destination, Pollable, Send
 from pykafka2.errors import (
     BrokerError,
     ClientClosed,
@@ -164,7 +164,7 @@ class ClusterClient:
         backoff = self._new_backoff()
         last_error: KafkaError | None = None
         while True:
-            call = self._attempt(request, to, deadline - self.driver.clock.monotonic(), max_version)
+            call, send = self._attempt(request, to, deadline - self.driver.clock.monotonic(), max_version)
             error = call.error
             if call.is_done and error is None:
                 error = check(call.response) if check is not None else None
@@ -174,7 +174,7 @@ class ClusterClient:
             if error is not None:
                 if not error.retriable:
                     raise error
-                self._react_to(error, to)
+                self._react_to(error, send)
                 last_error = error
             delay = backoff.next()
             if not call.is_done or self.driver.clock.monotonic() + delay >= deadline:
@@ -301,7 +301,7 @@ class ClusterClient:
 
     def _attempt(
         self, request: Request[R], to: Destination, remaining: float, max_version: int | None = None
-    ) -> _Call:
+    ) -> tuple[_Call, Send[Any]]:
         self._raise_if_closed()
         call = _Call()
         send = Send(
@@ -316,14 +316,14 @@ class ClusterClient:
         self.driver.wait_until(lambda: call.is_done or self.is_closed, remaining)
         if not call.is_done:
             self._raise_if_closed()
-        return call
+        return call, send
 
-    def _react_to(self, error: KafkaError, to: Destination) -> None:
+    def _react_to(self, error: KafkaError, send: Send[Any]) -> None:
         """Do what the error asks of the client, before the next attempt."""
         if error.refresh_metadata:
             self.metadata.request_update(error)
-        if error.refresh_coordinator and isinstance(to, ToCoordinator):
-            self.driver.call_soon(lambda now: self.coordinators.forget(to))
+        if error.refresh_coordinator:
+            self.driver.call_soon(lambda now: self.coordinators.forget_answerer(send))
 
     def _new_backoff(self) -> Backoff:
         options = self.options

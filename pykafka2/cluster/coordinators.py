@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -33,6 +34,7 @@ class _Lookup:
     is_wanted: bool = False
     in_flight: bool = False
     not_before: float = -FOREVER
+    found_at: float = -FOREVER
 
 
 @attrs.define
@@ -85,11 +87,23 @@ class Coordinators:
             lookup.is_wanted = True
             self._wake()  # the router, who asks, is polled after us
 
-    def forget(self, to: ToCoordinator) -> None:
-        """It answered that it is not the coordinator, or could not be reached."""
+    def forget(self, to: ToCoordinator, node_id: int) -> None:
+        """This broker could not be reached: look up again, unless it is another by now."""
         lookup = self._lookups.get(to)
-        if lookup is not None:
+        if lookup is not None and lookup.node is not None and lookup.node.id == node_id:
             lookup.node = None
+
+    def forget_answerer(self, send: Send[Any]) -> None:
+        """Whoever this request went to has answered that it is not the coordinator: look up again.
+
+        Not so if another was found since the request left: an answer that comes late says nothing of it.
+        """
+        lookup = self._lookups.get(send.to) if isinstance(send.to, ToCoordinator) else None
+        if lookup is None or lookup.node is None or lookup.node.id != send.sent_to:
+            return
+        if send.sent_at is not None and lookup.found_at > send.sent_at:
+            return
+        lookup.node = None
 
     def forget_node(self, node_id: int) -> None:
         """The connection to this broker broke: look up again whatever it coordinated."""
@@ -156,6 +170,7 @@ class Coordinators:
         )
         if node is not None:
             lookup.backoff.reset()
+            lookup.found_at = now
             self._on_found(node)
             return
         lookup.not_before = now + lookup.backoff.next()

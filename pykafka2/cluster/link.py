@@ -161,6 +161,7 @@ class NodeLink:
         """Send a request; only while `is_ready`."""
         if self.connection is None:
             raise IllegalState(f"{self.name} is not connected")
+        send.sent_to, send.sent_at = self.node.id, now
         self.connection.send(
             send.request,
             now,

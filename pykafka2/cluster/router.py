@@ -194,7 +194,7 @@ class Router:
                 return refusal
         if not is_for_any and one.link is not None and one.link.failures > one.failures_seen:
             if isinstance(one.send.to, ToCoordinator):
-                self._coordinators.forget(one.send.to)
+                self._coordinators.forget(one.send.to, one.link.node.id)
             return one.link.last_error
         if now < one.deadline:
             return None

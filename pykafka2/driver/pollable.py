@@ -71,7 +71,8 @@ class Send(Generic[R]):
     (`Disconnected`, `RequestTimeout`, `UnsupportedVersion`, `NoBrokersAvailable` ...).
     `timeout` (seconds) replaces request_timeout_ms.  `on_sent(now)` runs when the last byte was handed to
     the transport.  With `expects_response=False` (acks=0) `on_response` gets None at that moment.
-    `min_version` and `max_version` narrow the choice of the version.
+    `min_version` and `max_version` narrow the choice of the version.  `sent_to` (a node's id) and `sent_at`
+    are written when it leaves, and None before.
     """
 
     request: Request[R]
@@ -83,6 +84,8 @@ class Send(Generic[R]):
     on_sent: Callable[[float], None] | None = None
     min_version: int | None = None
     max_version: int | None = None
+    sent_to: int | None = None
+    sent_at: float | None = None
 
 
 @attrs.define

@@ -8,19 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import attrs
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.pollable import Destination, PollResult, Send
 from pykafka2.driver.runtime import Outcome
-from pykafka2.errors import KafkaError
-from pykafka2.network.script import Call, Gather, Script, Step
-from pykafka2.protocol.struct import Request
+from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.network.script import Call, Gather, Script, Step, Wait
+from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
     from pykafka2.driver.driver import Driver
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+Forget = Callable[[Send[Any]], None]
+
+
+@attrs.define(frozen=True)
+class CallTo(Call):
+    """A call with a destination and a timeout of its own; None takes the runner's."""
+
+    to: Destination | None = None
+    timeout: float | None = None
+
+
+@attrs.define(frozen=True)
+class ForgetCoordinator(Step):
+    """The coordinator that answered the last call says that it is none: have it looked up again."""
+
+
+def call_to(
+    request: Request[R],
+    to: Destination | None = None,
+    *,
+    timeout: float | None = None,
+    version: int | None = None,
+) -> Script[R]:
+    """`response = yield from call_to(SomeRequest(...), ToLeader("orders", 0), timeout=5.0)`."""
+    return cast(R, (yield CallTo(request, version, to, timeout)))
+
+
+def forget_coordinator() -> Script[None]:
+    """After an answer that says NOT_COORDINATOR: forget who said so, and nobody found since."""
+    yield ForgetCoordinator()
+
+
+def _keep_coordinator(send: Send[Any]) -> None:
+    """For scripts that ask no coordinator."""
 
 
 class ScriptRunner(Generic[T]):
@@ -28,7 +67,8 @@ class ScriptRunner(Generic[T]):
 
     `then(outcome, now)` is called once, with the script's result or with the error that it raised; also an
     error that is no `KafkaError`, so nothing is swallowed.  What a request failed with is thrown in at the
-    `yield`; of a `gather` the first failure is, and the other answers are dropped.
+    `yield`; of a `gather` the first failure is, and the other answers are dropped.  `to` and `timeout` hold
+    for calls that name none of their own (`call_to`); `forget(send)` is what `forget_coordinator` leads to.
     """
 
     def __init__(
@@ -38,12 +78,15 @@ class ScriptRunner(Generic[T]):
         then: Callable[[Outcome[T], float], None],
         *,
         timeout: float | None = None,
+        forget: Forget = _keep_coordinator,
     ) -> None:
         self.outcome: Outcome[T] | None = None
         self._script = script
         self._to = to
         self._then = then
         self._timeout = timeout
+        self._forget = forget
+        self._last_sends: list[Send[Any]] = []
         self._is_started = False
         # Counts the steps, so that answers to a step that is over are known as such.
         self._step = 0
@@ -86,19 +129,35 @@ class ScriptRunner(Generic[T]):
             self._begin(step, now)
 
     def _begin(self, step: Step, now: float) -> None:
-        if isinstance(step, Call):
-            self._request([step.request], step.version, lambda responses: responses[0])
+        if isinstance(step, CallTo):
+            self._request([step.request], step.version, itemgetter(0), step.to, step.timeout)
+        elif isinstance(step, Call):
+            self._request([step.request], step.version, itemgetter(0))
         elif isinstance(step, Gather):
             if step.requests:
                 self._request(list(step.requests), None, lambda responses: responses)
             else:
                 self._advance(lambda: self._script.send([]), now)
-        else:
+        elif isinstance(step, ForgetCoordinator):
+            for send in self._last_sends:
+                self._forget(send)
+            self._advance(lambda: self._script.send(None), now)
+        elif isinstance(step, Wait):
             self._resume_at = now + step.seconds
+        else:
+            unknown = IllegalState(f"a script yielded {step!r}, which is no step")
+            self._advance(lambda: self._script.throw(unknown), now)
 
     def _request(
-        self, requests: list[Request[Any]], version: int | None, result: Callable[[list[Any]], Any]
+        self,
+        requests: list[Request[Any]],
+        version: int | None,
+        result: Callable[[list[Any]], Any],
+        to: Destination | None = None,
+        timeout: float | None = None,
     ) -> None:
+        to = self._to if to is None else to
+        timeout = self._timeout if timeout is None else timeout
         number = self._step
         responses: list[Any] = [None] * len(requests)
         missing = len(requests)
@@ -116,18 +175,19 @@ class ScriptRunner(Generic[T]):
             if number == self._step:
                 self._advance(lambda: self._script.throw(error), now)
 
-        for index, request in enumerate(requests):
-            self._sends.append(
-                Send(
-                    request,
-                    self._to,
-                    partial(on_response, index),
-                    on_failure,
-                    self._timeout,
-                    min_version=version,
-                    max_version=version,
-                )
+        self._last_sends = [
+            Send(
+                request,
+                to,
+                partial(on_response, index),
+                on_failure,
+                timeout,
+                min_version=version,
+                max_version=version,
             )
+            for index, request in enumerate(requests)
+        ]
+        self._sends += self._last_sends
 
     def _end(self, outcome: Outcome[T], now: float) -> None:
         self.outcome = outcome
@@ -141,13 +201,17 @@ def run_script(
     then: Callable[[Outcome[T], float], None],
     *,
     timeout: float | None = None,
+    forget: Forget = _keep_coordinator,
 ) -> ScriptRunner[T]:
-    """Add a runner to the driver until its script ends.  The driver's thread only."""
+    """Add a runner to the driver until its script ends.  The driver's thread only.
+
+    `forget(send)` is what `forget_coordinator` in the script leads to (`Coordinators.forget_answerer`).
+    """
 
     def end(outcome: Outcome[T], now: float) -> None:
         driver.remove(runner)
         then(outcome, now)
 
-    runner = ScriptRunner(script, to, end, timeout=timeout)
+    runner = ScriptRunner(script, to, end, timeout=timeout, forget=forget)
     driver.add(runner)
     return runner

@@ -18,8 +18,14 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 
+class Step:
+    """What a script yields.  Runners may know further kinds (driver/script_runner.py)."""
+
+    __slots__ = ()
+
+
 @attrs.define(frozen=True)
-class Call:
+class Call(Step):
     """Send this request, in this version (None: the highest that both sides speak); answer its response."""
 
     request: Request[Any]
@@ -27,20 +33,19 @@ class Call:
 
 
 @attrs.define(frozen=True)
-class Wait:
+class Wait(Step):
     """Go on after this many seconds."""
 
     seconds: float
 
 
 @attrs.define(frozen=True)
-class Gather:
+class Gather(Step):
     """Send these requests together and answer with the list of their responses, in order."""
 
     requests: tuple[Request[Any], ...]
 
 
-Step = Call | Wait | Gather
 Script = Generator[Step, Any, T]
 
 

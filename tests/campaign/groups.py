@@ -153,7 +153,7 @@ class Member:
         error = answer if isinstance(answer, KafkaError) else check(answer)
         if error is not None:
             if error.refresh_coordinator:
-                driver.call_soon(lambda now: self._client.coordinators.forget(COORDINATOR))
+                driver.call_soon(lambda now: self._client.coordinators.forget_answerer(send))
             raise error
 
     def _join(self) -> None:

@@ -67,7 +67,7 @@ class Sent:
         self.response: Any = None
         self.error: KafkaError | None = None
         self.outcomes = 0
-        send = Send(BEAT, to, self.on_response, self.on_failure, timeout=timeout)
+        self.send = send = Send(BEAT, to, self.on_response, self.on_failure, timeout=timeout)
         client.driver.call_soon(lambda now: client.router.route(send, now))
 
     def on_response(self, response: Any, now: float) -> None:
@@ -308,6 +308,38 @@ def test_a_throttled_node_is_left_alone_for_as_long_as_it_asked(
     assert sent.outcomes == 0
     cluster.runtime.run_for(1)
     assert sent.response is not None
+
+
+def coordinated_by(cluster: ScriptedCluster, node_id: int) -> None:
+    node = cluster.brokers[node_id]
+
+    def answer(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
+        told = Coordinator(key="g", node_id=node.id, host=node.host, port=node.port, error_message=None)
+        return FindCoordinatorResponse(coordinators=[told])
+
+    cluster.on(FindCoordinatorRequest, answer)
+
+
+@pytest.mark.parametrize("moves_to", [2, 1], ids=["another node", "back to the same node"])
+def test_a_late_word_of_an_old_coordinator_does_not_erase_who_was_found_since(
+    cluster: ScriptedCluster, client: ClusterClient, moves_to: int
+) -> None:
+    coordinated_by(cluster, 1)
+    early = [Sent(client, GROUP_G) for _ in range(2)]
+    cluster.runtime.run_for(1)
+    client.driver.call_soon(lambda now: client.coordinators.forget_answerer(early[0].send))
+    coordinated_by(cluster, moves_to)
+    later = Sent(client, GROUP_G)
+    cluster.runtime.run_for(1)
+    assert later.send.sent_to == moves_to
+    lookups = len(cluster.requests(FindCoordinatorRequest))
+    client.driver.call_soon(lambda now: client.coordinators.forget_answerer(early[1].send))
+    cluster.runtime.run_for(1)
+    assert client.coordinators.node_of(GROUP_G) == moves_to
+    assert len(cluster.requests(FindCoordinatorRequest)) == lookups == 2
+    client.driver.call_soon(lambda now: client.coordinators.forget_answerer(later.send))
+    cluster.runtime.run_for(1)
+    assert client.coordinators.node_of(GROUP_G) is None
 
 
 def test_a_throttle_of_a_month_is_a_minute_and_is_said(

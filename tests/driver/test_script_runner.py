@@ -10,9 +10,9 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.driver.runtime import Outcome
-from pykafka2.driver.script_runner import ScriptRunner, run_script
+from pykafka2.driver.script_runner import ScriptRunner, call_to, forget_coordinator, run_script
 from pykafka2.errors import Disconnected, IllegalState, KafkaError, RequestTimeout
-from pykafka2.network.script import Script, call, gather, wait
+from pykafka2.network.script import Script, Step, call, gather, wait
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from tests.driver.fakes import HandRuntime
 
@@ -56,6 +56,54 @@ def test_calls_go_out_one_after_the_other_and_the_result_comes_back() -> None:
     assert [outcome.get() for outcome in rig.outcomes] == [42]
     assert rig.runner.is_done
     assert rig.poll(3.0) == PollResult([], FOREVER)
+
+
+def elsewhere() -> Script[None]:
+    yield from call_to(heartbeat(1), ToNode(2), timeout=1.5)
+    yield from call_to(heartbeat(2), timeout=2.5)
+    yield from call_to(heartbeat(3), ToNode(3), version=3)
+
+
+def test_a_call_may_have_a_destination_and_a_timeout_of_its_own() -> None:
+    rig = Rig(elsewhere())
+    seen = []
+    for now in range(3):
+        (send,) = rig.sends(now)
+        seen.append((send.to, send.timeout, send.max_version))
+        send.on_response(HeartbeatResponse(), now)
+    assert seen == [(ToNode(2), 1.5, None), (ToNode(1), 2.5, None), (ToNode(3), 9.0, 3)]
+    assert rig.runner.is_done
+
+
+def moved() -> Script[int]:
+    response = yield from call(heartbeat(1))
+    if response.error_code:
+        yield from forget_coordinator()
+        response = yield from call(heartbeat(2))
+    return response.error_code
+
+
+def test_a_script_says_which_answer_came_from_no_coordinator() -> None:
+    forgotten: list[Send[Any]] = []
+    runner = ScriptRunner(moved(), ToNode(1), lambda outcome, now: None, forget=forgotten.append)
+    (first,) = runner.poll(0.0).sends
+    first.on_response(HeartbeatResponse(error_code=16), 1.0)
+    assert forgotten == [first]
+    (second,) = runner.poll(1.0).sends
+    second.on_response(HeartbeatResponse(), 2.0)
+    assert runner.outcome is not None
+    assert runner.outcome.get() == 0
+    assert forgotten == [first]
+
+
+def confused() -> Script[None]:
+    yield Step()
+
+
+def test_a_step_that_is_none_is_the_scripts_error() -> None:
+    rig = Rig(confused())
+    rig.poll(0.0)
+    assert isinstance(rig.outcomes[0].error, IllegalState)
 
 
 def stubborn() -> Script[str]:
