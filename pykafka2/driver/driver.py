@@ -241,7 +241,7 @@ class Driver:
             raise
         finally:
             self._in_turn = False
-            self.runtime.notify()
+            self.runtime.check_waiters()
 
     def _fail(self, error: BaseException) -> None:
         """The loop ends by this error: nothing may wait for it any longer."""

@@ -93,12 +93,21 @@ class Runtime(Protocol):
         """Block the calling thread until `predicate()` is true, at most `timeout` seconds.
 
         The value of the predicate at the end.  It is evaluated on the calling thread, at first, after each
-        `notify` and at the timeout; it must be cheap and take no lock that the waiter holds.
+        `notify` and at the timeout, and by whoever calls `check_waiters`; by one thread at a time, and not
+        again once it held.  It must be cheap and take no lock that the waiter holds.
         """
         ...
 
     def notify(self) -> None:
         """Something that waiters look at may have changed.  From any thread; cheap when nobody waits."""
+        ...
+
+    def check_waiters(self) -> None:
+        """As `notify`, but wakes only those whose predicate holds by now.
+
+        The predicates are evaluated on this thread, which must hold no lock; a wake-up costs ten times as
+        much, and most turns of a loop change nothing that anybody waits for.
+        """
         ...
 
     def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:

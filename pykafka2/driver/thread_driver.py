@@ -27,6 +27,9 @@ MAX_OFFLOAD_THREADS = 4
 # An idle helper thread ends after this many seconds; name resolution comes in bursts.
 OFFLOAD_IDLE = 10.0
 CLOSE_TIMEOUT = 1.0
+# A signal that the system hands to another thread does not end the main thread's sleep, yet its handler runs
+# there: so the main thread never sleeps longer than this.
+SIGNAL_CHECK = 0.25
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,44 @@ class Parker:
                 self._permit.release()
             except RuntimeError:
                 pass  # another thread was faster: the permit is there
+
+
+class Waiter:
+    """A thread that waits for its predicate, which others may evaluate for it.
+
+    Waiting takes no lock that could be found held for long: whoever finds the predicate being evaluated by
+    another thread unparks the waiter, which then looks itself.
+    """
+
+    __slots__ = ("_is_over", "_looking", "_parker", "_predicate", "park", "unpark")
+
+    def __init__(self, predicate: Callable[[], bool]) -> None:
+        self._predicate = predicate
+        self._is_over = False
+        self._looking = threading.Lock()
+        self._parker = Parker()
+        self.park = self._parker.park
+        self.unpark = self._parker.unpark
+
+    def look(self) -> bool:
+        """Whether the predicate holds or has held.  On the waiter's own thread; raises what it raises."""
+        with self._looking:
+            self._is_over = self._is_over or bool(self._predicate())
+            return self._is_over
+
+    def check(self) -> None:
+        """Unpark the waiter if its predicate holds.  From any thread; never blocks."""
+        if not self._looking.acquire(blocking=False):
+            self.unpark()
+            return
+        try:
+            self._is_over = self._is_over or bool(self._predicate())
+        except BaseException:
+            self.unpark()  # to raise it on its own thread
+        finally:
+            self._looking.release()
+        if self._is_over:
+            self.unpark()
 
 
 class ThreadTask:
@@ -153,7 +194,7 @@ class ThreadRuntime:
         self.network: Network = network or TcpNetwork()
         self._pid = os.getpid()
         # Registered and taken out by single dict operations, so neither side needs a lock.
-        self._waiters: dict[Parker, None] = {}
+        self._waiters: dict[Waiter, None] = {}
         self._pool = _Pool()
 
     def spawn(
@@ -179,24 +220,31 @@ class ThreadRuntime:
         self._check_process()
         monotonic = self.clock.monotonic
         deadline = monotonic() + timeout
-        parker = Parker()
-        self._waiters[parker] = None
+        longest = SIGNAL_CHECK if threading.current_thread() is threading.main_thread() else FOREVER
+        waiter = Waiter(predicate)
+        self._waiters[waiter] = None
         try:
             # Looked at again after registering: a notify in between has set the permit.
-            while not predicate():
+            while not waiter.look():
                 remaining = deadline - monotonic()
                 if remaining <= 0:
-                    return predicate()
-                parker.park(remaining)
+                    return waiter.look()
+                waiter.park(min(remaining, longest))
             return True
         finally:
-            self._waiters.pop(parker, None)
+            self._waiters.pop(waiter, None)
 
     def notify(self) -> None:
         """Something that waiters look at may have changed.  From any thread; 0.05 us when nobody waits."""
         if self._waiters:
-            for parker in list(self._waiters):
-                parker.unpark()
+            for waiter in list(self._waiters):
+                waiter.unpark()
+
+    def check_waiters(self) -> None:
+        """Wake those whose predicate holds by now (see `Runtime`)."""
+        if self._waiters:
+            for waiter in list(self._waiters):
+                waiter.check()
 
     def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
         """Run `work`, then `then(outcome)`, in one of a few helper threads.

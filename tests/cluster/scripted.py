@@ -283,6 +283,9 @@ class VirtualRuntime:
     def notify(self) -> None:
         pass
 
+    def check_waiters(self) -> None:
+        pass
+
     def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
         try:
             outcome: Outcome[T] = Outcome(work())

@@ -197,6 +197,9 @@ class HandRuntime:
     def notify(self) -> None:
         pass
 
+    def check_waiters(self) -> None:
+        pass
+
     def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
         try:
             outcome: Outcome[T] = Outcome(value=work())

@@ -328,3 +328,50 @@ def test_on_real_threads_a_caller_waits_for_a_command_and_for_the_end() -> None:
     assert len(errors) == 1
     runtime.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pykafka2-test")]
+
+
+def test_a_waiter_is_woken_when_its_condition_holds_and_not_every_turn() -> None:
+    runtime = ThreadRuntime()
+    driver = Driver(runtime, "pykafka2-test")
+    turns: list[float] = []
+    looked_at_by: list[str] = []
+    woken: list[bool] = []
+    is_waiting = threading.Event()
+
+    def look() -> bool:
+        looked_at_by.append(threading.current_thread().name)
+        is_waiting.set()
+        return len(turns) >= 100
+
+    waiter = threading.Thread(target=lambda: woken.append(driver.wait_until(look, 30.0)), name="waiter")
+    waiter.start()
+    is_waiting.wait()
+    while len(turns) < 100:
+        before = len(turns)
+        driver.call_soon(turns.append)
+        assert runtime.wait_until(lambda: len(turns) > before, 5.0)  # noqa: B023
+    waiter.join(5.0)
+    assert woken == [True]
+    # Before and after it was registered, and now and then when both threads looked at once.
+    assert looked_at_by.count("waiter") <= 10
+    assert looked_at_by.count("pykafka2-test") >= 90
+    driver.close()
+    runtime.close()
+
+
+def test_a_predicate_that_raises_on_the_io_thread_raises_on_the_waiters() -> None:
+    runtime = ThreadRuntime()
+    driver = Driver(runtime, "pykafka2-test")
+    is_broken: list[float] = []
+
+    def look() -> bool:
+        if is_broken:
+            raise ValueError("a bug")
+        driver.call_soon(is_broken.append)
+        return False
+
+    with pytest.raises(ValueError, match="a bug"):
+        driver.wait_until(look, 5.0)
+    assert driver.failure is None
+    driver.close()
+    runtime.close()

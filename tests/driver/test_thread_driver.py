@@ -162,6 +162,16 @@ def test_ctrl_c_interrupts_a_wait_at_once(runtime: ThreadRuntime) -> None:
     assert not runtime._waiters
 
 
+def test_ctrl_c_interrupts_a_wait_though_another_thread_got_the_signal(runtime: ThreadRuntime) -> None:
+    timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
+    started = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        runtime.wait_until(lambda: False, 30.0)
+    assert time.monotonic() - started < 5.0
+    timer.join()
+
+
 def test_a_signal_handler_may_wake_and_notify_while_the_main_thread_waits(runtime: ThreadRuntime) -> None:
     loop = Loop(runtime.notify)
     task = runtime.spawn("loop", loop)

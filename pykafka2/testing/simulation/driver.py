@@ -105,6 +105,9 @@ class SimRuntime:
     def notify(self) -> None:
         self.scheduler.notify()
 
+    def check_waiters(self) -> None:
+        self.scheduler.notify()  # which wakes only those whose predicate holds
+
     def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
         """Run `work` in one go after a virtual delay; it may take real time, but may not wait in virtual."""
 
