@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import attrs
 
 from pykafka2 import lifecycle
 from pykafka2.backoff import Backoff
@@ -20,8 +19,10 @@ from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.cluster.nodes import Nodes
+from pykafka2.cluster.retrying_calls import RetryingCall, RetryingCalls
 from pykafka2.cluster.router import Router
 from pykafka2.cluster.snapshot import TopicSnapshot
+from pykafka2.driver.completion import Completion
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import AnyNode, Destination, Pollable, Send
 from pykafka2.errors import (
@@ -33,6 +34,7 @@ from pykafka2.errors import (
     RequestTimeout,
 )
 from pykafka2.logs import install_last_resort
+from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -46,21 +48,8 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 
-@attrs.define(eq=False)
-class _Call:
-    """One blocking request: written by the driver's thread, awaited by the caller's."""
-
-    response: Any = None
-    error: KafkaError | None = None
-    is_done: bool = False
-
-    def succeed(self, response: Any, now: float) -> None:
-        self.response = response
-        self.is_done = True
-
-    def fail(self, error: KafkaError, now: float) -> None:
-        self.error = error
-        self.is_done = True
+GRACE = 1.0
+"""Seconds beyond its timeout that a caller waits for the driver to say so; only a stuck one takes them."""
 
 
 class ClusterClient:
@@ -104,8 +93,15 @@ class ClusterClient:
         self.router = Router(options, self.metadata, self.nodes, self.coordinators)
         self.metadata.on_rebootstrap = lambda now: self.nodes.rebootstrap()
         driver.router = self.router
-        driver.on_failed(self.router.close)
-        self.add(self.metadata, self.coordinators)
+        self.calls = RetryingCalls(
+            self.metadata,
+            self.coordinators,
+            request_timeout=options.request_timeout,
+            timed_out=self._timed_out,
+            wake=driver.wake,
+        )
+        driver.on_failed(self._close_requests)
+        self.add(self.metadata, self.coordinators, self.calls)
 
     # ------------------------------------------------------------------ managers
 
@@ -158,28 +154,50 @@ class ClusterClient:
             KafkaTimeoutError: no good answer within the timeout; names the last reason.
             ClientClosed: the client is closed, or was meanwhile.
         """
-        to = AnyNode() if to is None else to
         timeout = self.options.default_api_timeout if timeout is None else timeout
-        deadline = self.driver.clock.monotonic() + timeout
-        backoff = self._new_backoff()
-        last_error: KafkaError | None = None
-        while True:
-            call, send = self._attempt(request, to, deadline - self.driver.clock.monotonic(), max_version)
-            error = call.error
-            if call.is_done and error is None:
-                error = check(call.response) if check is not None else None
-                if error is None:
-                    response: R = call.response
-                    return response
-            if error is not None:
-                if not error.retriable:
-                    raise error
-                self._react_to(error, send)
-                last_error = error
-            delay = backoff.next()
-            if not call.is_done or self.driver.clock.monotonic() + delay >= deadline:
-                raise self._timed_out(type(request).__name__, timeout, last_error)
-            self.pause(delay)
+        completion = self.start(request, to, timeout, check, max_version)
+        try:
+            self.driver.wait_until(lambda: completion.is_done or self.is_closed, timeout + GRACE)
+            if not completion.is_done:
+                self._raise_if_closed()
+                raise self._timed_out(type(request).__name__, timeout, None)
+        except BaseException:
+            completion.cancel()  # Ctrl-C, say: it must not be sent again
+            raise
+        return completion.result(0)
+
+    def start(
+        self,
+        request: Request[R],
+        to: Destination | None = None,
+        timeout: float | None = None,
+        check: Callable[[R], KafkaError | None] | None = None,
+        max_version: int | None = None,
+    ) -> Completion[R]:
+        """`request` without waiting: the call lives on the driver, which retries it.  Any thread.
+
+        `check` is called on the driver's thread; what it raises becomes the call's error.
+
+        Raises:
+            ClientClosed, ClientFailed: the client takes no more calls.
+        """
+        self._raise_if_closed()
+        self.driver.raise_failure()
+        timeout = self.options.default_api_timeout if timeout is None else timeout
+        completion: Completion[R] = Completion(self.driver, type(request).__name__)
+        self.calls.start(
+            RetryingCall(
+                request,
+                AnyNode() if to is None else to,
+                check,
+                max_version,
+                timeout,
+                self.driver.clock.monotonic() + timeout,
+                self._new_backoff(),
+                completion,
+            )
+        )
+        return completion
 
     def wait_for_topic(self, topic: str, timeout: float | None = None) -> TopicSnapshot:
         """The topic's metadata, asked for if it is not known.
@@ -245,11 +263,6 @@ class ClusterClient:
         if metadata.version == version:
             raise self._no_metadata(f"no metadata within {timeout:g} s", timeout, failure)
 
-    def pause(self, seconds: float) -> None:
-        """Block the caller for so long, or until the client is closed."""
-        if seconds > 0:
-            self.driver.wait_until(lambda: self.is_closed, seconds)
-
     def close(self, timeout: float = 5.0) -> bool:
         """Fail what is in flight, end the loop, close the connections; False if that took longer.
 
@@ -264,17 +277,17 @@ class ClusterClient:
             self.driver.call_soon(lambda now: self._end_by_itself(error, now))
             return False
         if self.driver.is_own_thread():
-            self.router.close(error, self.driver.clock.monotonic())
+            self._close_requests(error, self.driver.clock.monotonic())
         elif self.driver.failure is None:
-            closing = _Call()
+            closed: Completion[None] = Completion(self.driver, "close")
 
-            def close_router(now: float) -> None:
-                self.router.close(error, now)
-                closing.succeed(None, now)
+            def close_requests(now: float) -> None:
+                self._close_requests(error, now)
+                closed.succeed(None)
 
-            with suppress(ClientFailed):  # just now: the router is closed then
-                self.driver.call_soon(close_router)
-            self.runtime.wait_until(lambda: closing.is_done or self.driver.failure is not None, timeout)
+            with suppress(ClientFailed):  # just now: the requests have failed then
+                self.driver.call_soon(close_requests)
+            self.runtime.wait_until(lambda: closed.is_done or self.driver.failure is not None, timeout)
         stopped = self.driver.close(timeout)
         if self._own_runtime is not None:
             self._own_runtime.close()
@@ -284,10 +297,14 @@ class ClusterClient:
 
     def _end_by_itself(self, error: ClientClosed, now: float) -> None:
         """The end, on the driver's own thread."""
-        self.router.close(error, now)
+        self._close_requests(error, now)
         self.driver.close()
         if self._own_runtime is not None:
             self._own_runtime.close()
+
+    def _close_requests(self, error: ClientClosed | ClientFailed, now: float) -> None:
+        """Fail whatever waits for an answer."""
+        tell_each([partial(self.router.close, error, now), partial(self.calls.close, error, now)])
 
     def _make_link(self, node: Node, purpose: Purpose) -> NodeLink:
         return NodeLink(node, purpose, self.options, self.driver, self._tls, on_lost=self._on_lost)
@@ -298,32 +315,6 @@ class ClusterClient:
             self.coordinators.forget_node(link.node.id)
         if self.metadata.snapshot.nodes:
             self.metadata.request_update(error)
-
-    def _attempt(
-        self, request: Request[R], to: Destination, remaining: float, max_version: int | None = None
-    ) -> tuple[_Call, Send[Any]]:
-        self._raise_if_closed()
-        call = _Call()
-        send = Send(
-            request,
-            to,
-            call.succeed,
-            call.fail,
-            timeout=max(0.0, min(remaining, self.options.request_timeout)),
-            max_version=max_version,
-        )
-        self.driver.call_soon(lambda now: self.router.route(send, now))
-        self.driver.wait_until(lambda: call.is_done or self.is_closed, remaining)
-        if not call.is_done:
-            self._raise_if_closed()
-        return call, send
-
-    def _react_to(self, error: KafkaError, send: Send[Any]) -> None:
-        """Do what the error asks of the client, before the next attempt."""
-        if error.refresh_metadata:
-            self.metadata.request_update(error)
-        if error.refresh_coordinator:
-            self.driver.call_soon(lambda now: self.coordinators.forget_answerer(send))
 
     def _new_backoff(self) -> Backoff:
         options = self.options

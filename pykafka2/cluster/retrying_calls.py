@@ -1,0 +1,143 @@
+"""Calls that are sent again, with back-off, until an answer is good or no further attempt may help.
+
+A `Pollable` of the driver's thread; calls are started from any.  client.py hands them out; what an error asks
+for goes to metadata.py and coordinators.py before the next attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.coordinators import Coordinators
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.pollable import Destination, PollResult, Send
+from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError
+from pykafka2.network.telling import tell_each
+from pykafka2.protocol.struct import Request
+
+Check = Callable[[Any], KafkaError | None]
+TimedOut = Callable[[str, float, KafkaError | None], KafkaError]
+
+
+@attrs.define(eq=False)
+class RetryingCall:
+    """One call.  `check` turns an answer into the error it stands for, or None if it is good."""
+
+    request: Request[Any]
+    to: Destination
+    check: Check | None
+    max_version: int | None
+    timeout: float
+    deadline: float
+    backoff: Backoff
+    completion: Completion[Any]
+    is_in_flight: bool = False
+    retry_at: float = -FOREVER
+    last_error: KafkaError | None = None
+
+    @property
+    def name(self) -> str:
+        return type(self.request).__name__
+
+
+class RetryingCalls:
+    """The calls under way.
+
+    `timed_out(name, timeout, last_error)` words the error of a call whose time is over.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        coordinators: Coordinators,
+        *,
+        request_timeout: float,
+        timed_out: TimedOut,
+        wake: Callable[[], None],
+    ) -> None:
+        self._metadata = metadata
+        self._coordinators = coordinators
+        self._request_timeout = request_timeout
+        self._timed_out = timed_out
+        self._wake = wake
+        # Written by single dict operations, from any thread.
+        self._open: dict[RetryingCall, None] = {}
+        self._closed_because: KafkaError | None = None
+
+    def start(self, call: RetryingCall) -> None:
+        """Have it sent.  Any thread."""
+        self._open[call] = None
+        if self._closed_because is not None:  # meanwhile, and nobody polls any more
+            self._end(call, self._closed_because)
+        self._wake()
+
+    def close(self, error: ClientClosed | ClientFailed, now: float) -> None:
+        """Fail what is open, and what is started later."""
+        self._closed_because = error
+        tell_each([partial(self._end, call, error) for call in tuple(self._open)])
+
+    def poll(self, now: float) -> PollResult:
+        result = PollResult.idle()
+        for call in tuple(self._open):
+            if call.is_in_flight:
+                continue  # its own timeout ends it
+            if call.completion.is_cancelled:
+                self._end(call, IllegalState(f"{call.name} was given up by its caller"))
+            elif now >= call.retry_at:
+                result.sends.append(self._attempt(call, now))
+            else:
+                result.wake_at = min(result.wake_at, call.retry_at)
+        return result
+
+    # ------------------------------------------------------------------ inside
+
+    def _attempt(self, call: RetryingCall, now: float) -> Send[Any]:
+        call.is_in_flight = True
+        send = Send(
+            call.request,
+            call.to,
+            lambda response, now: self._on_response(call, send, response, now),
+            lambda error, now: self._on_error(call, send, error, now),
+            timeout=max(0.0, min(call.deadline - now, self._request_timeout)),
+            max_version=call.max_version,
+        )
+        return send
+
+    def _on_response(self, call: RetryingCall, send: Send[Any], response: Any, now: float) -> None:
+        try:
+            error = None if call.check is None else call.check(response)
+        except Exception as raised:
+            self._end(call, raised)
+            return
+        if error is not None:
+            self._on_error(call, send, error, now)
+            return
+        self._open.pop(call, None)
+        call.completion.succeed(response)
+
+    def _on_error(self, call: RetryingCall, send: Send[Any], error: KafkaError, now: float) -> None:
+        call.is_in_flight = False
+        if not error.retriable:
+            self._end(call, error)
+            return
+        if error.refresh_metadata:
+            self._metadata.request_update(error)
+        if error.refresh_coordinator:
+            self._coordinators.forget_answerer(send)
+        call.last_error = error
+        call.retry_at = now + call.backoff.next()
+        if call.retry_at >= call.deadline:
+            self._end(call, self._timed_out(call.name, call.timeout, error))
+        else:
+            self._wake()  # the managers may have been polled before this answer came
+
+    def _end(self, call: RetryingCall, error: BaseException) -> None:
+        self._open.pop(call, None)
+        call.completion.fail(error)
