@@ -165,7 +165,7 @@ class Accumulator:
         first = queue.batches[0]
         if first.attempts:
             return first.retry_at
-        if is_flushing or first is not queue.tail:
+        if is_flushing or first is not queue.tail or first.is_full:
             return now
         return first.created_at + self._options.linger
 

@@ -209,6 +209,12 @@ class ProducerBatch:
         return self.count or (builder.count if builder is not None else 0)
 
     @property
+    def is_full(self) -> bool:
+        """Waiting for more records is of no use: none would find room."""
+        builder = self.builder
+        return builder is not None and builder.is_full
+
+    @property
     def size_estimate(self) -> int:
         """Bytes that it takes in a request."""
         if self.encoded is not None:

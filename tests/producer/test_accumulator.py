@@ -120,6 +120,15 @@ def test_a_batch_is_ready_when_it_lingered_or_is_full_or_somebody_flushes() -> N
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
 
 
+@pytest.mark.parametrize(("batch_size", "value"), [(1000, b"x" * 2000), (0, b"v")])
+def test_a_first_record_that_leaves_no_room_for_another_does_not_linger(
+    batch_size: int, value: bytes
+) -> None:
+    accumulator, queue, _ = built = build(linger_ms=5000, batch_size=batch_size)
+    append(built, value)
+    assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
+
+
 def test_batches_are_ready_when_memory_is_short() -> None:
     accumulator, queue, _ = built = build(linger_ms=5000)
     append(built)

@@ -132,6 +132,13 @@ class TestDelivering:
         assert deliveries[3].result(5).offset == 3
         assert not deliveries[4].done()
 
+    @pytest.mark.parametrize(("batch_size", "value"), [(1000, b"x" * 2000), (0, b"v")])
+    def test_a_single_record_that_fills_its_batch_does_not_linger(
+        self, simulation: Simulation, cluster: KafkaCluster, batch_size: int, value: bytes
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10_000, batch_size=batch_size)
+        assert producer.send("orders", value).result(5).offset == 0
+
     def test_serializers_make_the_bytes(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(
             cluster, key_serializer=str.encode, value_serializer=lambda n: b"%d" % n
