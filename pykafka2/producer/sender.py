@@ -111,6 +111,8 @@ class Sender:
             return result
         for node_id, ready in self._ready_by_node(queues, now, result).items():
             self._send_to(node_id, ready, now, result)
+        # Numbering may have used up the last epoch of the producer id: what waits needs another one.
+        self._is_identity_missing(now, result)
         return result
 
     @property

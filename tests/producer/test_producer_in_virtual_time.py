@@ -30,6 +30,7 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.producer.interceptors import ProducerRecord
+from pykafka2.producer.sequences import LAST_EPOCH
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
@@ -253,6 +254,20 @@ class TestFailing:
         assert producer.send("orders", b"2").result(10).offset == 2
         assert [batch.producer_epoch for batch in cluster.log("orders", 0).batches()] == [0, 1, 1]
         assert producer.health()["producer_epoch"] == 1
+
+    def test_records_go_on_when_the_epochs_of_a_producer_id_are_used_up(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        identity = producer._sender.identity
+        assert identity is not None
+        identity.sequences.on_identity(4711, LAST_EPOCH)
+        cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
+        with pytest.raises(MessageTooLarge):
+            producer.send("orders", b"0").result(10)
+        assert producer.send("orders", b"1").result(1).offset == 0
+        [batch] = cluster.log("orders", 0).batches()
+        assert (batch.producer_id != 4711, batch.producer_epoch) == (True, 0)
 
     def test_a_batch_that_failed_for_good_does_not_block_those_behind_it(
         self, simulation: Simulation, cluster: KafkaCluster

@@ -10,13 +10,14 @@ import pytest
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
 from pykafka2.driver.pollable import PollResult, Send, ToNode
-from pykafka2.errors import DeliveryTimeout, InvalidRecord
+from pykafka2.errors import DeliveryTimeout, InvalidRecord, MessageTooLarge
 from pykafka2.events import BatchCompleted, BatchRetried, Event, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.sender import Sender
+from pykafka2.producer.sequences import LAST_EPOCH
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -25,7 +26,7 @@ from pykafka2.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from pykafka2.protocol.messages.transaction import InitProducerIdResponse
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import Node, PartitionInfo
 
@@ -184,6 +185,18 @@ def test_a_producer_id_is_asked_for_once_and_first() -> None:
     ask.on_response(InitProducerIdResponse(producer_id=9, producer_epoch=0), bench.now)
     [send] = bench.produce()
     assert partitions_of(send) == [0]
+
+
+def test_another_producer_id_is_asked_for_when_the_epochs_are_used_up() -> None:
+    bench = Bench()
+    assert bench.sender.identity is not None
+    bench.sender.identity.sequences.on_identity(7, LAST_EPOCH)
+    bench.append()
+    [send] = bench.produce()
+    bench.answer(send, error_code=MessageTooLarge.code)
+    bench.append()
+    [ask] = bench.produce()
+    assert isinstance(ask.request, InitProducerIdRequest)
 
 
 def test_it_wants_to_be_asked_again_when_the_first_batch_has_lingered() -> None:
