@@ -1,6 +1,8 @@
 """Who the producer is to the brokers: asks for a producer id, lazily, before the first idempotent batch.
 
-Belongs to the IO thread; polled by the sender while sequences.py has no identity.
+Belongs to the IO thread; polled by the sender while sequences.py has no identity.  Only what a broker says
+ends the asking: a lost connection or an answer that cannot be read is asked about again, as long as there are
+records that wait (delivery_timeout_ms bounds them).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import random
 
 from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import PollResult
-from pykafka2.errors import KafkaError, UnsupportedVersion, error_of
+from pykafka2.errors import BrokerError, CorruptData, KafkaError, UnsupportedVersion, error_of
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.sequences import Sequences
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
@@ -40,13 +42,17 @@ class ProducerIdentity:
         if response.error_code:
             self._on_failure(error_of(response.error_code), now)
             return
+        if response.producer_id < 0 or response.producer_epoch < 0:
+            told = f"producer id {response.producer_id}, epoch {response.producer_epoch}"
+            self._on_failure(CorruptData(f"InitProducerId answered {told} and no error"), now)
+            return
         self._is_asking = False
         self._backoff.reset()
         self.sequences.on_identity(response.producer_id, response.producer_epoch)
 
     def _on_failure(self, error: KafkaError, now: float) -> None:
         self._is_asking = False
-        if error.retriable:
+        if error.retriable or not isinstance(error, BrokerError):
             self._not_before = now + self._backoff.next()
             return
         hint = (

@@ -14,6 +14,7 @@ from typing import Any
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import (
+    CorruptData,
     DeliveryTimeout,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
@@ -100,7 +101,8 @@ class Outcomes:
             return
         if error.refresh_metadata and not is_moved:
             self._metadata.request_update(error)
-        retriable = error.retriable
+        # An answer that cannot be read does not say that the batch was refused.
+        retriable = error.retriable or isinstance(error, CorruptData)
         if self._sequences is not None and isinstance(error, REFUSED_SEQUENCE):
             self._sequences.on_refused(batch, sent_as)
             retriable = True

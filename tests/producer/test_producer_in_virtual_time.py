@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -34,7 +34,15 @@ from pykafka2.producer.sequences import LAST_EPOCH
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.struct import Response
 from pykafka2.testing import KafkaCluster, Simulation
+
+
+class CutShort(Response, api_key=0, versions="0-99"):
+    """The first byte of an answer, and no more."""
+
+    def encode_into(self, version: int, parts: list[Any]) -> None:
+        parts.append(b"\0")
 
 
 def numbered(count: int) -> list[bytes]:
@@ -328,6 +336,41 @@ class TestFailing:
         assert log(cluster)[-1] == b"x"
         simulation.sleep(10)
         assert producer.health()["buffer_available_bytes"] == 33554432
+
+    def test_an_answer_with_a_producer_id_that_cannot_be_read_is_asked_for_again(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        cut_short = cluster.controls.rule(
+            api=InitProducerIdRequest, times=2, then="replace_reply", reply=lambda *_: CutShort()
+        )
+        assert producer.send("orders", b"v").result(10).offset == 0
+        assert cut_short.fired == 2
+
+    def test_a_producer_id_that_is_none_is_asked_for_again_with_back_off(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        none = {"producer_id": -1, "producer_epoch": -1}
+        rule = cluster.controls.rule(api=InitProducerIdRequest, then="replace_reply", reply=none)
+        delivery = producer.send("orders", b"v")
+        simulation.sleep(5)
+        assert 3 < rule.fired < 20
+        cluster.controls.clear()
+        assert delivery.result(10).offset == 0
+
+    @pytest.mark.parametrize("enable_idempotence", [True, False])
+    def test_an_acknowledgement_that_cannot_be_read_leaves_the_outcome_open(
+        self, simulation: Simulation, cluster: KafkaCluster, enable_idempotence: bool
+    ) -> None:
+        producer = simulation.producer(cluster, enable_idempotence=enable_idempotence)
+        cut_short = cluster.controls.rule(
+            api=ProduceRequest, times=1, then="replace_reply", reply=lambda *_: CutShort()
+        )
+        producer.send("orders", b"v").result(10)
+        assert cut_short.fired == 1
+        # Written twice at most: without idempotence the broker cannot know the second attempt again.
+        assert log(cluster) == [b"v"] * (1 if enable_idempotence else 2)
 
     def test_a_refused_producer_id_fails_every_send(
         self, simulation: Simulation, cluster: KafkaCluster
