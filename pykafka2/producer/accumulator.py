@@ -9,7 +9,7 @@ nodes or sequences: that is the sender's part.
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -51,8 +51,8 @@ class Accumulator:
         self._flushing: dict[int, None] = {}
         self._active: dict[PartitionQueue, None] = {}
         self.pool = BufferPool(options.buffer_memory)
-        self.incomplete: deque[ProducerBatch] = deque()
-        """Batches in order of creation, from the oldest that is not told; may hold told ones behind it."""
+        self.incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
+        """Batches that are not told yet, in order of creation.  Each operation on it is one step in C."""
         # Failures that the next flush raises; bounded, as a program may never flush.
         self._failed: deque[ProducerBatch] = deque(maxlen=10_000)
         self.is_closed = False
@@ -110,7 +110,7 @@ class Accumulator:
         """Make every batch ready, until `end_flush` of the same; those to wait for."""
         self._flushing[id(who)] = None
         self._wake()
-        return [batch for batch in self.incomplete.copy() if not batch.is_told]
+        return [*self.incomplete]
 
     def end_flush(self, who: object) -> None:
         self._flushing.pop(id(who), None)
@@ -142,7 +142,7 @@ class Accumulator:
 
     def unsent_records(self) -> int:
         """Records appended whose outcome is open."""
-        return sum(batch.size for batch in self.incomplete.copy() if not batch.is_done)
+        return sum(batch.size for batch in [*self.incomplete] if not batch.is_done)
 
     # ------------------------------------------------------------------ the IO thread
 
@@ -177,16 +177,17 @@ class Accumulator:
 
     def oldest(self) -> ProducerBatch | None:
         """The batch, of those whose outcome is open, that was created first."""
-        self._forget_told()
-        try:
-            return self.incomplete[0]
-        except IndexError:
-            return None
+        while True:
+            batches = iter(self.incomplete)
+            try:
+                return next(batches, None)
+            except RuntimeError:  # a caller's batch joined since the line before
+                continue
 
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """Written."""
         batch.complete(base_offset, log_append_time)
-        self._forget_told()
+        self.incomplete.pop(batch, None)
 
     def fail(
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
@@ -201,19 +202,11 @@ class Accumulator:
                 self._failed.remove(batch)
             except ValueError:  # a flush has taken it just now
                 pass
-        self._forget_told()
+        self.incomplete.pop(batch, None)
 
     def release(self, batch: ProducerBatch) -> None:
         """Its bytes are needed no longer.  Safe to repeat."""
         self._return(batch.permit)
-
-    def _forget_told(self) -> None:
-        incomplete = self.incomplete
-        try:
-            while incomplete[0].is_told:
-                incomplete.popleft()
-        except IndexError:  # empty; a caller's thread may have taken an abandoned batch out just now
-            pass
 
     # ------------------------------------------------------------------ inside
 
@@ -280,7 +273,7 @@ class Accumulator:
                 raise IllegalState(f"an empty batch for {queue} refused a record")
             batch.order = queue.next_order
             queue.next_order += 1
-            self.incomplete.append(batch)
+            self.incomplete[batch] = None
             self._active[queue] = None
             queue.batches.append(batch)
             queue.tail = batch
@@ -294,8 +287,7 @@ class Accumulator:
             if joined:
                 self._wake()
                 return
-            if batch in self.incomplete:
-                self.incomplete.remove(batch)
+            self.incomplete.pop(batch, None)
             batch.abandon()
         self._return(permit)
 

@@ -121,7 +121,7 @@ class Sender:
 
     def abort(self, error: KafkaError) -> None:
         """Fail everything whose outcome is open."""
-        for batch in self._accumulator.incomplete.copy():
+        for batch in [*self._accumulator.incomplete]:
             if not batch.is_done:
                 self._outcomes.give_up(batch, error)
                 self._accumulator.release(batch)

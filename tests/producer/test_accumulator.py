@@ -39,6 +39,10 @@ def append(built: Built, value: bytes = b"v") -> Delivery:
     return delivery or accumulator.append_waiting(queue, 0, None, value, (), None, timeout=0)
 
 
+def void(_: object) -> None:
+    """For a lambda whose value nobody wants."""
+
+
 def test_a_first_record_needs_permission_and_the_next_ones_do_not() -> None:
     accumulator, queue, calls = built = build()
     assert queue.try_append(0, None, b"v", (), None) is None
@@ -149,6 +153,32 @@ def test_what_is_put_back_finds_its_place() -> None:
     for index in (1, 0, 2):
         accumulator.put_back(batches[index])
     assert [batch.order for batch in queue.batches] == [0, 1, 2, 3]
+
+
+def test_what_is_done_is_forgotten_behind_a_batch_that_is_not() -> None:
+    accumulator, _, _ = built = build(batch_size=0, buffer_memory=1_000_000)
+    for _ in range(401):
+        append(built)
+    stuck, *others = accumulator.incomplete
+    for batch in others:
+        accumulator.complete(batch, 0, -1)
+    assert [*accumulator.incomplete] == [stuck]
+    assert accumulator.oldest() is stuck
+
+
+@pytest.mark.parametrize("line", range(1, 5))
+def test_a_batch_may_join_while_the_oldest_is_looked_up(line: int) -> None:
+    accumulator, _, _ = built = build(batch_size=0)
+    append(built)
+    [first] = accumulator.incomplete
+    found: list[ProducerBatch | None] = []
+    at_line(
+        Accumulator.oldest.__code__,
+        line,
+        lambda: void(append(built)),
+        lambda: found.append(accumulator.oldest()),
+    )
+    assert found == [first]
 
 
 def test_after_close_nothing_is_appended_and_everything_before_it_is_kept() -> None:
