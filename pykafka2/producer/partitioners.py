@@ -19,15 +19,32 @@ Chooser = Callable[[str, Any, "bytes | None", Any, "bytes | None", "ClusterView"
 
 # A hash costs 1 to 6 us, a look-up 0.06; a program has either few keys or no use for a cache.
 CACHED_KEYS = 10_000
+CACHED_KEY_BYTES = 1 << 20
+LONGEST_CACHED_KEY_BYTES = 1 << 12
 
 
 class KeyHashes(dict[bytes, int]):
-    """The positive murmur2 of keys: `hashes[key]` computes what it does not know.  Any thread."""
+    """The positive murmur2 of keys: `hashes[key]` computes what it does not know.  Any thread.
+
+    Bounded by count and by the bytes of the keys; a long key is not kept, as it would drive out all others.
+    """
+
+    __slots__ = ("_key_bytes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key_bytes = 0
 
     def __missing__(self, key: bytes) -> int:
-        if len(self) >= CACHED_KEYS:
+        number = positive(murmur2(key))
+        if len(key) > LONGEST_CACHED_KEY_BYTES:
+            return number
+        if len(self) >= CACHED_KEYS or self._key_bytes + len(key) > CACHED_KEY_BYTES:
             self.clear()
-        number = self[bytes(key)] = positive(murmur2(key))
+            self._key_bytes = 0
+        self[bytes(key)] = number
+        # Threads that meet here may count one key too few: the number of keys bounds what that can add up to.
+        self._key_bytes += len(key)
         return number
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.producer.murmur2 import murmur2, positive
-from pykafka2.producer.partitioners import CACHED_KEYS, KeyHashes
+from pykafka2.producer.partitioners import CACHED_KEY_BYTES, CACHED_KEYS, LONGEST_CACHED_KEY_BYTES, KeyHashes
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # kafka-python reads its schemas in a deprecated way
@@ -47,3 +47,21 @@ def test_the_cache_is_bounded() -> None:
     for number in range(CACHED_KEYS + 5):
         hashes[b"%d" % number]
     assert len(hashes) <= CACHED_KEYS
+
+
+@pytest.mark.parametrize("key_bytes", [1000, 50_000])
+def test_the_cache_is_bounded_in_bytes(key_bytes: int) -> None:
+    hashes = KeyHashes()
+    most = 0
+    for number in range(CACHED_KEY_BYTES // key_bytes + 20):
+        key = b"%d" % number * (key_bytes // len(b"%d" % number))
+        hashes[key]
+        most = max(most, sum(map(len, hashes)))
+    assert most <= CACHED_KEY_BYTES
+
+
+def test_a_long_key_drives_nobody_out() -> None:
+    hashes = KeyHashes()
+    hashes[b"hot"]
+    hashes[b"x" * (LONGEST_CACHED_KEY_BYTES + 1)]
+    assert [*hashes] == [b"hot"]
