@@ -16,6 +16,7 @@ from typing import Any
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
 from pykafka2.producer.batch import BatchState, Interrupt, ProducerBatch, WaitUntil, raise_here
 from pykafka2.producer.buffer_pool import BufferPool, Permit
+from pykafka2.producer.compression_ratios import CompressionRatios
 from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.partition_queue import PartitionQueue
@@ -50,6 +51,7 @@ class Accumulator:
         self._batch_bytes = max(limit, HEADER_BYTES + 1)
         self._flushing: dict[int, None] = {}
         self._active: dict[PartitionQueue, None] = {}
+        self._ratios = CompressionRatios()
         self.pool = BufferPool(options.buffer_memory)
         self.incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         """Batches that are not told yet, in order of creation.  Each operation on it is one step in C."""
@@ -169,6 +171,11 @@ class Accumulator:
             return now
         return first.created_at + self._options.linger
 
+    def learn(self, batch: ProducerBatch) -> None:
+        """Its bytes have been made for the first time: they tell how well the topic's records compress."""
+        if self._options.compression_type != "none":
+            self._ratios.observe(batch.topic, batch.raw_bytes, len(batch.bytes()) - HEADER_BYTES)
+
     def put_back(self, batch: ProducerBatch) -> None:
         """To be sent again."""
         queue = self.queue(batch.topic, batch.partition)
@@ -237,7 +244,9 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, permit: Permit) -> ProducerBatch:
         options = self._options
-        builder = BatchBuilder(options.compression_type, options.compression_level, self._batch_bytes)
+        # Nobody splits a batch that came out too large, so its records must fit a request uncompressed, too.
+        ratio = max(self._ratios.ratio(queue.topic), self._batch_bytes / options.max_request_size)
+        builder = BatchBuilder(options.compression_type, options.compression_level, self._batch_bytes, ratio)
         return ProducerBatch(
             queue.topic,
             queue.partition,

@@ -215,6 +215,11 @@ class ProducerBatch:
         return builder is not None and builder.is_full
 
     @property
+    def raw_bytes(self) -> int:
+        """What its records take before compression."""
+        return self.builder.raw_bytes if self.builder is not None else 0
+
+    @property
     def size_estimate(self) -> int:
         """Bytes that it takes in a request."""
         if self.encoded is not None:

@@ -205,6 +205,8 @@ class Sender:
             queue.is_muted = self._mutes
             taken.append(batch)
             room_bytes -= len(batch.bytes())
+            if not batch.attempts:
+                self._accumulator.learn(batch)
         return taken
 
     def _produce(self, node_id: int, batches: list[ProducerBatch], now: float) -> Send[ProduceResponse]:
