@@ -1,4 +1,4 @@
-"""How a producer closes: flush, what is given up at close, and what is left of one that was dropped.
+"""How a producer ends: flush, close, what is given up then, and what is left of one that was dropped.
 
 Callers' threads, but for `drop`, which runs on whatever thread collects garbage.  Holds the producer's parts
 and never the producer itself.
@@ -7,18 +7,23 @@ and never the producer itself.
 from __future__ import annotations
 
 import logging
+import threading
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.inspection import Inspection
+from pykafka2.producer.interceptors import Interceptors
 from pykafka2.producer.sender import Sender
 
 logger = logging.getLogger(__name__)
 
-ABORT_TIMEOUT = 5.0
-"""Seconds that the IO thread gets to fail what could not be delivered."""
+END_TIMEOUT = 5.0
+"""Seconds that the IO thread gets to fail what is left and to end, where close has no timeout of its own."""
+
+GRACE = 0.5
+"""The same where its timeout is over: enough for a thread that is not stuck in somebody's callback."""
 
 DROP_TIMEOUT = 1.0
 """The same for a producer that was garbage: whoever collects it waits no longer than this."""
@@ -28,12 +33,24 @@ class Closing:
     """The ways in which a producer's records come to an end."""
 
     def __init__(
-        self, client: ClusterClient, accumulator: Accumulator, sender: Sender, inspection: Inspection
+        self,
+        client: ClusterClient,
+        accumulator: Accumulator,
+        sender: Sender,
+        inspection: Inspection,
+        interceptors: Interceptors | None,
     ) -> None:
         self._client = client
         self._accumulator = accumulator
         self._sender = sender
         self._inspection = inspection
+        self._interceptors = interceptors
+        self._lock = threading.Lock()
+        self._leader: int | None = None
+        """The thread that closes; others that call close meanwhile wait for it."""
+        self._failure: KafkaError | None = None
+        """What close raised, for those that waited for it."""
+        self.is_closed = False
 
     def flush(self, timeout: float | None) -> None:
         """See `KafkaProducer.flush`; also for a producer that takes no more records."""
@@ -54,20 +71,73 @@ class Closing:
         if failed:
             raise _failure(failed)
 
-    def abort(self) -> None:
+    def close(self, timeout: float | None) -> None:
+        """See `KafkaProducer.close`; the accumulator is closed already.
+
+        One thread leads, all others wait for it and raise what it raises.  Where the leader is interrupted
+        (Ctrl-C), nothing is given up, and the next call goes on.
+        """
+        monotonic = self._client.driver.clock.monotonic
+        deadline = monotonic() + (float("inf") if timeout is None else timeout)
+        while not self._takes_lead():
+            left = max(0.0, deadline + GRACE - monotonic())
+            if not self._client.runtime.wait_until(lambda: self.is_closed or self._leader is None, left):
+                remaining = self._accumulator.unsent_records()
+                raise KafkaTimeoutError(
+                    f"close: {remaining} records remain after {timeout:g} s; another thread goes on closing"
+                )
+            if self.is_closed:
+                if self._failure is not None:
+                    raise _again(self._failure)
+                return
+        try:
+            self._lead(timeout, deadline)
+        finally:
+            self._leader = None
+            self._client.runtime.notify()
+
+    def _takes_lead(self) -> bool:
+        me = threading.get_ident()
+        with self._lock:
+            # Oneself: an earlier call of this thread was interrupted before it could let go.
+            if self._leader in (None, me):
+                self._leader = me
+            return self._leader == me
+
+    def _lead(self, timeout: float | None, deadline: float) -> None:
+        if self.is_closed:
+            return
+        try:
+            self.flush(timeout)
+        except KafkaTimeoutError as error:
+            self._failure = KafkaTimeoutError(f"close: {error}; they were given up")
+        except KafkaError as error:
+            self._failure = error
+        now = self._client.driver.clock.monotonic()
+        end_by = now + END_TIMEOUT if timeout is None else max(deadline, now + GRACE)
+        self._abort(end_by - now)
+        self._client.close(end_by - self._client.driver.clock.monotonic())
+        if self._interceptors is not None:
+            self._interceptors.close()
+        self.is_closed = True
+        if self._failure is not None:
+            raise self._failure
+
+    def _abort(self, timeout: float) -> None:
         """Fail what remains, so that nobody waits for it for ever."""
         if not self._accumulator.unsent_records():
             return
         error = ClientClosed(
             "the producer was closed before the record was acknowledged; it may be in the log"
         )
-        if self._client.driver.failure is not None:
+        driver = self._client.driver
+        if driver.failure is not None:
             self._sender.abort(error)  # its thread is gone, so nobody else touches these
-            return
-        self._client.driver.call_soon(lambda now: self._sender.abort(error))
-        self._client.runtime.wait_until(
-            lambda: not self._accumulator.incomplete or self._client.driver.failure is not None, ABORT_TIMEOUT
-        )
+        elif not driver.is_closed:
+            driver.call_soon(lambda now: self._sender.abort(error))
+            self._client.runtime.wait_until(
+                lambda: not self._accumulator.incomplete or driver.failure is not None, timeout
+            )
 
     def drop(self) -> None:
         """The producer was garbage: fail what it held, which somebody may wait for, and end its thread."""
@@ -93,12 +163,17 @@ def _all_told(batches: list[ProducerBatch]) -> bool:
 
 
 def _failure(failed: list[ProducerBatch]) -> KafkaError:
-    first = failed[0].error
+    first = failed[0].error or KafkaError("unknown")
     records = sum(batch.unreported for batch in failed)
-    text = f"{records} records were not delivered; the first: {first}"
-    try:
-        error: KafkaError = type(first)(text) if first is not None else KafkaError(text)
-    except TypeError:  # an error class with arguments of its own
-        error = KafkaError(text)
+    error = _again(first, f"{records} records were not delivered; the first: {first}")
     error.__cause__ = first
     return error
+
+
+def _again(error: KafkaError, text: str | None = None) -> KafkaError:
+    """A new error of the same class, as each that is raised gets a traceback."""
+    text = str(error) if text is None else text
+    try:
+        return type(error)(text)
+    except TypeError:  # an error class with arguments of its own
+        return KafkaError(text)

@@ -8,7 +8,6 @@ outcomes).
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
@@ -20,7 +19,6 @@ from pykafka2.errors import (
     ForkedClientError,
     IllegalState,
     KafkaError,
-    KafkaTimeoutError,
     SerializationError,
 )
 from pykafka2.metrics import Metrics
@@ -82,8 +80,6 @@ class KafkaProducer(TransactionalCalls):
         self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
         self._hashes = KeyHashes()
         self._refusal: KafkaError | None = None
-        self._close_lock = threading.Lock()
-        self._is_closing = self._is_closed = False
         self._metrics = Metrics()
         lifecycle.load_for_io_thread(lambda: load_codec(parsed.compression_type, parsed.compression_level))
         self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
@@ -113,7 +109,7 @@ class KafkaProducer(TransactionalCalls):
         self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics)
         driver.on_failed(self._sender.on_loop_failed)
         client.add(self._sender)
-        self._closing = Closing(client, self._accumulator, self._sender, self._inspection)
+        self._closing = Closing(client, self._accumulator, self._sender, self._inspection, self._interceptors)
         description = f"a KafkaProducer ({parsed.client_id})"
         self._tracked = lifecycle.track(self, description, self._closing.drop)
 
@@ -311,8 +307,9 @@ class KafkaProducer(TransactionalCalls):
     def close(self, timeout: float | None = None) -> None:
         """Send what is left, then end the connections and the thread.  Safe to repeat, from any thread.
 
-        `timeout` is in seconds; None waits until every record's outcome is known (delivery_timeout_ms bounds
-        it).  The producer is closed whatever is raised.
+        `timeout` is in seconds, for all of it; None waits until every record's outcome is known
+        (delivery_timeout_ms bounds it).  No record is taken any more from the first call on.  Interrupted by
+        Ctrl-C, nothing is given up: call it again to go on.  Calls at the same time end, and raise, alike.
 
         Raises:
             KafkaTimeoutError: records remained after `timeout`; they failed with `ClientClosed`.
@@ -323,26 +320,13 @@ class KafkaProducer(TransactionalCalls):
             return  # everything is the parent's
         if self._driver.is_own_thread():
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
-        with self._close_lock:
-            is_first, self._is_closing = not self._is_closing, True
-        if not is_first:
-            forever = float("inf") if timeout is None else timeout
-            self._client.runtime.wait_until(lambda: self._is_closed, forever)
-            return
         self._accumulator.close()
         self._refusal = ClientClosed("the producer is closed; make a new one")
         try:
-            self._closing.flush(timeout)
-        except KafkaTimeoutError as error:
-            raise KafkaTimeoutError(f"close: {error}; they were given up") from None
+            self._closing.close(timeout)
         finally:
-            self._closing.abort()
-            self._client.close()
-            self._tracked.end()
-            if self._interceptors is not None:
-                self._interceptors.close()
-            self._is_closed = True
-            self._client.runtime.notify()
+            if self._closing.is_closed:
+                self._tracked.end()
 
     def __enter__(self) -> Self:
         return self

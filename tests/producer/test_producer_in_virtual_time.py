@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from types import FunctionType
 from typing import Any, cast
 
 import pytest
@@ -29,6 +31,7 @@ from pykafka2.errors import (
     UnknownProducerId,
     UnknownTopicOrPartition,
 )
+from pykafka2.producer.closing import Closing
 from pykafka2.producer.interceptors import ProducerRecord
 from pykafka2.producer.sequences import LAST_EPOCH
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -36,6 +39,7 @@ from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Response
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.driver.interleave import at_every_line, at_line
 
 
 class CutShort(Response, api_key=0, versions="0-99"):
@@ -684,6 +688,81 @@ class TestClosing:
             producer.close(timeout=2)
         with pytest.raises(ClientClosed, match="it may be in the log"):
             delivery.result(0)
+
+    def test_calls_of_close_at_the_same_time_all_raise_what_remains(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        producer.send("orders", b"0").result(10)
+        cluster.controls.hold(ProduceRequest)
+        producer.send("orders", b"1")
+
+        def close() -> str:
+            try:
+                producer.close(timeout=1)
+            except KafkaTimeoutError as error:
+                return str(error)
+            return "as if all were well"
+
+        actors = [simulation.spawn(close) for _ in range(4)]
+        said = [actor.result() for actor in actors]
+        assert all("close: 1 records remain after 1 s" in text for text in said), said
+        assert simulation.now < 2
+        producer.close()
+
+    def test_a_close_that_waits_for_another_ends_as_that_one_does(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
+        cluster.controls.delay(ProduceRequest, 0.5)
+        producer.send("orders", b"v")
+
+        def close() -> str:
+            with pytest.raises(MessageTooLarge) as raised:
+                producer.close()
+            return str(raised.value)
+
+        actors = [simulation.spawn(close) for _ in range(2)]
+        assert all("1 records were not delivered" in actor.result() for actor in actors)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("function", [Closing.close, Closing._lead, Closing.flush])
+    def test_after_a_ctrl_c_in_close_the_next_close_goes_on(
+        self, simulation: Simulation, cluster: KafkaCluster, function: FunctionType
+    ) -> None:
+        strikes: list[int] = []
+
+        def is_struck(line: int) -> bool:
+            def strike() -> None:
+                strikes.append(line)
+                raise KeyboardInterrupt
+
+            producer = simulation.producer(cluster, linger_ms=10_000)
+            deliveries = [producer.send("orders", value) for value in numbered(3)]
+            with contextlib.suppress(KeyboardInterrupt):
+                at_line(function.__code__, line, strike, producer.close)
+            producer.close(timeout=10)
+            assert all(delivery.result(0).offset >= 0 for delivery in deliveries), f"line {line}"
+            assert producer.explain() == "The producer is closed."
+            return line in strikes
+
+        assert len([*at_every_line(is_struck)]) > 5
+
+    def test_after_a_ctrl_c_while_it_gives_up_the_next_close_says_how_many(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        def strike() -> None:
+            raise KeyboardInterrupt
+
+        producer = simulation.producer(cluster)
+        producer.send("orders", b"0").result(10)
+        cluster.controls.hold(ProduceRequest)
+        producer.send_many("orders", numbered(3))
+        with pytest.raises(KeyboardInterrupt):
+            at_line(Closing._abort.__code__, 1, strike, lambda: producer.close(timeout=1))
+        with pytest.raises(KafkaError, match="3 records"):
+            producer.close(timeout=1)
 
     def test_a_closed_producer_says_so(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)

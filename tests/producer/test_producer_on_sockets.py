@@ -15,7 +15,14 @@ from types import FrameType
 import pytest
 
 from pykafka2 import KafkaProducer
-from pykafka2.errors import ClientFailed, KafkaError, NoBrokersAvailable, TlsError
+from pykafka2.errors import (
+    ClientClosed,
+    ClientFailed,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    TlsError,
+)
 from pykafka2.network.tls import TlsContext
 from pykafka2.network.transport import Ready
 from pykafka2.producer.delivery import Delivery
@@ -100,6 +107,26 @@ def test_tls_delivers_and_plaintext_to_a_tls_port_is_said(certificates: Certific
             pytest.raises(TlsError, match="security_protocol"),
         ):
             producer.send("orders", b"v")
+
+
+def test_a_callback_that_blocks_holds_close_up_no_longer_than_its_timeout(cluster: KafkaCluster) -> None:
+    blocks, may_end = threading.Event(), threading.Event()
+
+    def block(*_: object) -> None:
+        blocks.set()
+        may_end.wait(60)
+
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, batch_size=0, linger_ms=0)
+    producer.send("orders", b"first", on_delivery=block)
+    assert blocks.wait(10)
+    stuck = producer.send("orders", b"second")
+    started = time.monotonic()
+    with pytest.raises(KafkaTimeoutError, match=r"2 records remain after 0\.3 s"):
+        producer.close(timeout=0.3)
+    assert time.monotonic() - started < 1.5
+    may_end.set()
+    with pytest.raises(ClientClosed):
+        stuck.result(10)
 
 
 @pytest.mark.gate
