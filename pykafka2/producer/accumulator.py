@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
-from pykafka2.producer.batch import BatchState, Interrupt, ProducerBatch, WaitUntil, raise_here
+from pykafka2.producer.batch import (
+    BATCH_OVERHEAD_BYTES,
+    BatchState,
+    Interrupt,
+    ProducerBatch,
+    WaitUntil,
+    raise_here,
+)
 from pykafka2.producer.buffer_pool import BufferPool, Permit
 from pykafka2.producer.compression_ratios import CompressionRatios
 from pykafka2.producer.delivery import Delivery, OnDelivery
@@ -90,7 +97,7 @@ class Accumulator:
             IllegalState: it would have to wait, on the IO thread.
         """
         needed_bytes = self._checked_size(queue, key, value, headers)
-        permit = Permit(max(needed_bytes, self._batch_bytes))
+        permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
             self.pool.request(permit)
@@ -235,9 +242,10 @@ class Accumulator:
     def _wait_for_memory(self, queue: PartitionQueue, permit: Permit, timeout: float) -> None:
         self._wake()  # memory is short: batches need not linger
         if not self._wait_until(lambda: permit.is_granted or self.is_closed, timeout):
+            beside = f" (with {self.pool.overhead_bytes} bytes of overhead)"
             raise BufferExhausted(
                 f"no room for a record for {queue} within {timeout:g} s: buffer_memory of "
-                f"{self.pool.total_bytes} bytes is full; the brokers take less than is sent"
+                f"{self.pool.total_bytes} bytes is full{beside}; the brokers take less than is sent"
             )
         if self.is_closed:
             raise _closed(queue)
@@ -256,6 +264,7 @@ class Accumulator:
             created_at=self._monotonic(),
             wait_until=self._wait_until,
             interrupt=self._interrupt,
+            charge=self.pool.charge,
         )
 
     def _append_with(

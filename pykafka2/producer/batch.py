@@ -25,8 +25,21 @@ NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
+# What CPython takes beside the bytes.  A record: the head of its bytes object, rounding, its place in a list;
+# one with a listener: the Delivery, its numbers, its place in a queue; a batch: its objects, empty.
+RECORD_OVERHEAD_BYTES = 56
+LISTENER_OVERHEAD_BYTES = 168
+BATCH_OVERHEAD_BYTES = 1600
+
+CHARGED_RECORDS = 64
+"""How many records may join before their overhead is charged, ..."""
+CHARGED_BYTES = 8192
+"""... or how many bytes of records beyond what the batch has permission for."""
+
 WaitUntil = Callable[[Callable[[], bool], float], bool]
 Interrupt = Callable[[BaseException], None]
+Charge = Callable[[Permit, int], bool]
+"""`BufferPool.charge`."""
 Listener = Delivery | Callable[[], Any]
 """Who is told when a batch is done: a record's own on_delivery, or anybody else's call."""
 
@@ -66,9 +79,11 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_charge",
         "_interrupt",
         "_listeners",
         "_reported",
+        "_uncharged",
         "_wait_until",
         "attempts",
         "base_offset",
@@ -105,6 +120,7 @@ class ProducerBatch:
         created_at: float,
         wait_until: WaitUntil,
         interrupt: Interrupt = raise_here,
+        charge: Charge = lambda permit, overhead_bytes: True,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -116,6 +132,9 @@ class ProducerBatch:
         self._interrupt = interrupt
         self._listeners: deque[Listener] = deque()
         self._reported: set[int] | None = None
+        self._charge = charge
+        self._uncharged = 1
+        """How many more records may join before their overhead is charged."""
         self.state = BatchState.OPEN
         self.count = 0
         self.encoded: bytes | None = None
@@ -145,16 +164,45 @@ class ProducerBatch:
     ) -> Delivery | None:
         """Add a record, or None if there is no room.  Hot; its queue's lock is held."""
         builder = self.builder
+        if self._uncharged <= 0 and not self._has_memory():
+            return None
         # The record joins inside builder.append; a Ctrl-C after it loses at most the caller's notice.
         index = builder.append(timestamp, key, value, headers)  # type: ignore[union-attr]
         if index is None:
             return None
+        self._uncharged -= 1
         key_bytes = -1 if key is None else len(key)
         value_bytes = -1 if value is None else len(value)
         delivery = Delivery(self, index, timestamp, key_bytes, value_bytes, on_delivery)
         if on_delivery is not None:
             self._listeners.append(delivery)
         return delivery
+
+    def _has_memory(self) -> bool:
+        """Charge for what the batch takes by now; False if there is no memory for more of it."""
+        builder = self.builder
+        if builder is None or not builder.count:
+            return True
+        self._uncharged = CHARGED_RECORDS
+        record_bytes = builder.raw_bytes // builder.count
+        if builder.raw_bytes + CHARGED_RECORDS * record_bytes > self.permit.size_bytes:
+            self._uncharged = max(1, min(CHARGED_RECORDS, CHARGED_BYTES // record_bytes))
+        return self._charge_all()
+
+    def _charge_all(self) -> bool:
+        count, beyond = self.count, 0
+        if self.builder is not None:
+            count = self.builder.count
+            beyond = max(0, self.builder.raw_bytes - self.permit.size_bytes)
+        if self.encoded is not None:
+            beyond += len(self.encoded)
+        return self._charge(
+            self.permit,
+            BATCH_OVERHEAD_BYTES
+            + count * RECORD_OVERHEAD_BYTES
+            + len(self._listeners) * LISTENER_OVERHEAD_BYTES
+            + beyond,
+        )
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Block the caller (see `Driver.wait_until`)."""
@@ -201,6 +249,7 @@ class ProducerBatch:
         self.count = self.builder.count if self.builder is not None else self.count
         if self.state is BatchState.OPEN:
             self.move_to(BatchState.QUEUED)
+            self._charge_all()
 
     @property
     def size(self) -> int:
@@ -243,6 +292,7 @@ class ProducerBatch:
                 producer_epoch=self.producer_epoch,
                 base_sequence=self.base_sequence,
             )
+            self._charge_all()
         return self.encoded
 
     def complete(self, base_offset: int, log_append_time: int) -> None:

@@ -3,6 +3,9 @@
 Any thread; has a lock of its own, never held while waiting.  What is handed out is permission, not buffers:
 a request's bytes are one immutable object until its reply or the connection's end.
 Waiters are served first come first served, and a newcomer never overtakes one.
+
+What Python's objects take beside the bytes they hold is charged here, too (`charge`).  It has an allowance of
+its own; what is beyond that lessens what buffer_memory holds.
 """
 
 from __future__ import annotations
@@ -12,27 +15,42 @@ from collections import deque
 
 from pykafka2.errors import IllegalState
 
+MIN_ALLOWANCE_BYTES = 1 << 20
+MAX_ALLOWANCE_BYTES = 32 << 20
+"""How much overhead costs no buffer_memory: as much again, within these two."""
+
 
 class Permit:
-    """For `size_bytes`: asked for, in the queue, or granted; `is_granted` says which."""
+    """For `size_bytes`: asked for, in the queue, or granted; `is_granted` says which.
 
-    __slots__ = ("is_granted", "size_bytes")
+    `overhead_bytes` is what was charged beside them so far; what it is made with is charged at the grant.
+    """
 
-    def __init__(self, size_bytes: int) -> None:
+    __slots__ = ("is_granted", "overhead_bytes", "size_bytes")
+
+    def __init__(self, size_bytes: int, overhead_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
+        self.overhead_bytes = overhead_bytes
         self.is_granted = False
 
 
 class BufferPool:
-    """Accounts for `total_bytes`.  Every permit that was requested must come back by `give_back`."""
+    """Accounts for `total_bytes`.  Every permit that was requested must come back by `give_back`.
 
-    __slots__ = ("_lock", "_waiters", "available_bytes", "total_bytes")
+    `available_bytes` and `overhead_bytes` are what is left, and what was charged beside, as of now.
+    """
 
-    def __init__(self, total_bytes: int) -> None:
+    __slots__ = ("_allowance_bytes", "_lock", "_waiters", "available_bytes", "overhead_bytes", "total_bytes")
+
+    def __init__(self, total_bytes: int, allowance_bytes: int | None = None) -> None:
         self._lock = threading.Lock()
         self._waiters: deque[Permit] = deque()
         self.total_bytes = total_bytes
         self.available_bytes = total_bytes
+        self.overhead_bytes = 0
+        if allowance_bytes is None:
+            allowance_bytes = min(max(total_bytes, MIN_ALLOWANCE_BYTES), MAX_ALLOWANCE_BYTES)
+        self._allowance_bytes = allowance_bytes
 
     @property
     def waiting(self) -> int:
@@ -47,12 +65,21 @@ class BufferPool:
         if permit.size_bytes > self.total_bytes:
             raise IllegalState(f"{permit.size_bytes} bytes are asked of a pool of {self.total_bytes}")
         with self._lock:
-            if not self._waiters and self.available_bytes >= permit.size_bytes:
-                # Python looks for signals at calls and jumps, so not between these two lines.
+            if not self._waiters and permit.size_bytes <= self._grantable_bytes():
+                # Python looks for signals at calls and jumps, so not between these lines.
                 self.available_bytes -= permit.size_bytes
+                self.overhead_bytes += permit.overhead_bytes
                 permit.is_granted = True
             else:
                 self._waiters.append(permit)
+
+    def charge(self, permit: Permit, overhead_bytes: int) -> bool:
+        """Overhead of a granted permit, all in all; False if there is more of it by now than has room."""
+        with self._lock:
+            if permit.is_granted:
+                self.overhead_bytes += overhead_bytes - permit.overhead_bytes
+                permit.overhead_bytes = overhead_bytes
+            return self._grantable_bytes() >= 0
 
     def give_back(self, permit: Permit) -> bool:
         """Return the bytes, or leave the queue.  Safe to repeat.
@@ -63,16 +90,21 @@ class BufferPool:
             if permit.is_granted:
                 permit.is_granted = False
                 self.available_bytes += permit.size_bytes
+                self.overhead_bytes -= permit.overhead_bytes
             elif permit in self._waiters:
                 self._waiters.remove(permit)
             return self._grant()
 
+    def _grantable_bytes(self) -> int:
+        return self.available_bytes - max(0, self.overhead_bytes - self._allowance_bytes)
+
     def _grant(self) -> bool:
         granted = False
         waiters = self._waiters
-        while waiters and waiters[0].size_bytes <= self.available_bytes:
+        while waiters and waiters[0].size_bytes <= self._grantable_bytes():
             permit = waiters[0]
             self.available_bytes -= permit.size_bytes
+            self.overhead_bytes += permit.overhead_bytes
             permit.is_granted = True
             granted = True
             waiters.popleft()

@@ -39,6 +39,7 @@ class Inspection:
             "records_waiting": self._accumulator.unsent_records(),
             "requests_in_flight": self._sender.requests_in_flight,
             "buffer_available_bytes": self._accumulator.pool.available_bytes,
+            "buffer_overhead_bytes": self._accumulator.pool.overhead_bytes,
             "senders_waiting_for_memory": self._accumulator.pool.waiting,
             "throttled": self._client.nodes.throttled(now),
             "metadata_version": metadata.version,

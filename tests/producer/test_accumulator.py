@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from pykafka2.errors import BufferExhausted, ClientClosed, KafkaError, RecordToo
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.buffer_pool import Permit
-from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
 from tests.driver.interleave import at_line
@@ -93,6 +94,56 @@ def test_full_memory_raises_and_leaves_the_queue_of_waiters() -> None:
         append(built, b"x" * 800)
     assert accumulator.pool.waiting == 0
     assert accumulator.unsent_records() == 3
+
+
+def fill(
+    accumulator: Accumulator, queue: PartitionQueue, value: bytes, on_delivery: OnDelivery | None
+) -> None:
+    """Append copies of the value until there is no memory."""
+    for number in range(1_000_000):
+        record = number, None, bytes(bytearray(value)), (), on_delivery
+        if queue.try_append(*record) is None:
+            accumulator.append_waiting(queue, *record, timeout=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [0, 16_384])
+@pytest.mark.parametrize("has_callback", [False, True])
+@pytest.mark.parametrize("value_bytes", [10, 100, 10_000])
+def test_records_and_their_objects_together_stay_within_what_is_accounted(
+    value_bytes: int, has_callback: bool, batch_size: int
+) -> None:
+    buffer_memory = 1 << 20
+    accumulator, queue, _ = build(batch_size=batch_size, buffer_memory=buffer_memory)
+    on_delivery = (lambda metadata, error: None) if has_callback else None
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with pytest.raises(BufferExhausted):
+            fill(accumulator, queue, b"x" * value_bytes, on_delivery)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # As much again as buffer_memory for small ones; with the default of 32 MiB that is below 64 MiB more.
+    assert after - before <= 2 * buffer_memory * 1.05
+    used_bytes = buffer_memory - accumulator.pool.available_bytes
+    assert after - before <= (used_bytes + accumulator.pool.overhead_bytes) * 1.05
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_overhead_is_given_back_with_the_bytes(codec: str) -> None:
+    accumulator, queue, _ = built = build(batch_size=2000, buffer_memory=100_000, compression_type=codec)
+    for _ in range(1000):
+        append(built)
+    assert accumulator.pool.overhead_bytes > 0
+    while queue.batches:
+        batch = queue.take()
+        batch.move_to(BatchState.IN_FLIGHT)
+        batch.bytes()
+        accumulator.release(batch)
+        accumulator.complete(batch, 0, -1)
+    assert accumulator.pool.overhead_bytes == 0
+    assert accumulator.pool.available_bytes == 100_000
 
 
 def test_memory_that_another_batch_made_needless_goes_back() -> None:

@@ -50,6 +50,31 @@ def test_more_than_everything_is_refused() -> None:
         request(BufferPool(100), 101)
 
 
+def test_overhead_within_the_allowance_leaves_the_bytes_alone_and_beyond_it_takes_of_them() -> None:
+    pool = BufferPool(100, allowance_bytes=100)
+    first = request(pool, 10)
+    assert pool.charge(first, 100)
+    second = request(pool, 90)
+    assert second.is_granted
+    assert not pool.charge(second, 30)
+    pool.give_back(first)
+    assert pool.charge(second, 104)
+    assert request(pool, 6).is_granted
+    assert not request(pool, 1).is_granted
+
+
+def test_overhead_is_charged_once_and_not_after_it_was_given_back() -> None:
+    pool = BufferPool(100)
+    permit = Permit(10, overhead_bytes=5)
+    pool.request(permit)
+    for overhead_bytes in (20, 40, 40):
+        pool.charge(permit, overhead_bytes)
+    assert pool.overhead_bytes == 40
+    pool.give_back(permit)
+    pool.charge(permit, 50)
+    assert (pool.overhead_bytes, pool.available_bytes) == (0, 100)
+
+
 class PoolAgainstAList(RuleBasedStateMachine):
     """Requests and returns in any order, against a queue and a sum."""
 
