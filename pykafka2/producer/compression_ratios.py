@@ -27,8 +27,9 @@ class CompressionRatios:
         """A batch of so many bytes of records became so many on the wire, without its header."""
         if raw_bytes <= 0:
             return
-        before, seen = self.ratio(topic), compressed_bytes / raw_bytes
+        # The frame around a few small records is larger than they are, and says nothing about a full batch.
+        before, seen = self.ratio(topic), min(START, compressed_bytes / raw_bytes)
         if seen > before:
-            self._by_topic[topic] = max(before + DETERIORATING_STEP, seen)
+            self._by_topic[topic] = min(START, max(before + DETERIORATING_STEP, seen))
         elif seen < before:
             self._by_topic[topic] = max(before - IMPROVING_STEP, seen)

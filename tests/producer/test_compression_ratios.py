@@ -25,6 +25,12 @@ def test_better_is_believed_slowly_and_worse_at_once() -> None:
     assert ratios.ratio("payments") == 1.0
 
 
+def test_a_few_small_records_in_a_large_frame_are_no_reason_for_smaller_batches() -> None:
+    ratios = CompressionRatios()
+    ratios.observe("orders", 8, 23)
+    assert ratios.ratio("orders") == 1.0
+
+
 def test_nothing_is_learned_of_no_bytes() -> None:
     ratios = CompressionRatios()
     ratios.observe("orders", 0, 0)
