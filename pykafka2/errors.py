@@ -100,6 +100,10 @@ class SerializationError(KafkaError, ValueError):
     """A serializer or deserializer failed; the message names topic, partition and offset where known."""
 
 
+class IllegalArgument(SerializationError, TypeError):
+    """An argument is not what the call takes; the message names it, what it got and what it takes."""
+
+
 class CorruptData(KafkaError, ValueError):
     """Bytes are not what the protocol says; the message names message, version and field."""
 

@@ -259,3 +259,15 @@ class TestConflicts:
 def test_a_producers_blocking_calls_are_bounded_by_max_block_ms() -> None:
     assert parse(max_block_ms=1234).default_api_timeout == 1.234
     assert CLIENT_OPTIONS.parse(None, {}).default_api_timeout == 60.0
+
+
+def test_a_number_may_come_as_text_as_property_files_have_it() -> None:
+    assert PRODUCER_OPTIONS.parse({"linger.ms": "5"}, {}).linger == 0.005
+    with pytest.raises(ConfigurationError, match="linger_ms='5ms': legal is a number of milliseconds"):
+        PRODUCER_OPTIONS.parse(None, {"linger_ms": "5ms"})
+
+
+@pytest.mark.parametrize("interceptor", ["tracing", object])
+def test_interceptors_are_objects(interceptor: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"interceptors=.* give the object itself"):
+        PRODUCER_OPTIONS.parse(None, {"interceptors": [interceptor]})

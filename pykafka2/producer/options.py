@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from pykafka2.errors import ConfigurationError
-from pykafka2.option_fields import INT64_MAX, callback, choice, custom, duration, flag, integer, text
+from pykafka2.option_fields import INT64_MAX, Because, callback, choice, custom, duration, flag, integer, text
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,9 @@ def _read_acks(value: Any) -> int:
 def _read_interceptors(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise ValueError
+    for interceptor in value:
+        if isinstance(interceptor, str | type):
+            raise Because(f"{interceptor!r} is none; give the object itself")
     return tuple(value)
 
 

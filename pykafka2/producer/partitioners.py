@@ -89,13 +89,16 @@ def chooser_of(partitioner: Any) -> Chooser | None:
     if partitioner is None:
         return None
     partition = getattr(partitioner, "partition", None)
-    if callable(partition):
+    # Text has a method of that name, too, and a class would be called without its object.
+    is_no_object = isinstance(partitioner, str | bytes | bytearray | type)
+    if callable(partition) and not is_no_object:
         return partition  # type: ignore[no-any-return]
-    if not callable(partitioner):
+    if not callable(partitioner) or is_no_object:
+        hint = f"; give an object: {partitioner.__name__}()" if isinstance(partitioner, type) else ""
         raise ConfigurationError(
             f"partitioner={partitioner!r}: legal is a callable (key_bytes, all_partitions, "
             "available_partitions), or an object with partition(topic, key, key_bytes, value, value_bytes, "
-            "cluster)"
+            f"cluster){hint}"
         )
 
     def choose(

@@ -17,12 +17,21 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import (
     ClientClosed,
     ForkedClientError,
+    IllegalArgument,
     IllegalState,
     KafkaError,
     SerializationError,
 )
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.arguments import (
+    NO_TIMESTAMP_FROM,
+    checked_column,
+    checked_headers,
+    checked_partition,
+    checked_timestamp,
+    refuse,
+)
 from pykafka2.producer.closing import Closing
 from pykafka2.producer.delivery import BulkDelivery, Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection
@@ -144,6 +153,7 @@ class KafkaProducer(TransactionalCalls):
 
         Raises:
             SerializationError: a serializer failed, or there is none and it is not bytes.
+            IllegalArgument: headers, partition, timestamp_ms or on_delivery are not what is said above.
             RecordTooLarge: beyond max_request_size or buffer_memory.
             BufferExhausted: no room within max_block_ms.
             UnknownTopicOrPartition, TopicAuthorizationFailed, NoBrokersAvailable, KafkaTimeoutError: no
@@ -171,10 +181,14 @@ class KafkaProducer(TransactionalCalls):
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
     ) -> Delivery:
+        if headers is not None:
+            headers = checked_headers(topic, headers)
+        if on_delivery is not None and not callable(on_delivery):
+            refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
         key_bytes, value_bytes = key, value
         if self._serialize_key is not None or self._serialize_value is not None:
             # A serializer may add headers (as in Java); the caller's own list stays as it is.
-            headers = list(headers) if headers else []
+            headers = headers or []
         if key is not None:
             if self._serialize_key is not None:
                 key_bytes = self._serialized(self._serialize_key, "key", topic, headers, key)
@@ -187,13 +201,20 @@ class KafkaProducer(TransactionalCalls):
                 value_bytes = _as_bytes("value", topic, value_bytes)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        route = self._routes_by_topic.get(topic)
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
+            timestamp_ms = checked_timestamp(topic, timestamp_ms)
+        try:
+            route = self._routes_by_topic.get(topic)
+        except TypeError:  # not hashable
+            refuse("topic", topic, topic, "a topic is named by a str")
         deadline = None  # looked up only where something may block
         if route is None or route.snapshot is not self._metadata.snapshot:
             deadline = self._monotonic() + self._options.max_block
             route = self._routes.route(topic, self._options.max_block)
         is_sticky = False
         if partition is not None:
+            if type(partition) is not int:
+                partition = checked_partition(topic, partition)
             if 0 <= partition < len(route.queues):
                 queue = route.queues[partition]
             else:
@@ -207,8 +228,6 @@ class KafkaProducer(TransactionalCalls):
             queues = route.queues
             queue = queues[self._hashes[key_bytes] % len(queues)]
         try:
-            if timestamp_ms < 0:
-                raise ValueError(f"timestamp {timestamp_ms} is negative")
             delivery = queue.try_append(timestamp_ms, key_bytes, value_bytes, headers or (), on_delivery)
             if delivery is None:
                 delivery = self._append_waiting(
@@ -224,10 +243,7 @@ class KafkaProducer(TransactionalCalls):
         except (TypeError, ValueError, AttributeError) as error:
             if isinstance(error, KafkaError):
                 raise
-            raise SerializationError(
-                f"a record for {queue} cannot be written: {error}; headers are pairs of a str and bytes, "
-                "timestamp_ms is an int"
-            ) from error
+            raise SerializationError(f"a record for {queue} cannot be written: {error}") from error
         return delivery
 
     def send_many(
@@ -251,9 +267,12 @@ class KafkaProducer(TransactionalCalls):
 
         Raises what `send` raises; a note on the error says how many records were appended before it.
         """
-        count = len(values)
-        if any(column is not None and len(column) != count for column in (keys, timestamps_ms)):
-            raise ValueError("values, keys and timestamps_ms must have the same length")
+        count = len(checked_column("values", topic, values))
+        for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms)):
+            if column is not None and len(checked_column(name, topic, column)) != count:
+                raise IllegalArgument(
+                    f"{name} has {len(column)} entries, values {count}: they must have the same length"
+                )
         deliveries: list[Delivery] = []
         send = self.send
         try:

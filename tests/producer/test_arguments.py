@@ -1,0 +1,68 @@
+"""What the producer is given is checked: when it is made, or at `send`, before anything is appended."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from pykafka2.errors import ConfigurationError, IllegalArgument
+from pykafka2.producer.partitioners import KeyHashes
+from pykafka2.testing import KafkaCluster, Simulation
+
+
+@pytest.mark.parametrize(
+    ("argument", "given", "words"),
+    [
+        ("headers", {"a": b"1"}, r"headers=\{'a': b'1'\} .* takes a list of pairs .*headers.items\(\)"),
+        ("headers", {"ab": b"1"}, "for a dict"),
+        ("headers", "ab", "headers='ab'"),
+        ("headers", 5, "headers=5"),
+        ("headers", ["ab"], r"headers\[0\]='ab' .* is no pair"),
+        ("headers", [("a", b"1"), (b"b", b"1")], r"headers\[1\]=.* no str as name"),
+        ("headers", [("a", 1)], r"headers\[0\]=\('a', 1\) .* no bytes as value"),
+        ("partition", "0", "partition='0' of a record for topic 'orders': takes the number"),
+        ("partition", True, "partition=True"),
+        ("partition", 0.0, "partition=0.0"),
+        ("timestamp_ms", "5", "timestamp_ms='5' .* takes milliseconds"),
+        ("timestamp_ms", 1.5, r"timestamp_ms=1\.5"),
+        ("timestamp_ms", 2**63, "does not fit into 64 bits"),
+        ("on_delivery", "print", "on_delivery='print' .* takes a callable"),
+        ("topic", ["orders"], r"topic=\['orders'\] .* named by a str"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_named_and_leaves_no_trace(
+    simulation: Simulation, cluster: KafkaCluster, argument: str, given: object, words: str
+) -> None:
+    producer = simulation.producer(cluster)
+    producer.partitions_for("orders")
+    before = producer.health()
+    arguments: dict[str, Any] = {"topic": "orders", "value": b"v", argument: given}
+    with pytest.raises(IllegalArgument, match=words) as raised:
+        producer.send(**arguments)
+    assert isinstance(raised.value, TypeError)
+    assert producer.health() == {**before, "metadata_age": producer.health()["metadata_age"]}
+
+
+def test_headers_may_come_from_a_generator(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    given = cast(Any, (pair for pair in [("a", b"1")]))
+    producer.send("orders", b"v", headers=given).result(10)
+    [record] = cluster.log("orders", 0).records()
+    assert record.headers == [("a", b"1")]
+
+
+def test_columns_that_are_none_are_named(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    with pytest.raises(IllegalArgument, match=r"values=5 .* takes a list"):
+        producer.send_many("orders", cast(Any, 5))
+    with pytest.raises(IllegalArgument, match="keys has 1 entries, values 2"):
+        producer.send_many("orders", [b"1", b"2"], keys=[b"1"])
+
+
+@pytest.mark.parametrize("partitioner", ["murmur", b"murmur", KeyHashes, 5])
+def test_a_partitioner_that_is_none_is_refused_when_the_producer_is_made(
+    simulation: Simulation, cluster: KafkaCluster, partitioner: object
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"partitioner=.* legal is a callable"):
+        simulation.producer(cluster, partitioner=partitioner)
