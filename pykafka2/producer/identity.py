@@ -12,6 +12,7 @@ import random
 from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import BrokerError, CorruptData, KafkaError, UnsupportedVersion, error_of
+from pykafka2.producer.identity_policy import IdentityPolicy
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.sequences import Sequences
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
@@ -20,10 +21,10 @@ from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitPr
 class ProducerIdentity:
     """One InitProducerId at a time, repeated with back-off until it succeeds or is refused for good."""
 
-    def __init__(self, options: ProducerOptions, random: random.Random) -> None:
-        self.sequences = Sequences()
+    def __init__(self, options: ProducerOptions, random: random.Random, policy: IdentityPolicy) -> None:
+        self.sequences = Sequences(policy)
         self.refusal: KafkaError | None = None
-        """Why no broker will ever give an id."""
+        """Why no broker will ever give an id, or take records of the one that this producer had."""
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
         self._is_asking = False
         self._not_before = 0.0
@@ -37,6 +38,11 @@ class ProducerIdentity:
         # Without a transactional id any broker may hand out ids, and the timeout has no meaning.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         return PollResult.send(request, on_response=self._on_response, on_failure=self._on_failure)
+
+    def refuse(self, error: KafkaError, because: str) -> None:
+        """The producer cannot go on: what waits fails with this, and what is sent from now on."""
+        self.refusal = type(error)(because)
+        self.sequences.on_refusal()
 
     def _on_response(self, response: InitProducerIdResponse, now: float) -> None:
         if response.error_code:
@@ -58,4 +64,4 @@ class ProducerIdentity:
         hint = (
             "set enable_idempotence=False" if isinstance(error, UnsupportedVersion) else "close the producer"
         )
-        self.refusal = type(error)(f"no producer id for an idempotent producer: {error}; {hint}")
+        self.refuse(error, f"no producer id for an idempotent producer: {error}; {hint}")

@@ -14,37 +14,32 @@ from typing import Any
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import (
-    CorruptData,
     DeliveryTimeout,
-    DuplicateSequenceNumber,
-    InvalidProducerEpoch,
     InvalidRecord,
     KafkaError,
-    OutOfOrderSequenceNumber,
-    UnknownProducerId,
     error_of,
 )
 from pykafka2.events import BatchCompleted, BatchRetried, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import NO_OFFSET, ProducerBatch
+from pykafka2.producer.identity import ProducerIdentity
+from pykafka2.producer.identity_policy import Identity, IdentityPolicy, Verdict
 from pykafka2.producer.options import ProducerOptions
-from pykafka2.producer.sequences import Identity, Sequences
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
 from pykafka2.types import NO_TIMESTAMP, Node
 
-REFUSED_SEQUENCE = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
-
 
 class Outcomes:
-    """Settles batches.  `sequences` is None for a producer without idempotence."""
+    """Settles batches.  `identity` is None for a producer without idempotence."""
 
     def __init__(
         self,
         options: ProducerOptions,
         accumulator: Accumulator,
         metadata: Metadata,
-        sequences: Sequences | None,
+        identity: ProducerIdentity | None,
+        policy: IdentityPolicy,
         *,
         random: random.Random,
         event_sink: EventSink,
@@ -53,7 +48,9 @@ class Outcomes:
         self._options = options
         self._accumulator = accumulator
         self._metadata = metadata
-        self._sequences = sequences
+        self._identity = identity
+        self._sequences = identity.sequences if identity is not None else None
+        self._policy = policy
         self._event_sink = event_sink
         self._metrics = metrics
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
@@ -70,10 +67,6 @@ class Outcomes:
         code = answer.error_code
         if not code:
             self.written(batch, answer.base_offset, answer.log_append_time_ms, now)
-            return
-        if code == DuplicateSequenceNumber.code:
-            # An earlier attempt was written, longer ago than the broker remembers offsets for.
-            self.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
         where = f"{batch.topic}-{batch.partition}"
         error = error_of(code, f"{where}: {answer.error_message or error_of(code)}")
@@ -101,15 +94,20 @@ class Outcomes:
             return
         if error.refresh_metadata and not is_moved:
             self._metadata.request_update(error)
-        # An answer that cannot be read does not say that the batch was refused.
-        retriable = error.retriable or isinstance(error, CorruptData)
-        if self._sequences is not None and isinstance(error, REFUSED_SEQUENCE):
-            self._sequences.on_refused(batch, sent_as)
-            retriable = True
-        if not retriable or batch.attempts > self._options.retries:
+        verdict = self._verdict(batch, sent_as, error)
+        if verdict is Verdict.WRITTEN:
+            self.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
+            return
+        if verdict is Verdict.FATAL and self._identity is not None:
+            self._identity.refuse(
+                error, f"this producer's id is not its own any more: {error}; make a new one"
+            )
+        if verdict in (Verdict.FAIL, Verdict.FATAL) or batch.attempts > self._options.retries:
             self.give_up(batch, error)
             self._accumulator.release(batch)
             return
+        if verdict is Verdict.RENUMBER and self._sequences is not None:
+            self._sequences.renumber(batch)
         batch.last_error = error
         batch.retry_at = now if is_moved else now + self._backoff.delay(batch.attempts - 1)
         self._accumulator.put_back(batch)
@@ -118,6 +116,11 @@ class Outcomes:
             text = f"{type(error).__name__}: {error}"
             event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
             self._event_sink.emit(event)
+
+    def _verdict(self, batch: ProducerBatch, sent_as: Identity, error: KafkaError) -> Verdict:
+        sequences = self._sequences
+        is_in_turn = sequences is not None and sequences.is_in_turn(batch, sent_as)
+        return self._policy.verdict(error, is_in_turn=is_in_turn)
 
     def written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         """It is in the log (with acks=0: it left)."""

@@ -25,10 +25,10 @@ from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import NO_OFFSET, BatchState, ProducerBatch
 from pykafka2.producer.identity import ProducerIdentity
+from pykafka2.producer.identity_policy import IdempotentPolicy, Identity, IdentityPolicy
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.outcomes import Outcomes
 from pykafka2.producer.partition_queue import PartitionQueue
-from pykafka2.producer.sequences import Identity
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -86,13 +86,15 @@ class Sender:
         is_zstd = options.compression_type == "zstd"
         self._min_version = FIRST_VERSION_WITH_ZSTD if is_zstd else FIRST_VERSION_OF_FORMAT_2
         self._mutes = not options.enable_idempotence and options.max_in_flight == 1
-        self.identity = ProducerIdentity(options, random) if options.enable_idempotence else None
+        policy = IdempotentPolicy() if options.enable_idempotence else IdentityPolicy()
+        self.identity = ProducerIdentity(options, random, policy) if options.enable_idempotence else None
         self._sequences = self.identity.sequences if self.identity else None
         self._outcomes = Outcomes(
             options,
             accumulator,
             metadata,
-            self._sequences,
+            self.identity,
+            policy,
             random=random,
             event_sink=event_sink,
             metrics=metrics,

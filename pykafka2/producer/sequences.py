@@ -3,24 +3,20 @@
 Belongs to the IO thread; asked and told by the sender.  The broker accepts a partition's batches of one
 producer id and epoch only without gap (KIP-98), so a batch whose outcome is unknown, or that failed, ends the
 run of numbers: once nothing of the partition is in flight, the next batch starts a new run at 0 under the
-next epoch (KIP-360).  The old epoch is fenced by that, so a late copy of a lost batch cannot be appended.
+next identity, if there may be one (identity_policy.py).  The old epoch is fenced by that, so a late copy of a
+lost batch cannot be appended.
 """
 
 from __future__ import annotations
 
 import attrs
 
-from pykafka2.producer.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.identity_policy import NOBODY, Identity, IdentityPolicy
 from pykafka2.producer.options import MAX_IN_FLIGHT_IDEMPOTENT
 from pykafka2.types import TopicPartition
 
-LAST_EPOCH = 2**15 - 2
 LAST_SEQUENCE = 2**31 - 1
-
-Identity = tuple[int, int]
-"""A producer id and its epoch."""
-
-NOBODY: Identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def next_sequence(sequence: int, records: int) -> int:
@@ -53,8 +49,9 @@ class _Run:
 class Sequences:
     """The producer's identity and the numbering of every partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: IdentityPolicy) -> None:
         self.identity: Identity = NOBODY
+        self._policy = policy
         self._runs: dict[TopicPartition, _Run] = {}
 
     @property
@@ -103,18 +100,21 @@ class Sequences:
         if self._finish(batch):
             self._run(batch).has_gap = True
 
-    def on_refused(self, batch: ProducerBatch, sent_as: Identity) -> None:
-        """The broker refused the batch's place in the sequence; it will be sent again.
-
-        Behind an unfinished batch that is what must happen.  The first of its partition, however, was
-        refused because the broker does not have what came before it (it lost it, or it was given up):
-        everything unfinished is numbered anew under the next epoch.
-        """
+    def is_in_turn(self, batch: ProducerBatch, sent_as: Identity) -> bool:
+        """Whether it is the first unfinished one of its partition, under the numbers it was sent with."""
         run = self._run(batch)
         is_current = sent_as == run.identity and not run.must_renumber
-        if is_current and run.unfinished and run.unfinished[0] is batch:
-            self._bump_epoch()
-            run.must_renumber = True
+        return is_current and bool(run.unfinished) and run.unfinished[0] is batch
+
+    def renumber(self, batch: ProducerBatch) -> None:
+        """Everything unfinished of its partition gets new numbers, under the next identity."""
+        if self.is_known:  # else it will be another one anyway
+            self.identity = self._policy.next_identity(self.identity)
+        self._run(batch).must_renumber = True
+
+    def on_refusal(self) -> None:
+        """The identity is over, for good."""
+        self.identity = NOBODY
 
     # ------------------------------------------------------------------ inside
 
@@ -127,21 +127,16 @@ class Sequences:
 
     def _may_begin(self, run: _Run) -> bool:
         if run.has_gap and run.identity == self.identity:
-            self._bump_epoch()
+            self.identity = self._policy.next_identity(self.identity)
         if run.identity != self.identity:
             run.begin(self.identity)
-        return self.is_known
+        return self.is_known and not run.has_gap
 
     def _renumber(self, run: _Run) -> None:
         run.begin(self.identity)
         for batch in run.unfinished:
             batch.sequence(*run.identity, run.next_sequence)
             run.next_sequence = next_sequence(run.next_sequence, batch.count)
-
-    def _bump_epoch(self) -> None:
-        producer_id, epoch = self.identity
-        # Past the last epoch the broker has to give a new id; until then nothing is known.
-        self.identity = (producer_id, epoch + 1) if epoch < LAST_EPOCH else NOBODY
 
     def _finish(self, batch: ProducerBatch) -> bool:
         run = self._run(batch)

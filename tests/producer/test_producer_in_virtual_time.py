@@ -25,6 +25,7 @@ from pykafka2.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
+    ProducerFenced,
     RecordTooLarge,
     SerializationError,
     TopicAuthorizationFailed,
@@ -32,8 +33,8 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.producer.closing import Closing
+from pykafka2.producer.identity_policy import LAST_EPOCH
 from pykafka2.producer.interceptors import ProducerRecord
-from pykafka2.producer.sequences import LAST_EPOCH
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
@@ -266,6 +267,20 @@ class TestFailing:
         assert producer.send("orders", b"2").result(10).offset == 2
         assert [batch.producer_epoch for batch in cluster.log("orders", 0).batches()] == [0, 1, 1]
         assert producer.health()["producer_epoch"] == 1
+
+    def test_a_producer_that_is_fenced_says_so_and_sends_nothing_more(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, batch_size=0)
+        producer.send("orders", b"0").result(10)
+        cluster.controls.fail_next(ProduceRequest, ProducerFenced)
+        deliveries = [producer.send("orders", b"1") for _ in range(3)]
+        for delivery in deliveries:
+            with pytest.raises(ProducerFenced):
+                delivery.result(10)
+        with pytest.raises(ProducerFenced, match=r"not its own any more.*make a new one"):
+            producer.send("orders", b"3")
+        assert log(cluster) == [b"0"]
 
     def test_records_go_on_when_the_epochs_of_a_producer_id_are_used_up(
         self, simulation: Simulation, cluster: KafkaCluster

@@ -15,9 +15,9 @@ from pykafka2.events import BatchCompleted, BatchRetried, Event, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.identity_policy import LAST_EPOCH
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.sender import Sender
-from pykafka2.producer.sequences import LAST_EPOCH
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from pykafka2.producer.batch import NO_SEQUENCE, ProducerBatch
 from pykafka2.producer.buffer_pool import Permit
-from pykafka2.producer.sequences import LAST_EPOCH, NOBODY, Sequences, next_sequence
+from pykafka2.producer.identity_policy import (
+    LAST_EPOCH,
+    NOBODY,
+    IdempotentPolicy,
+    Identity,
+    IdentityPolicy,
+)
+from pykafka2.producer.sequences import Sequences, next_sequence
 from pykafka2.records.encoder import BatchBuilder
 
 
@@ -28,9 +35,15 @@ def a_batch(order: int = 0, records: int = 1, partition: int = 0) -> ProducerBat
 
 
 def known(epoch: int = 0) -> Sequences:
-    sequences = Sequences()
+    sequences = Sequences(IdempotentPolicy())
     sequences.on_identity(7, epoch)
     return sequences
+
+
+def refused(sequences: Sequences, batch: ProducerBatch, sent_as: Identity) -> None:
+    """What follows from an answer that the batch is out of order."""
+    if sequences.is_in_turn(batch, sent_as):
+        sequences.renumber(batch)
 
 
 def started(*partitions: int) -> Sequences:
@@ -50,7 +63,7 @@ def send(sequences: Sequences, *batches: ProducerBatch) -> None:
 
 
 def test_nothing_goes_before_the_producer_has_an_id() -> None:
-    sequences = Sequences()
+    sequences = Sequences(IdempotentPolicy())
     assert not sequences.may_send(a_batch())
     sequences.on_identity(7, 0)
     assert sequences.may_send(a_batch())
@@ -129,7 +142,7 @@ def test_a_refusal_behind_an_unfinished_batch_changes_nothing() -> None:
     sequences = started()
     first, second = a_batch(0), a_batch(1)
     send(sequences, first, second)
-    sequences.on_refused(second, (7, 0))
+    refused(sequences, second, (7, 0))
     assert sequences.identity == (7, 0)
     assert second.base_sequence == 2
 
@@ -140,14 +153,14 @@ def test_after_a_lost_batch_the_rest_is_numbered_anew_under_the_next_epoch() -> 
     send(sequences, lost, second, third)
     sequences.on_failed(lost)
     assert not sequences.may_send(a_batch(3))  # nothing new may follow a hole
-    sequences.on_refused(second, (7, 0))
-    sequences.on_refused(third, (7, 0))
+    refused(sequences, second, (7, 0))
+    refused(sequences, third, (7, 0))
     assert sequences.identity == (7, 1)
     assert sequences.may_send(second)
     assert (second.producer_epoch, second.base_sequence) == (1, 0)
     assert (third.producer_epoch, third.base_sequence) == (1, 2)
     # The answer to what was sent under the old epoch comes late, and is about numbers that are gone.
-    sequences.on_refused(second, (7, 0))
+    refused(sequences, second, (7, 0))
     assert sequences.identity == (7, 1)
 
 
@@ -194,5 +207,30 @@ def test_past_the_last_epoch_a_new_id_is_needed() -> None:
     assert (following.producer_id, following.producer_epoch, following.base_sequence) == (8, 0, 0)
 
 
+def test_a_refusal_while_a_new_id_is_awaited_makes_none_up() -> None:
+    sequences = known(LAST_EPOCH)
+    batches = [a_batch(partition=partition) for partition in range(2)]
+    send(sequences, *batches)
+    for batch in batches:
+        refused(sequences, batch, (7, LAST_EPOCH))
+    assert sequences.identity == NOBODY
+    sequences.on_identity(8, 0)
+    assert sequences.may_send(batches[1])
+    assert (batches[1].producer_id, batches[1].base_sequence) == (8, 0)
+
+
 def test_an_unnumbered_batch_has_no_sequence() -> None:
     assert a_batch().base_sequence == NO_SEQUENCE
+
+
+def test_a_policy_that_may_not_raise_the_epoch_stops_the_partition_behind_a_hole() -> None:
+    sequences = Sequences(IdentityPolicy())
+    sequences.on_identity(7, 3)
+    lost, following = a_batch(0), a_batch(1)
+    send(sequences, lost)
+    sequences.on_failed(lost)
+    assert not sequences.may_send(following)
+    assert sequences.may_send(a_batch(0, partition=1))
+    sequences.on_identity(7, 4)  # as a coordinator tells after it has ended the transaction
+    send(sequences, following)
+    assert (following.producer_epoch, following.base_sequence) == (4, 0)

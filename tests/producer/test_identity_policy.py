@@ -1,0 +1,61 @@
+"""What answers mean for a producer's identity, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.errors import (
+    CorruptData,
+    Disconnected,
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    KafkaError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
+    UnknownProducerId,
+)
+from pykafka2.producer.identity_policy import (
+    LAST_EPOCH,
+    NOBODY,
+    IdempotentPolicy,
+    IdentityPolicy,
+    Verdict,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "in_turn", "behind"),
+    [
+        (DuplicateSequenceNumber(), Verdict.WRITTEN, Verdict.WRITTEN),
+        (OutOfOrderSequenceNumber(), Verdict.RENUMBER, Verdict.RETRY),
+        (UnknownProducerId(), Verdict.RENUMBER, Verdict.RETRY),
+        (InvalidProducerEpoch(), Verdict.RENUMBER, Verdict.RETRY),
+        (ProducerFenced(), Verdict.FATAL, Verdict.FATAL),
+        (NotLeaderOrFollower(), Verdict.RETRY, Verdict.RETRY),
+        (Disconnected(), Verdict.RETRY, Verdict.RETRY),
+        (CorruptData(), Verdict.RETRY, Verdict.RETRY),
+        (MessageTooLarge(), Verdict.FAIL, Verdict.FAIL),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, KafkaError) else value.name,
+)
+def test_what_an_idempotent_producer_makes_of_an_error(
+    error: KafkaError, in_turn: Verdict, behind: Verdict
+) -> None:
+    policy = IdempotentPolicy()
+    assert policy.verdict(error, is_in_turn=True) is in_turn
+    assert policy.verdict(error, is_in_turn=False) is behind
+
+
+def test_without_idempotence_an_error_says_itself_what_it_means() -> None:
+    policy = IdentityPolicy()
+    assert policy.verdict(NotLeaderOrFollower(), is_in_turn=False) is Verdict.RETRY
+    assert policy.verdict(OutOfOrderSequenceNumber(), is_in_turn=False) is Verdict.FAIL
+    assert policy.next_identity((7, 3)) == (7, 3)
+
+
+def test_epochs_go_up_by_one_and_end() -> None:
+    policy = IdempotentPolicy()
+    assert policy.next_identity((7, 3)) == (7, 4)
+    assert policy.next_identity((7, LAST_EPOCH)) == NOBODY
