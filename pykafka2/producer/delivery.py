@@ -7,7 +7,7 @@ records by one assignment on the IO thread (batch.py).  Waiting happens on the c
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.types import RecordMetadata
@@ -105,6 +105,12 @@ class Delivery:
         self._batch.add_listener(lambda: callback(self))
         return self
 
+    @overload
+    def add_callback(self, callback: Callable[[RecordMetadata], object]) -> Delivery: ...
+
+    @overload
+    def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Delivery: ...
+
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
 
@@ -114,6 +120,12 @@ class Delivery:
 
         self._batch.add_listener(told)
         return self
+
+    @overload
+    def add_errback(self, callback: Callable[[KafkaError], object]) -> Delivery: ...
+
+    @overload
+    def add_errback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Delivery: ...
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
@@ -125,6 +137,12 @@ class Delivery:
 
         self._batch.add_listener(told)
         return self
+
+    @overload
+    def add_both(self, callback: Callable[[RecordMetadata | KafkaError], object]) -> Delivery: ...
+
+    @overload
+    def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Delivery: ...
 
     def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """`add_callback` and `add_errback` with one callable."""

@@ -218,12 +218,10 @@ PRODUCER_OPTIONS = OptionTable(
 )
 
 
-class ProducerConfig(ClientConfig, total=False):
-    """The keyword options of `KafkaProducer`, for type checkers; a test keeps it in line with the table."""
+class PlainProducerConfig(ClientConfig, total=False):
+    """The keyword options of `KafkaProducer` that say nothing about the types of keys and values."""
 
     metadata_max_idle_ms: float
-    key_serializer: Callable[[Any], Any] | Any | None
-    value_serializer: Callable[[Any], Any] | Any | None
     acks: int | str
     enable_idempotence: bool
     retries: int | float
@@ -243,3 +241,10 @@ class ProducerConfig(ClientConfig, total=False):
     partitioner_ignore_keys: bool
     interceptors: Sequence[Any]
     interceptor_classes: Sequence[Any]
+
+
+class ProducerConfig(PlainProducerConfig, total=False):
+    """The keyword options of `KafkaProducer`, for type checkers; a test keeps it in line with the table."""
+
+    key_serializer: Callable[[Any], Any] | Any | None
+    value_serializer: Callable[[Any], Any] | Any | None

@@ -8,9 +8,9 @@ outcomes).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
@@ -36,26 +36,36 @@ from pykafka2.producer.closing import Closing
 from pykafka2.producer.delivery import BulkDelivery, Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord
-from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
+from pykafka2.producer.options import PRODUCER_OPTIONS, PlainProducerConfig, ProducerConfig
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import KeyHashes, chooser_of
 from pykafka2.producer.routes import Route, Routes
 from pykafka2.producer.sender import Sender
 from pykafka2.producer.transactions import TransactionalCalls
 from pykafka2.records.encoder import load_codec
-from pykafka2.serializers import SerializeFunction, serialize_function
+from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, serialize_function
 from pykafka2.types import (
     Headers,
     PartitionInfo,
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # comes with every type checker; knows defaults
+
     from pykafka2.driver.runtime import Runtime
+
+    K = TypeVar("K", default=Any, contravariant=True)
+    V = TypeVar("V", default=Any, contravariant=True)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K", contravariant=True)
+    V = TypeVar("V", contravariant=True)
 
 logger = logging.getLogger(__name__)
 
 
-class KafkaProducer(TransactionalCalls):
+class KafkaProducer(TransactionalCalls, Generic[K, V]):
     """Sends records to a cluster, in batches.  Thread-safe; one producer serves a whole program.
 
     Options are Kafka's with underscores (`linger_ms=5`), with the Java client's defaults; a mapping with
@@ -73,13 +83,73 @@ class KafkaProducer(TransactionalCalls):
         UnknownOption, ConfigurationError: an option is unknown, illegal, or contradicts another.
     """
 
+    # For type checkers: without a serializer keys and values are bytes, with one what it takes.
+
+    @overload
+    def __init__(
+        self: KafkaProducer[Buffer, Buffer],
+        config: None = None,
+        /,
+        *,
+        key_serializer: None = None,
+        value_serializer: None = None,
+        runtime: Runtime | None = None,
+        **options: Unpack[PlainProducerConfig],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: KafkaProducer[Buffer, V],
+        config: None = None,
+        /,
+        *,
+        key_serializer: None = None,
+        value_serializer: SupportsSerialize[V] | Callable[[V], bytes | None],
+        runtime: Runtime | None = None,
+        **options: Unpack[PlainProducerConfig],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: KafkaProducer[K, Buffer],
+        config: None = None,
+        /,
+        *,
+        key_serializer: SupportsSerialize[K] | Callable[[K], bytes | None],
+        value_serializer: None = None,
+        runtime: Runtime | None = None,
+        **options: Unpack[PlainProducerConfig],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        config: None = None,
+        /,
+        *,
+        key_serializer: SupportsSerialize[K] | Callable[[K], bytes | None],
+        value_serializer: SupportsSerialize[V] | Callable[[V], bytes | None],
+        runtime: Runtime | None = None,
+        **options: Unpack[PlainProducerConfig],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: KafkaProducer[Any, Any],
+        config: Mapping[str, object] | None,
+        /,
+        *,
+        runtime: Runtime | None = None,
+        **options: Unpack[ProducerConfig],
+    ) -> None: ...
+
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
         /,
         *,
         runtime: Runtime | None = None,
-        **options: Unpack[ProducerConfig],
+        **options: Any,
     ) -> None:
         self._options = parsed = PRODUCER_OPTIONS.parse(config, options)
         self._serialize_key = serialize_function(parsed.key_serializer, "key_serializer")
@@ -127,8 +197,8 @@ class KafkaProducer(TransactionalCalls):
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -249,8 +319,8 @@ class KafkaProducer(TransactionalCalls):
     def send_many(
         self,
         topic: str,
-        values: Sequence[Any],
-        keys: Sequence[Any] | None = None,
+        values: Sequence[V | None],
+        keys: Sequence[K | None] | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
         timestamps_ms: Sequence[int] | None = None,

@@ -21,6 +21,7 @@ from pykafka2 import (
 )
 from pykafka2.errors import KafkaError, NotLeaderOrFollower
 from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.serializers import Buffer, LongSerializer, StringSerializer
 from pykafka2.testing import FaultRule, KafkaCluster, Simulation
 
 
@@ -32,8 +33,37 @@ def producing(servers: str) -> None:
         producer.send("orders", value=b"v", on_delivery=delivered, timestamp_ms=1)
         producer.flush(timeout=5)
     KafkaProducer({"bootstrap.servers": servers, "linger.ms": 5}).close(timeout=1)
-    KafkaProducer(bootstrap_servers=servers, linger=5)  # type: ignore[call-arg]
+    KafkaProducer(bootstrap_servers=servers, linger=5)  # type: ignore[call-overload]
     producer.send(topic="orders", partition="1")  # type: ignore[arg-type]
+
+
+def producing_with_serializers(servers: str) -> None:
+    plain = KafkaProducer(bootstrap_servers=servers)
+    assert_type(plain, KafkaProducer[Buffer, Buffer])
+    plain.send("orders", "text")  # type: ignore[arg-type]
+    plain.send("orders", b"value", key="text")  # type: ignore[arg-type]
+    plain.send("orders", None, key=bytearray(b"key"))
+    plain.send_many("orders", [b"value", None], keys=["text", "text"])  # type: ignore[list-item]
+    texts = KafkaProducer(bootstrap_servers=servers, value_serializer=str.encode)
+    texts.send("orders", "text", key=b"key")
+    texts.send("orders", b"bytes")  # type: ignore[arg-type]
+    numbered = KafkaProducer(key_serializer=LongSerializer(), value_serializer=StringSerializer())
+    assert_type(numbered, KafkaProducer[int | None, str | None])
+    numbered.send("orders", "text", key=7)
+    numbered.send("orders", "text", key="seven")  # type: ignore[arg-type]
+    lenient = KafkaProducer(bootstrap_servers=servers, value_serializer=lambda value: repr(value).encode())
+    lenient.send("orders", {"any": "thing"})
+    configured = KafkaProducer({"bootstrap.servers": servers, "value.serializer": str.encode})
+    configured.send("orders", "text")
+    takes_any(plain)
+    takes_any(texts)
+
+
+def takes_any(producer: KafkaProducer) -> None:
+    delivery = producer.send("orders", "whatever its serializers take")
+    delivery.add_callback(lambda metadata: metadata.offset + 1)
+    delivery.add_errback(lambda error: error.retriable)
+    delivery.add_callback(lambda tag, metadata: None, "tag")
 
 
 def delivered(metadata: RecordMetadata | None, error: KafkaError | None) -> None: ...
