@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -89,6 +91,18 @@ def test_a_restarted_broker_keeps_its_port() -> None:
         cluster.controls.restart_broker(0)
         with Wire(f"127.0.0.1:{port}") as wire:
             wire.call(METADATA, 12)
+
+
+def test_nothing_holds_the_parts_of_a_broker_that_was_restarted(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"t": 3})
+    old = []
+    for _ in range(3):
+        simulation.run_for(1.0)  # its fetches wait at the other brokers
+        old.append(weakref.ref(cluster.broker(1).parts))
+        cluster.controls.restart_broker(1)
+    simulation.run_for(2.0)
+    gc.collect()
+    assert [one() for one in old] == [None] * 3
 
 
 @pytest.mark.parametrize(

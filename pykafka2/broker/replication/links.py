@@ -44,6 +44,17 @@ class Call:
     on_failure: OnFailure
     is_done: bool = False
 
+    def end(self) -> None:
+        """None of its ends is called any more.  Whoever still holds the call, such as a request that waits
+        where it was sent to, does not hold the asker by it, who may have been made anew meanwhile.
+        """
+        self.is_done = True
+        self.on_response = self.on_failure = _nobody_asks
+
+
+def _nobody_asks(_answer: object, _now: float) -> None:
+    """The ends of a call that has ended."""
+
 
 class Links(Part):
     """All links of a cluster.  Delivers at once, or after a link's delay, in order."""
@@ -81,7 +92,7 @@ class Links(Part):
         self._stashes.pop(broker_id, None)
         for call in list(self._calls):
             if call.source == broker_id:
-                call.is_done = True
+                call.end()
                 del self._calls[call]
             elif call.target == broker_id:
                 self._fail(call, f"broker {broker_id} is gone")
@@ -210,9 +221,10 @@ class Links(Part):
             self._stashes[call.source].append(lambda at: self._return(call, frame, at))
             return
         _, response = decode_response(frame, call.request, call.version)
-        call.is_done = True
+        on_response = call.on_response
+        call.end()
         self._calls.pop(call, None)
-        call.on_response(response, now)
+        on_response(response, now)
 
     def fail(self, call: Call, why: str) -> None:
         self._fail(call, why)
@@ -220,16 +232,17 @@ class Links(Part):
     def _fail(self, call: Call, why: str) -> None:
         if call.is_done:
             return
-        call.is_done = True
+        source, on_failure = call.source, call.on_failure
+        call.end()
         self._calls.pop(call, None)
-        self._ready.append(lambda now: self._tell_failure(call, why, now))
+        self._ready.append(lambda now: self._tell_failure(source, on_failure, why, now))
         self.signal()
 
-    def _tell_failure(self, call: Call, why: str, now: float) -> None:
-        if call.source in self._stashes:
-            self._stashes[call.source].append(lambda at: self._tell_failure(call, why, at))
+    def _tell_failure(self, source: int, on_failure: OnFailure, why: str, now: float) -> None:
+        if source in self._stashes:
+            self._stashes[source].append(lambda at: self._tell_failure(source, on_failure, why, at))
         else:
-            call.on_failure(LinkCut(why), now)
+            on_failure(LinkCut(why), now)
 
     # ------------------------------------------------------------------ what is no call
 
