@@ -216,6 +216,10 @@ class Broker:
         """Go away, in good order or as by a crash.  See `BrokerProcess.stop`."""
         self.process.stop(crash=crash, lose_unreplicated=lose_unreplicated, is_unnoticed=is_unnoticed)
 
+    def restart(self) -> None:
+        """Stop in good order if it runs, and start."""
+        self.process.restart()
+
     def shut_down(self) -> None:
         """The cluster ends: as a stop, but nobody needs new leaders any more."""
         self.process.stop(crash=False, is_cluster_closing=True)

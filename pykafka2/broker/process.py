@@ -1,13 +1,16 @@
 """A broker as a process: it starts, stops, crashes, stands still and goes on.
 
-Its parts are made anew with each start, its logs are not.  Start and stop are called from the test's thread,
-without the cluster's lock, and wait for the controller where there is one.
+Its parts are made anew with each start, its logs are not.  Start and stop are called from tests' threads,
+without the cluster's lock, and wait for the controller where there is one.  Several threads may call them at
+once: each waits until the one before has ended (`_turn`), and none starts a broker whose cluster has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from threading import get_ident
 
 from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.broker.log.log_dir import LogDir
@@ -21,10 +24,13 @@ from pykafka2.errors import IllegalState
 # How long a start waits to be let in, and a stop to lose its leaderships, in seconds.
 START_TIMEOUT = 10.0
 SHUTDOWN_TIMEOUT = 5.0
+# How often one who waits for its turn looks again, in seconds, should nobody tell it.
+TURN_INTERVAL = 1.0
+NOBODY = -1
 
 
 class BrokerProcess:
-    """`start`, `stop`, `pause` and `resume` of a broker."""
+    """`start`, `stop`, `restart`, `pause` and `resume` of a broker."""
 
     def __init__(self, shared: Shared, node: Node, logs: LogDir, make_parts: Callable[[], Parts]) -> None:
         self.parts = make_parts()
@@ -34,19 +40,72 @@ class BrokerProcess:
         self._logs = logs
         self._make_parts = make_parts
         self._acceptor: Acceptor | None = None
+        self._turn_of = NOBODY  # the thread that starts or stops the broker
+        self._waiting = 0  # how many wait for their turn
+        self._ending = 0  # how many of them want the broker gone, whatever it waits for
+        self._is_over = False
+
+    @contextmanager
+    def _turn(self, *, ends: bool = False) -> Iterator[None]:
+        """One start or stop at a time; within one, the same thread may begin another.
+
+        With `ends`, a start or orderly stop that is under way waits for the controller no longer.
+
+        Waits as the runtime does and not for a lock: in the simulation a thread that holds one while it waits
+        would stop the world.
+        """
+        me = get_ident()
+        is_outer = self._turn_of != me
+        try:
+            while self._turn_of != me:
+                self._wait_for_turn(me, ends)
+            yield
+        finally:
+            if is_outer and self._turn_of == me:
+                self._turn_of = NOBODY
+                if self._waiting:
+                    self._shared.runtime.notify()
+
+    def _wait_for_turn(self, me: int, ends: bool) -> None:
+        with self._node.lock:
+            if self._turn_of == NOBODY:
+                self._turn_of = me
+                return
+            self._waiting += 1
+            self._ending += ends
+        try:
+            self._shared.runtime.notify()
+            self._shared.runtime.wait_until(lambda: self._turn_of == NOBODY, TURN_INTERVAL)
+        finally:
+            with self._node.lock:
+                self._waiting -= 1
+                self._ending -= ends
+
+    def restart(self) -> None:
+        """Stop in good order if it runs, and start."""
+        with self._turn():
+            self.stop(crash=False)
+            self.start()
 
     def start(self, *, waits: bool = True) -> None:
         """Listen, register with the controller, take up the roles it gives.
 
         Without a controller in reach it starts all the same, and registers as soon as there is one.
         """
-        self.begin_start()
-        if waits:
-            self.finish_start()
+        with self._turn():
+            self.begin_start()
+            if waits:
+                self.finish_start()
 
     def begin_start(self) -> None:
         """Everything up to the first word to the controller."""
+        with self._turn():
+            self._begin_start()
+
+    def _begin_start(self) -> None:
         shared, node = self._shared, self._node
+        if self._is_over:
+            raise IllegalState(f"broker {node.id} does not start: its cluster has ended")
         if node.is_running:
             raise IllegalState(f"broker {node.id} is running")
         parts = self.parts = self._make_parts()
@@ -70,7 +129,8 @@ class BrokerProcess:
         if self._reaches_controller() and not shared.controllers.publisher.is_held(self._node.id):
             not_yet = (BrokerState.STARTING, BrokerState.RECOVERY)
             shared.runtime.wait_until(
-                lambda: lifecycle.state not in not_yet or shared.loops.has_failed, START_TIMEOUT
+                lambda: lifecycle.state not in not_yet or self._ending > 0 or shared.loops.has_failed,
+                START_TIMEOUT,
             )
         acceptor = self._acceptor
         if acceptor is not None:
@@ -88,10 +148,17 @@ class BrokerProcess:
         Repeatable.
 
         `is_unnoticed`: the controller learns of it only when the broker's session ends.
+        `is_cluster_closing`: there is no start after it.
         """
+        with self._turn(ends=crash or is_cluster_closing):
+            self._is_over = self._is_over or is_cluster_closing
+            if self._node.is_running:
+                self._stop(crash, lose_unreplicated, is_cluster_closing, is_unnoticed)
+
+    def _stop(
+        self, crash: bool, lose_unreplicated: bool, is_cluster_closing: bool, is_unnoticed: bool
+    ) -> None:
         shared, node, parts = self._shared, self._node, self.parts
-        if not node.is_running:
-            return
         if not crash and not is_cluster_closing:
             self._shut_down()
         with node.lock:
@@ -137,7 +204,11 @@ class BrokerProcess:
         with node.lock:
             lifecycle.begin_shutdown(node.clock.monotonic())
         shared.runtime.wait_until(
-            lambda: lifecycle.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN or shared.loops.has_failed,
+            lambda: (
+                lifecycle.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN
+                or self._ending > 0
+                or shared.loops.has_failed
+            ),
             SHUTDOWN_TIMEOUT,
         )
         with node.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.controller.placement import Host, place
+from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.errors import (
     ConfigurationError,
     IllegalState,
@@ -231,3 +233,52 @@ def test_leaders_and_the_controller_are_chosen_at_the_start(process: bool) -> No
         assert sorted(cluster.partition("t", 1).replicas) == [1, 2]
         cluster.create_topic("u", assignment=[[0]])
         assert cluster.partition("u", 0).leader == 0
+
+
+@pytest.mark.parametrize("threads", ["shared", "separate"])
+def test_several_threads_restart_the_same_broker(threads: str) -> None:
+    leaks = LeakCheck()
+    failures: list[Exception] = []
+
+    def restart(cluster: KafkaCluster) -> None:
+        try:
+            for _ in range(3):
+                cluster.controls.restart_broker(1)
+        except Exception as error:
+            failures.append(error)
+
+    with KafkaCluster(brokers=2, config={"threads": threads}) as cluster:
+        callers = [threading.Thread(target=restart, args=(cluster,)) for _ in range(4)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        assert failures == []
+        assert cluster.broker(1).is_running
+    assert leaks.found() == []
+
+
+def test_a_broker_does_not_start_in_a_cluster_that_has_ended() -> None:
+    leaks = LeakCheck()
+    with KafkaCluster(brokers=1) as cluster:
+        broker = cluster.broker(0)
+        broker.stop(crash=True)
+    with pytest.raises(IllegalState, match="broker 0 does not start: its cluster has ended"):
+        broker.start()
+    assert leaks.found() == []
+
+
+def test_a_crash_does_not_wait_for_an_orderly_stop() -> None:
+    with KafkaCluster(brokers=3, topics={"t": 3}) as cluster:
+        cluster.controls.hold_elections()
+        cluster.controls.slow_controller(60.0)
+        stop = threading.Thread(target=cluster.controls.stop_broker, args=(1,))
+        stop.start()
+        cluster.wait_until(
+            lambda: cluster.broker(1).lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        )
+        started_at = time.monotonic()
+        cluster.controls.crash_broker(1)
+        assert time.monotonic() - started_at < 2.0
+        stop.join()
+        assert not cluster.broker(1).is_running

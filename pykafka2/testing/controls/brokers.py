@@ -31,9 +31,7 @@ class BrokerControls:
 
     def restart_broker(self, broker_id: int) -> None:
         self._running.check()
-        broker = self._running.broker(broker_id)
-        broker.stop(crash=False)
-        broker.start()
+        self._running.broker(broker_id).restart()
         with self._running.lock:
             for other in self._running.brokers:
                 other.fetchers.retry()
