@@ -74,10 +74,20 @@ class Running:
                 broker.metrics.clear()
 
     def end(self) -> None:
-        """Stop brokers and loops, and the runtime unless it was given."""
+        """Stop brokers and loops, and the runtime unless it was given; all of them even if Ctrl-C comes
+        between.
+        """
         self.is_over = True
+        try:
+            self._shut_brokers()
+        except BaseException:
+            self._shut_brokers()  # those that it has kept from it; the others have stopped
+            raise
+        finally:
+            self.loops.stop()
+            if self._owns_runtime:
+                self.shared.runtime.close()
+
+    def _shut_brokers(self) -> None:
         for broker in self._brokers:
             broker.shut_down()
-        self.loops.stop()
-        if self._owns_runtime:
-            self.shared.runtime.close()

@@ -282,3 +282,21 @@ def test_a_crash_does_not_wait_for_an_orderly_stop() -> None:
         assert time.monotonic() - started_at < 2.0
         stop.join()
         assert not cluster.broker(1).is_running
+
+
+@pytest.mark.parametrize("threads", ["shared", "separate"])
+def test_ctrl_c_while_a_cluster_closes_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    leaks = LeakCheck()
+    cluster = KafkaCluster(brokers=3, config={"threads": threads}).start()
+    broker = cluster.broker(1)
+
+    def interrupted() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(broker, "shut_down", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.close()
+    assert leaks.found() == []
