@@ -126,6 +126,12 @@ def test_the_connection_ends_when_asked_to(caller: socket.socket) -> None:
             400,
             "ConfigurationError",
         ),
+        (request("/controls/shrink_isr", '{"brokers": [1]}'), 400, "ConfigurationError"),
+        (
+            request("/controls/shrink_isr", '{"partition": ["t", 0], "brokers": 1}'),
+            400,
+            "ConfigurationError",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(caller: socket.socket, what: bytes, status: int, kind: str) -> None:

@@ -146,22 +146,25 @@ def _fitted(
         if key not in known and not takes_any:
             raise ConfigurationError(f"{name} has no argument {key!r}{nearest(key, known)}")
     spread = [one.name for one in parameters.values() if one.kind is Parameter.VAR_POSITIONAL]
+    missing = [
+        one.name
+        for one in parameters.values()
+        if one.default is Parameter.empty and one.name in known and one.name not in (*values, *spread)
+    ]
+    if missing:
+        raise ConfigurationError(f"{name} needs the argument {missing[0]!r}")
     if not spread:
-        missing = [
-            one.name
-            for one in parameters.values()
-            if one.default is Parameter.empty and one.name in known and one.name not in values
-        ]
-        if missing:
-            raise ConfigurationError(f"{name} needs the argument {missing[0]!r}")
         return [], values
+    rest = values.pop(spread[0], [])
+    if not isinstance(rest, list):
+        raise ConfigurationError(f"{name}: {spread[0]}={rest!r}: say a list")
     # What stands before *arguments must be given by position then.
     positional = [
         values.pop(one.name, one.default)
         for one in parameters.values()
         if one.kind is Parameter.POSITIONAL_OR_KEYWORD
     ]
-    return [*positional, *values.pop(spread[0], [])], values
+    return [*positional, *rest], values
 
 
 def _value(key: str, value: Any) -> Any:
