@@ -59,7 +59,7 @@ def test_a_topic_idle_for_five_minutes_is_forgotten(simulation: Simulation) -> N
     producer = simulation.producer(cluster, client_id="p")
     producer.send("orders", b"x")
     producer.flush(timeout=30)
-    # At five minutes its metadata is refreshed a moment before it counts as idle; the next time it is left out.
+    # At five minutes it is refreshed, a moment before it counts as idle; the next time it is left out.
     for _ in range(14):
         producer.send("bills", b"x")
         producer.flush(timeout=30)
