@@ -56,11 +56,8 @@ def handle(
         topics = [_known(image, topic) for topic in image.topics.values()]
     else:
         may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
-        if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(topic.name is None for topic in asked):
-            refused = refuse(request, InvalidRequest.code or 0)
-            for topic in refused.topics:
-                topic.name = topic.name or ""
-            return refused
+        if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(map(_is_by_id, asked)):
+            return refuse(request, InvalidRequest.code or 0)
         distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
         topics = [_asked(services, image, topic, may_create=may_create) for topic in distinct]
     if request.include_topic_authorized_operations:
@@ -77,6 +74,11 @@ def handle(
         topics=topics,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
     )
+
+
+def _is_by_id(topic: MetadataRequestTopic) -> bool:
+    """Whether a topic is asked for by its id, alone or beside a name."""
+    return topic.name is None or topic.topic_id != ZERO_UUID
 
 
 def _asked(

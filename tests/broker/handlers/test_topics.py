@@ -75,6 +75,23 @@ def test_metadata_by_topic_id(kafka_cluster: KafkaCluster, connect: Connect) -> 
     assert (unknown.name, code_name(unknown.error_code)) == (None, "UnknownTopicId")
 
 
+@pytest.mark.kafka(brokers=1, topics={"a": 1})
+@pytest.mark.parametrize("name", [None, "", "a", "absent"])
+@pytest.mark.parametrize("version", [10, 11])
+def test_versions_10_and_11_of_metadata_refuse_topic_ids(
+    kafka_cluster: KafkaCluster, connect: Connect, version: int, name: str | None
+) -> None:
+    wire = connect()
+    for topic_id in (kafka_cluster.controller.image.topics["a"].id, b"\x09" * 16):
+        asked = [MetadataRequestTopic(name="a"), MetadataRequestTopic(topic_id=topic_id, name=name)]
+        by_name, by_id = wire.call(MetadataRequest(topics=asked), version).topics
+        # Kafka refuses the request, so each of its topics hears it.
+        assert (by_name.name, by_name.topic_id, by_name.partitions) == ("a", ZERO_UUID, [])
+        assert (by_id.name, by_id.topic_id, by_id.partitions) == (name or "", topic_id, [])
+        assert {code_name(one.error_code) for one in (by_name, by_id)} == {"InvalidRequest"}
+    assert not metadata(wire, "a", version=version).topics[0].error_code, "the connection goes on"
+
+
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=1)})
 def test_a_partition_without_leader_says_so(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     leading = kafka_cluster.partition("t", 0).leader
