@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pykafka2.broker.server.channel import Channel, Slot
+from pykafka2.broker.server.unsent import AllUnsent
 from pykafka2.errors import CorruptData, Disconnected, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Transport
 
@@ -18,6 +19,9 @@ LENGTH_BYTES = 4
 MAX_GATHERED_BUFFERS = 512
 # What was read is moved to the front of the buffer once this much of it has been used up.
 COMPACT_BYTES = 1 << 20
+# So much is read at once, and more only for a frame that needs it: what has been read is kept, whole requests
+# included, until its turn comes.
+READ_BYTES = 64 << 10
 
 
 class FrameBuffer:
@@ -37,6 +41,16 @@ class FrameBuffer:
 
     def feed(self, data: Buffer) -> None:
         self._buffer += data
+
+    @property
+    def wanted_bytes(self) -> int:
+        """How much to read next."""
+        buffer, start = self._buffer, self._start
+        held = len(buffer) - start
+        if held < LENGTH_BYTES:
+            return READ_BYTES
+        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
+        return max(READ_BYTES, LENGTH_BYTES + size - held)
 
     def next_frame(self) -> bytes | None:
         """The next whole frame without its length, or None.
@@ -95,6 +109,7 @@ class Connection:
     """One accepted transport with its channel.  States: establishing, open, closed."""
 
     __slots__ = (
+        "_all_unsent",
         "_interest",
         "_owner",
         "_reply_ends",
@@ -111,6 +126,7 @@ class Connection:
         "is_established",
         "peer",
         "software",
+        "unsent_bytes",
         "wants_room",
     )
 
@@ -121,6 +137,7 @@ class Connection:
         owner: ConnectionOwner,
         selector: Selector,
         max_bytes: int,
+        all_unsent: AllUnsent,
         now: float,
     ) -> None:
         self.channel = channel
@@ -131,7 +148,9 @@ class Connection:
         self.is_closed = False
         self.is_established = False
         self.wants_room = False
-        self.idle_since = now
+        self.idle_since = now  # when it last sent or accepted a byte
+        self.unsent_bytes = 0  # of replies, whether or not their turn has come
+        self._all_unsent = all_unsent
         self._transport = transport
         self._owner = owner
         self._selector = selector
@@ -153,7 +172,9 @@ class Connection:
                     self._read(now)
             else:
                 if bits & WRITABLE:
-                    self.flush()
+                    self.flush(now)
+                    # Requests that were read already may have waited for room, and no byte may follow them.
+                    self._owner.take_frames(self, now)
                 if bits & READABLE:
                     self._read(now)
         except KafkaError as error:
@@ -173,9 +194,9 @@ class Connection:
         return self.is_established
 
     def _read(self, now: float) -> None:
-        if not self.may_read:
+        if self.is_closed or not self.may_read:
             return
-        scratch = self._owner.scratch
+        scratch = self._owner.scratch[: self.frames.wanted_bytes]
         count = self._transport.read_into(scratch)
         if count is None:
             return
@@ -186,8 +207,23 @@ class Connection:
         self._owner.take_frames(self, now)
 
     @property
+    def takes_requests(self) -> bool:
+        """Whether its next request may be taken in: those before it allow it, and its replies leave."""
+        return self.channel.is_readable and not self._all_unsent.is_too_much(self.unsent_bytes)
+
+    @property
     def may_read(self) -> bool:
-        return self.channel.is_readable and not self.wants_room
+        return self.takes_requests and not self.wants_room
+
+    def complete(self, slot: Slot, payload: Sequence[Buffer] | None) -> None:
+        """The reply to a request is there (None: there is nothing to send); `write_ready` sends it."""
+        self.channel.complete(slot, payload)
+        if payload:
+            self._count_unsent(sum(map(len, payload)))
+
+    def _count_unsent(self, more: int) -> None:
+        self.unsent_bytes += more
+        self._all_unsent.bytes += more
 
     def write_ready(self, now: float) -> None:
         """Queue the replies whose turn has come and hand them to the transport."""
@@ -202,10 +238,9 @@ class Connection:
             slot.payload = None
             if slot.is_last:
                 break  # the connection ends with this reply
-        self.flush()
-        self.idle_since = now
+        self.flush(now)
 
-    def flush(self) -> None:
+    def flush(self, now: float) -> None:
         """Write as far as the transport takes it; replies that left entirely move the channel."""
         unsent = self._unsent
         while unsent:
@@ -215,7 +250,9 @@ class Connection:
             taken = self._transport.write(gathered)
             if not taken:
                 break
+            self.idle_since = now
             self._sent_bytes += taken
+            self._count_unsent(-taken)
             self._take_off(taken)
         ends = self._reply_ends
         if ends and ends[0] <= self._sent_bytes:
@@ -257,6 +294,7 @@ class Connection:
             return
         self.is_closed = True
         self._unsent.clear()
+        self._count_unsent(-self.unsent_bytes)
         self._selector.unregister(self._transport)
         self._transport.close(reset=reset)
         self._owner.closed(self)

@@ -23,6 +23,7 @@ from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
+from pykafka2.broker.server.unsent import AllUnsent
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
 from pykafka2.network.transport import Buffer, Transport
@@ -75,6 +76,7 @@ class Processor(Part):
         max_idle = config.seconds("connections.max.idle.ms")
         self._max_idle = max_idle if max_idle >= 0 else FOREVER
         self._idle_check_at = FOREVER
+        self._all_unsent = AllUnsent()
         self._throttled: dict[Connection, float] = {}  # until when each stays muted
         self._commands: deque[tuple[Command, tuple[Any, ...]]] = deque()
         # Connections with replies to write or requests to take, each looked at once after all commands: many
@@ -138,7 +140,7 @@ class Processor(Part):
     def take_frames(self, connection: Connection, now: float) -> None:
         """Turn what was read into requests, as far as the channel lets them in."""
         try:
-            while connection.channel.is_readable and not connection.is_closed:
+            while connection.takes_requests and not connection.is_closed:
                 if self._requests.is_full:
                     connection.wants_room = True
                     self._wanting_room[connection] = None
@@ -212,7 +214,7 @@ class Processor(Part):
         try:
             if delivery.throttle:
                 self._throttle(connection, now + delivery.throttle)
-            connection.channel.complete(delivery.slot, payload)
+            connection.complete(delivery.slot, payload)
         except KafkaError as error:
             self.failed(connection, error)
             return
@@ -319,7 +321,9 @@ class Processor(Part):
         channel = Channel(
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
         )
-        connection = Connection(transport, channel, self, self.loop.selector, self._max_frame_bytes, now)
+        connection = Connection(
+            transport, channel, self, self.loop.selector, self._max_frame_bytes, self._all_unsent, now
+        )
         self.connections[connection] = Client(ClientOrigin(self, connection, acceptor))
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:

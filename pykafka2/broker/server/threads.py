@@ -27,6 +27,8 @@ from pykafka2.network.transport import Ready, Selector
 # How often parts may give each other work before the sockets are looked at again.
 MAX_PASSES = 32
 MAX_ROUNDS = 8
+# And for how long, in seconds: clients whose requests have been read already would hold up all others.
+MAX_TURN = 0.001
 NO_THREAD = -1
 CALL_TIMEOUT = 30.0
 # How long a part that has failed is not run, in seconds.
@@ -194,11 +196,13 @@ class Loop:
                 self._tell_failure(target, error, now)
         if self._commands:
             self._run_commands()
+        monotonic = self.runtime.clock.monotonic
+        until = monotonic() + MAX_TURN
         for _ in range(MAX_ROUNDS):
             for _ in range(MAX_PASSES):
-                if not self._pass(self._parts, now):
+                if not self._pass(self._parts, now) or monotonic() >= until:
                     break
-            if not self._pass(self._last, now):
+            if not self._pass(self._last, now) or monotonic() >= until:
                 break
 
     def _tell_failure(self, target: object, error: Exception, now: float) -> None:

@@ -1,0 +1,123 @@
+"""Clients that send and do not read: what they cost is bounded, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import select
+import statistics
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.unsent import MAX_UNSENT_BYTES
+from pykafka2.protocol.framing import encode_request
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire, batch, fetch_request, produce, produce_request
+
+Connect = Callable[..., Wire]
+Leader = Callable[[str, int], Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+
+METADATA = MetadataRequest(topics=None)
+RECORD_BYTES = 900_000
+
+
+def connections_of(cluster: KafkaCluster, broker: int) -> list[Connection]:
+    return [*cluster.brokers[broker].processors[0].connections]
+
+
+def filled(wire: Wire, batches: int) -> None:
+    """A partition with so many batches of RECORD_BYTES."""
+    for _ in range(batches):
+        assert produce(wire, "t", 0, batch([bytes(RECORD_BYTES)])).error_code == 0
+
+
+def large_fetch() -> FetchRequest:
+    """What all of it is read with: more than the kernel keeps of a connection."""
+    return fetch_request("t", 0, 0, max_bytes=1 << 30, partition_max_bytes=1 << 30)
+
+
+def stuff(wires: list[Wire], data: bytes) -> int:
+    """Send over each without waiting for room; how many bytes were taken."""
+    taken = 0
+    for wire in wires:
+        wire.socket.setblocking(False)
+        try:
+            taken += wire.socket.send(data)
+        except BlockingIOError:
+            pass
+    return taken
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_a_request_behind_a_large_reply_is_answered(leader: Leader) -> None:
+    """It came along with the one before, so no byte of the client's tells the broker to look again."""
+    wire = leader("t", 0)
+    filled(wire, 20)
+    first = b"".join(encode_request(large_fetch(), 12, 101, "wire"))
+    wire.socket.sendall(first + b"".join(encode_request(METADATA, 12, 102, "wire")))
+    time.sleep(0.2)  # the broker has written what the kernel takes
+    assert wire.receive(FetchRequest, 12)[0] == 101
+    assert wire.receive(MetadataRequest, 12)[0] == 102
+
+
+@pytest.mark.kafka(brokers=1)
+def test_others_are_answered_while_some_send_and_never_read(connect: Connect) -> None:
+    good = connect()
+    hostile = [connect() for _ in range(8)]
+    for wire in hostile:
+        wire.socket.settimeout(0.0)
+    frames = b"".join(encode_request(METADATA, 12, 1, "hostile")) * 20_000
+    times = []
+    for _ in range(30):
+        stuff(hostile, frames)
+        started = time.perf_counter()
+        good.call(METADATA, 12)
+        times.append(time.perf_counter() - started)
+    assert statistics.median(times) < 0.05, times
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_replies_that_nobody_reads_are_bounded(
+    kafka_cluster: KafkaCluster, leader: Leader, connect: Connect, wait_for: WaitFor
+) -> None:
+    """Replies behind a produce that waits for its replicas are kept, as long as they are not too many."""
+    wire = leader("t", 0)
+    filled(wire, 3)
+    broker = kafka_cluster.partition("t", 0).leader
+    (connection,) = connections_of(kafka_cluster, broker)
+    kafka_cluster.controls.pause_followers()
+    wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
+    for _ in range(100):
+        wire.send(large_fetch(), 12)
+    wait_for(lambda: connection.unsent_bytes >= MAX_UNSENT_BYTES)
+    assert not connection.may_read
+    assert connection.unsent_bytes < 2 * MAX_UNSENT_BYTES + 3 * RECORD_BYTES
+    assert connect(broker).call(METADATA, 12).brokers
+    assert connection.unsent_bytes < 2 * MAX_UNSENT_BYTES + 3 * RECORD_BYTES
+    kafka_cluster.controls.resume_followers()
+    assert wire.receive(ProduceRequest, 12)[0] == 4
+    assert [wire.receive(FetchRequest, 12)[0] for _ in range(100)] == [*range(5, 105)]
+    wait_for(lambda: connection.unsent_bytes == 0 and connection.may_read)
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 400})
+def test_a_connection_is_idle_once_it_accepts_no_byte(leader: Leader, kafka_cluster: KafkaCluster) -> None:
+    slow = leader("t", 0)
+    filled(slow, 20)
+    slow.send(large_fetch(), 12)
+    read = 0
+    for _ in range(12):
+        time.sleep(0.1)
+        assert select.select([slow.socket], [], [], 1.0)[0]
+        read += len(slow.socket.recv(1_000_000))
+    (connection,) = connections_of(kafka_cluster, 0)
+    assert connection.unsent_bytes, "all of it has left: the test shows nothing"
+    deadline = time.monotonic() + 5.0
+    while connections_of(kafka_cluster, 0):
+        assert time.monotonic() < deadline, "a client that reads nothing any more is kept"
+        time.sleep(0.02)
