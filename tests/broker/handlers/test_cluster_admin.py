@@ -18,6 +18,7 @@ from pykafka2.protocol.messages.cluster import (
 from pykafka2.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
+    MetadataRequest,
     TopicRequest,
 )
 from pykafka2.protocol.messages.quorum import (
@@ -26,7 +27,7 @@ from pykafka2.protocol.messages.quorum import (
     DescribeQuorumRequestTopicData,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.testing.wire import Wire
+from tests.testing.wire import Wire, batch, produce
 
 Connect = Callable[..., Wire]
 
@@ -119,6 +120,30 @@ def test_a_broker_that_is_gone_can_be_forgotten(kafka_cluster: KafkaCluster, con
     assert sorted(kafka_cluster.controller.image.brokers) == [0, 1]
     kafka_cluster.controls.restart_broker(2)
     assert sorted(kafka_cluster.controller.image.brokers) == [0, 1, 2]
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)})
+def test_unregistering_brokers_that_live_is_an_outage_until_they_are_restarted(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    """As on Apache Kafka, where a broker registers again with its next start."""
+    good, hostile = connect(), connect()
+    codes = [
+        hostile.call(UnregisterBrokerRequest(broker_id=number % 30 - 10), 0).error_code
+        for number in range(300)
+    ]
+    assert codes.count(0) == 3
+    assert {name_of(code) for code in codes if code} == {"BROKER_ID_NOT_REGISTERED"}
+    everything = good.call(MetadataRequest(topics=None), 12)
+    assert everything.brokers == []
+    assert [partition.leader_id for partition in everything.topics[0].partitions] == [-1]
+    for broker in range(3):
+        kafka_cluster.controls.crash_broker(broker)
+        kafka_cluster.controls.restart_broker(broker)
+    kafka_cluster.wait_until(lambda: kafka_cluster.partition("t", 0).leader >= 0)
+    assert sorted(kafka_cluster.controller.image.brokers) == [0, 1, 2]
+    leader = connect(kafka_cluster.partition("t", 0).leader)
+    assert produce(leader, "t", 0, batch([b"goes on"])).error_code == 0
 
 
 def page(

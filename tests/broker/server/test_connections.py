@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.handlers.registry import APIS, load
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.transport import SocketOptions
@@ -202,6 +202,37 @@ def test_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -
             wire.send(METADATA, 12)
     for wire in wires:
         assert [wire.receive(MetadataRequest, 12)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+load()
+BETWEEN_BROKERS = [
+    (key, version)
+    for key, api in sorted(APIS.items())
+    if api.between_brokers
+    for version in range(api.min_version, api.max_version + 1)
+]
+
+
+def test_the_requests_of_brokers_to_the_controller_are_those_of_kafka() -> None:
+    names = {APIS[key].name for key, _ in BETWEEN_BROKERS}
+    assert names == {
+        "AllocateProducerIds",
+        "AlterPartition",
+        "BrokerHeartbeat",
+        "BrokerRegistration",
+        "Envelope",
+    }
+
+
+@pytest.mark.parametrize(("key", "version"), BETWEEN_BROKERS)
+def test_requests_between_brokers_cost_a_client_its_connection(
+    connect: Connect, kafka_cluster: KafkaCluster, key: int, version: int
+) -> None:
+    """Kafka serves them on the controller's listener alone."""
+    data = framed(header(key, version) + b"\0" * 64)
+    assert_costs_one_connection(connect, data)
+    (refused,) = kafka_cluster.events.events("refused")
+    assert f"{APIS[key].name} is not served to clients" in refused.text
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": 50})
