@@ -17,7 +17,7 @@ from pykafka2.broker.observed.history import MAX_CLIENTS, History
 from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.request_metrics import SPANS
-from pykafka2.errors import ConfigurationError, KafkaTimeoutError
+from pykafka2.errors import ConfigurationError, KafkaTimeoutError, TopicAlreadyExists
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.consumer_group_records import (
     ConsumerGroupMetadataKey,
@@ -343,6 +343,18 @@ def test_controllers_and_pauses_are_seen(kafka_cluster: KafkaCluster) -> None:
 
 
 # ---------------------------------------------------------------------- connections, waiting, forgetting
+
+
+@one_broker
+def test_what_the_controller_refused_is_not_told_as_done(kafka_cluster: KafkaCluster) -> None:
+    with pytest.raises(TopicAlreadyExists):
+        kafka_cluster.create_topic("t")
+    kafka_cluster.create_topic("u")
+    *_, refused, made = kafka_cluster.events.events("controller")
+    epoch = kafka_cluster.controller.epoch
+    assert refused.text == f"controller 0 in epoch {epoch}: create topic t, TopicAlreadyExists"
+    assert refused.facts["outcome"] == "TopicAlreadyExists"
+    assert made.facts["outcome"] == "done"
 
 
 @one_broker

@@ -212,8 +212,9 @@ class Controllers:
                     f"{name}: no active controller did it within {timeout:g} seconds; {self!r}"
                 )
             if attempt.outcome is not None:
-                result: T = attempt.outcome()
-                return result
+                with self._lock:  # then its event is over, and told in the timeline
+                    outcome: Callable[[], T] = attempt.outcome
+                return outcome()
 
 
 class Attempt:
@@ -243,18 +244,21 @@ class Attempt:
         controller = node.active
         self._epoch = controller.epoch
 
-        def work() -> None:
+        def work() -> Exception | None:
             if self.is_cancelled:
-                return
+                return None
+            refusal: Exception | None = None
             try:
                 result = self._change(controller)
             except NotController:
                 raise
             except Exception as error:
+                refusal = error
                 self.outcome = _raising(error)
             else:
                 self.outcome = lambda: result
             self._notify()
+            return refusal
 
         node.change(self._name, work, now)
 

@@ -15,7 +15,8 @@ import attrs
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.clock import FOREVER
 
-Work = Callable[[float], None]
+Work = Callable[[float], "Exception | None"]
+"""(now) -> why it was refused, or None if it was done."""
 
 
 @attrs.define(eq=False)
@@ -82,8 +83,7 @@ class EventQueue:
                 if now < self._busy_until:
                     return min(self._busy_until, self._expire_others(now))
                 self._waiting.popleft()
-                self._note(first, "done", now)
-                first.work(now)
+                self._do(first, now)
         finally:
             self._is_running = False
         return FOREVER
@@ -98,6 +98,14 @@ class EventQueue:
         if self._slow_times:
             self._slow_times -= 1
             self._busy_until = now + self._slowness
+
+    def _do(self, event: _Event, now: float) -> None:
+        try:
+            refusal = event.work(now)
+        except Exception as error:
+            self._note(event, type(error).__name__, now)
+            raise
+        self._note(event, "done" if refusal is None else type(refusal).__name__, now)
 
     def _expire(self, event: _Event, now: float) -> None:
         self._waiting.remove(event)

@@ -131,14 +131,15 @@ class ControllerNode(Part):
     def change(
         self,
         name: str,
-        work: Callable[[], object],
+        work: Callable[[], Exception | None],
         now: float,
         *,
         deadline: float = FOREVER,
         refused: Callable[[NotController, float], None] | None = None,
         expire: Work | None = None,
     ) -> None:
-        """Have the active controller do something, after all that came before.
+        """Have the active controller do something, after all that came before; `work` returns what it was
+        refused with, for the timeline.
 
         `refused` is told if our epoch has ended by then.
         """
@@ -146,16 +147,17 @@ class ControllerNode(Part):
         if controller is None:
             return
 
-        def run(at: float) -> None:
+        def run(at: float) -> Exception | None:
             try:
                 controller.check()
-                work()
+                return work()
             except NotController as error:
                 logger.info("broker %d: %s", self.broker_id, error)
                 if self.active is controller:
                     self.resign()
                 if refused is not None:
                     refused(error, at)
+                return error
 
         self.events.submit(name, controller.epoch, run, now, deadline=deadline, expire=expire)
 
