@@ -169,7 +169,19 @@ class ClusterApi(ABC):
         """Wait until the predicate is true, and return its value: what it looks at is this cluster's (views,
         history, rules), or the test's own.  `timeout` in seconds (virtual ones in a simulation).
 
+        A view of something that is not there yet (a group, a transaction, a topic, a coordinator) counts as
+        not true so far.  In an event loop, which this blocks, it warns: there, await `wait_until_async`.
+
         Raises `KafkaTimeoutError` saying that `what` did not come true, and what ended the cluster.
+        """
+
+    @abstractmethod
+    async def wait_until_async(
+        self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it"
+    ) -> T:
+        """`wait_until` for tests with asyncio: the event loop goes on meanwhile.
+
+        Raises `IllegalState` in a simulation, whose virtual time no event loop follows.
         """
 
     @abstractmethod

@@ -24,6 +24,7 @@ from pykafka2.broker.observed.history import MAX_ENTRIES
 from pykafka2.broker.replication.links import Links
 from pykafka2.broker.server.threads import Loops
 from pykafka2.driver.runtime import Runtime
+from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import IllegalState
 from pykafka2.network.tls import TlsContext
 from pykafka2.testing.api import ClusterApi
@@ -45,7 +46,7 @@ from pykafka2.testing.views.partitions import (
 )
 from pykafka2.testing.views.timeline import Timeline, timeline_of
 from pykafka2.testing.views.transactions import TransactionView, transaction_view, transaction_views
-from pykafka2.testing.waiting import waited
+from pykafka2.testing.waiting import waited, waited_async
 
 T = TypeVar("T")
 
@@ -251,6 +252,13 @@ class KafkaCluster(ClusterApi):
 
     def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it") -> T:
         return waited(self.runtime, self.check, predicate, timeout, what)
+
+    async def wait_until_async(
+        self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it"
+    ) -> T:
+        if not isinstance(self.runtime, ThreadRuntime):
+            raise IllegalState("the brokers run in virtual time, which no event loop follows: use wait_until")
+        return await waited_async(self.runtime, self.check, predicate, timeout, what)
 
     def partition(self, topic: str, partition: int) -> PartitionView:
         return partition_view(self.running, topic, partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,7 +18,13 @@ from pykafka2.broker.observed.history import MAX_CLIENTS, History
 from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.request_metrics import SPANS
-from pykafka2.errors import ConfigurationError, KafkaTimeoutError, TopicAlreadyExists
+from pykafka2.errors import (
+    ConfigurationError,
+    CoordinatorNotAvailable,
+    IllegalState,
+    KafkaTimeoutError,
+    TopicAlreadyExists,
+)
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.consumer_group_records import (
     ConsumerGroupMetadataKey,
@@ -386,6 +393,49 @@ def test_waiting_for_what_a_test_looks_at(simulation: Simulation) -> None:
     with pytest.raises(KafkaTimeoutError, match="the moon did not come true within 3 seconds; last: 0"):
         cluster.wait_until(lambda: 0, timeout=3, what="the moon")
     assert cluster.wait_until(lambda: 7, timeout=0) == 7
+
+
+def test_waiting_for_what_is_not_there_yet(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, config={"num.partitions": 1})
+    started = simulation.now
+    with pytest.raises(KafkaTimeoutError, match=r"last: CoordinatorNotAvailable\(") as raised:
+        cluster.wait_until(lambda: cluster.group("g").state == "Stable", timeout=2)
+    assert isinstance(raised.value.__cause__, CoordinatorNotAvailable)
+    assert simulation.now - started >= 2.0
+    with pytest.raises(KafkaTimeoutError, match=r"last: UnknownTopicOrPartition\("):
+        cluster.wait_until(lambda: cluster.partition("later", 0), timeout=0)
+    with pytest.raises(ZeroDivisionError):
+        cluster.wait_until(lambda: 1 / 0)
+    with pytest.raises(IllegalState, match="virtual time"):
+        asyncio.run(cluster.wait_until_async(lambda: True))
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_waiting_in_an_event_loop(process: bool) -> None:
+    ticks: list[int] = []
+
+    async def tick() -> None:
+        while True:
+            ticks.append(0)
+            await asyncio.sleep(0.001)
+
+    async def story(cluster: KafkaCluster) -> None:
+        ticking = asyncio.create_task(tick())
+        first = asyncio.get_running_loop().call_later(0.05, cluster.create_topic, "later")
+        assert (await cluster.wait_until_async(lambda: cluster.partition("later", 0))).leader == 0
+        assert len(ticks) > 3, "the event loop stood still"
+        with pytest.raises(
+            KafkaTimeoutError, match="the moon did not come true"
+        ):
+            await cluster.wait_until_async(lambda: 0, timeout=0.01, what="the moon")
+        assert cluster.wait_until(lambda: 7) == 7, "what holds at once blocks nothing"
+        with pytest.warns(RuntimeWarning, match="await cluster.wait_until_async"):
+            assert cluster.wait_until(iter([0, 8]).__next__) == 8
+        first.cancel()
+        ticking.cancel()
+
+    with KafkaCluster(brokers=1, process=process) as cluster:
+        asyncio.run(story(cluster))
 
 
 @one_broker

@@ -42,7 +42,7 @@ from pykafka2.testing.views.metrics import ClusterMetrics
 from pykafka2.testing.views.partitions import ConnectionView, ControllerView, LogView, PartitionView
 from pykafka2.testing.views.timeline import Timeline
 from pykafka2.testing.views.transactions import TransactionView
-from pykafka2.testing.waiting import waited
+from pykafka2.testing.waiting import waited, waited_async
 
 logger = logging.getLogger(__name__)
 
@@ -289,6 +289,15 @@ class ProcessCluster(ClusterApi):
         runtime = ThreadRuntime()
         try:
             return waited(runtime, self.check, predicate, timeout, what)
+        finally:
+            runtime.close()
+
+    async def wait_until_async(
+        self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it"
+    ) -> T:
+        runtime = ThreadRuntime()
+        try:
+            return await waited_async(runtime, self.check, predicate, timeout, what)
         finally:
             runtime.close()
 
