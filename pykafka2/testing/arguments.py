@@ -23,7 +23,6 @@ from pykafka2.network.tls import TlsContext
 MAX_BROKERS = 1000
 TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
 MAPPINGS = {
-    "topics": "{'orders': 3}",
     "config": "{'message.max.bytes': 2000}",
     "features": "{'transaction.version': 2}",
 }
@@ -61,6 +60,31 @@ def topic_of(name: str, topic: int | Topic) -> Topic:
     raise ConfigurationError(f"topic {name!r}: say its number of partitions, or a Topic, not {topic!r}")
 
 
+Topics = Mapping[str, int | Topic] | Sequence[str]
+"""The topics to create: partitions (or a `Topic`) by name, or names of topics with one partition each."""
+
+
+def described_topics(topics: Topics | None) -> dict[str, Topic]:
+    """The topics that an argument means, by name.  Raises `ConfigurationError` for anything else."""
+    if isinstance(topics, Mapping):
+        return {name: topic_of(name, topic) for name, topic in topics.items()}
+    names = () if topics is None else topics
+    if (
+        isinstance(names, str)
+        or not isinstance(names, Sequence)
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise ConfigurationError(
+            f"topics={topics!r}: say a list of names ['orders'] or a dict {{'orders': 3}}"
+        )
+    found: dict[str, Topic] = {}
+    for name in names:
+        if name in found:
+            raise ConfigurationError(f"topics={topics!r} names {name!r} twice")
+        found[name] = Topic()
+    return found
+
+
 def check_names(cls: type, options: Mapping[str, object]) -> None:
     """Raises `TypeError` for an argument that `cls` does not take; names the nearest."""
     taken = signature(cls.__init__).parameters  # type: ignore[misc]
@@ -77,7 +101,7 @@ class ClusterArguments:
     """The arguments of `KafkaCluster`, which says what each of them means."""
 
     brokers: int = 3
-    topics: Mapping[str, int | Topic] | None = None
+    topics: Topics | None = None
     config: Mapping[str, object] | None = attrs.field(default=None, kw_only=True)
     pipelined: bool | None = attrs.field(default=None, kw_only=True)
     seed: int | str = attrs.field(default=0, kw_only=True)
@@ -142,7 +166,7 @@ class ClusterArguments:
 
     def described_topics(self) -> dict[str, Topic]:
         """The topics to create, by name."""
-        return {name: topic_of(name, topic) for name, topic in (self.topics or {}).items()}
+        return described_topics(self.topics)
 
     def finalised_features(self) -> Mapping[str, int]:
         """All features with their levels."""

@@ -28,7 +28,7 @@ from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import IllegalState
 from pykafka2.network.tls import TlsContext
 from pykafka2.testing.api import ClusterApi
-from pykafka2.testing.arguments import ClusterArguments, Topic, check_names
+from pykafka2.testing.arguments import ClusterArguments, Topic, Topics, check_names
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.cluster import ProcessCluster
 from pykafka2.testing.remote.http_port import AdminPort
@@ -56,7 +56,7 @@ class KafkaCluster(ClusterApi):
 
     Args:
         brokers: how many.
-        topics: partitions by name, or a `Topic` by name.
+        topics: partitions by name, or a `Topic` by name; or just names (["orders"]), one partition each.
         config: the brokers' configuration by Kafka's names; a misspelt one raises `UnknownOption` naming the
             nearest.  Beyond Kafka's: channel.mode (pipelined, serial), log.validate (headers, strict),
             threads (shared, separate), max.pipelined.requests, max.pipelined.bytes.
@@ -88,7 +88,7 @@ class KafkaCluster(ClusterApi):
     def __init__(
         self,
         brokers: int = 3,
-        topics: Mapping[str, int | Topic] | None = None,
+        topics: Topics | None = None,
         *,
         config: Mapping[str, object] | None = None,
         pipelined: bool | None = None,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 MARKER = (
     "kafka(brokers=3, topics=None, config=None, process=False, ..., allow=()): what the fixtures "
     "kafka_cluster, fresh_kafka_cluster and kafka_tls_cluster start, by any argument of "
-    "pykafka2.testing.KafkaCluster, such as topics={'orders': 6}, config={'message.max.bytes': 2000}; allow= "
-    "names what the test may leave behind: 'clients', 'sockets', 'threads', 'transactions'"
+    "pykafka2.testing.KafkaCluster, such as topics={'orders': 6} or ['orders'], config={'message.max.bytes': "
+    "2000}; allow= names what the test may leave behind: 'clients', 'sockets', 'threads', 'transactions'"
 )
 
 FAILED = pytest.StashKey[bool]()

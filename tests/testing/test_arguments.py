@@ -10,15 +10,20 @@ from typing import Any
 import pytest
 
 from pykafka2.errors import ConfigurationError
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import KafkaCluster, Simulation
 
 
 @pytest.mark.parametrize("process", [False, True])
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"topics": ["orders"]}, r"topics=\['orders'\]: say a dict, such as \{'orders': 3\}"),
-        ({"topics": "orders"}, "topics='orders': say a dict"),
+        (
+            {"topics": "orders"},
+            r"topics='orders': say a list of names \['orders'\] or a dict \{'orders': 3\}",
+        ),
+        ({"topics": 3}, "topics=3: say a list of names"),
+        ({"topics": ["orders", 3]}, r"topics=\['orders', 3\]: say a list of names"),
+        ({"topics": ["orders", "orders"]}, "topics=.* names 'orders' twice"),
         ({"config": ["message.max.bytes"]}, r"config=\['message.max.bytes'\]: say a dict"),
         ({"features": ["transaction.version"]}, r"features=\['transaction.version'\]: say a dict"),
         ({"racks": "abc"}, r"racks='abc': say a list, such as \['a', 'b', 'c'\]"),
@@ -33,3 +38,21 @@ from pykafka2.testing import KafkaCluster
 def test_an_argument_of_another_kind_is_named(options: dict[str, Any], words: str, process: bool) -> None:
     with pytest.raises(ConfigurationError, match=words):
         KafkaCluster(process=process, **options)
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_topics_may_be_named_alone(process: bool) -> None:
+    with KafkaCluster(brokers=1, topics=["orders", "audit"], process=process) as cluster:
+        assert cluster.topics() == ["audit", "orders"]
+        assert cluster.partition("orders", 0).leader == 0
+
+
+def test_topics_of_a_simulated_cluster_may_be_named_alone(simulation: Simulation) -> None:
+    assert simulation.cluster(brokers=1, topics=("orders",)).topics() == ["orders"]
+
+
+@pytest.mark.kafka(brokers=1, topics=["orders"])
+def test_topics_of_a_marker_may_be_named_alone(
+    kafka_cluster: KafkaCluster, fresh_kafka_cluster: KafkaCluster
+) -> None:
+    assert kafka_cluster.topics() == fresh_kafka_cluster.topics() == ["orders"]

@@ -424,9 +424,7 @@ def test_waiting_in_an_event_loop(process: bool) -> None:
         first = asyncio.get_running_loop().call_later(0.05, cluster.create_topic, "later")
         assert (await cluster.wait_until_async(lambda: cluster.partition("later", 0))).leader == 0
         assert len(ticks) > 3, "the event loop stood still"
-        with pytest.raises(
-            KafkaTimeoutError, match="the moon did not come true"
-        ):
+        with pytest.raises(KafkaTimeoutError, match="the moon did not come true"):
             await cluster.wait_until_async(lambda: 0, timeout=0.01, what="the moon")
         assert cluster.wait_until(lambda: 7) == 7, "what holds at once blocks nothing"
         with pytest.warns(RuntimeWarning, match="await cluster.wait_until_async"):

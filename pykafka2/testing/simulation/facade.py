@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ class Simulation:
     # ------------------------------------------------------------------ the system
 
     def cluster(
-        self, brokers: int = 3, topics: Mapping[str, Any] | None = None, **options: Any
+        self, brokers: int = 3, topics: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
     ) -> KafkaCluster:
         """A `KafkaCluster` of this world; arguments as there.  Closed with the simulation.
 
@@ -124,7 +124,7 @@ class Simulation:
         options.setdefault("seed", self.seed)
         options.setdefault("host", "broker-{id}")
         options["config"] = {"threads": "separate", "log.validate": "strict", **(options.get("config") or {})}
-        cluster = KafkaCluster(brokers=brokers, topics=topics or {}, runtime=self.runtime, **options)
+        cluster = KafkaCluster(brokers=brokers, topics=topics, runtime=self.runtime, **options)
         cluster.problems.on_problem = lambda problem: self.note(str(problem))
         self._clusters.append(cluster)
         cluster.__enter__()
