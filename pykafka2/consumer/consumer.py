@@ -252,7 +252,10 @@ class KafkaConsumer(QueryCalls, GroupCalls):
 
     @owned
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand over nothing of these partitions until `resume`; what is fetched stays fetched."""
+        """Hand over nothing of these partitions until `resume`.
+
+        What is fetched stays fetched, unless other partitions need its room.
+        """
         self._rewind(partitions)
         self._reader.pause(partitions, True)
 

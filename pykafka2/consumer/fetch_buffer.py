@@ -53,6 +53,18 @@ class FetchBuffer:
     def bytes_of(self, partition: TopicPartition) -> int:
         return self._bytes.get(partition, 0)
 
+    def put_back(self, partition: TopicPartition) -> list[Item]:
+        """Take away all of a paused partition, to be fetched again; a reset that was found stays.
+
+        The caller's thread may be reading it already, resumed a moment ago: then it meets these records a
+        second time behind its position, and passes over them.
+        """
+        with self._lock:
+            items = list(self._queues.pop(partition, ()))
+            for item in items:
+                self._release(item)
+        return items
+
     def ask_for_room(self) -> None:
         """Have `on_room` called when data is next taken away."""
         with self._lock:

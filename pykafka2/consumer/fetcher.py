@@ -133,19 +133,40 @@ class Fetcher:
         by_node = self._idle_by_leader(now, result)
         if not by_node:
             return result
-        room = self._options.queued_max_bytes - self._buffer.size_bytes
-        if room < self._options.queued_max_bytes // 2:
+        room = self._room()
+        wanted_room = self._options.queued_max_bytes // 2
+        if room < wanted_room:
+            self._put_back_paused(wanted_room - room)
             self._buffer.ask_for_room()
             # The application may have made room between the two: then nobody would wake us.
-            room = self._options.queued_max_bytes - self._buffer.size_bytes
-            if room < self._options.queued_max_bytes // 2:
+            room = self._room()
+            if room <= 0:
                 return result
+        is_short = room < wanted_room
         share = max(room // max(len(by_node) + len(self._in_flight), 1), 1)
         for node_id, states in by_node.items():
-            send = self._fetch(node_id, states, share, now)
+            send = self._fetch(node_id, states, share, is_short, now)
             if send is not None:
                 result.sends.append(send)
         return result
+
+    def _room(self) -> int:
+        return self._options.queued_max_bytes - self._buffer.size_bytes
+
+    def _put_back_paused(self, wanted_bytes: int) -> None:
+        """Give up data of paused partitions, the largest first: it is fetched again when they are resumed."""
+        size_of = self._buffer.bytes_of
+        held = [partition for partition in self._paused if partition in self._states and size_of(partition)]
+        for partition in sorted(held, key=size_of, reverse=True):
+            if wanted_bytes <= 0:
+                return
+            wanted_bytes -= size_of(partition)
+            state = self._states[partition]
+            mine = [one for one in self._buffer.put_back(partition) if one.generation == state.generation]
+            if mine:
+                # An answer under way was asked for behind this place, and will be dropped.
+                state.offset = mine[0].offset
+                state.is_stopped = False
 
     def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
         """What could be fetched now, by leaders that have no fetch in flight and can be reached."""
@@ -180,13 +201,13 @@ class Fetcher:
     # ------------------------------------------------------------------ one fetch
 
     def _fetch(
-        self, node_id: int, states: list[FetchState], share: int, now: float
+        self, node_id: int, states: list[FetchState], share: int, is_short: bool, now: float
     ) -> Send[FetchResponse] | None:
         options = self._options
-        wanted = self._with_room(states)
+        wanted = self._with_room(states, is_short)
         if not wanted:
             self._buffer.ask_for_room()
-            wanted = self._with_room(states)  # it may have been made between the two
+            wanted = self._with_room(states, is_short)  # it may have been made between the two
             if not wanted:
                 return None
         max_wait = options.fetch_max_wait
@@ -224,9 +245,14 @@ class Fetcher:
             max_version=None if ids_are_known else FIRST_VERSION_WITH_IDS - 1,
         )
 
-    def _with_room(self, states: list[FetchState]) -> list[FetchState]:
-        """Those that do not fill more than their share of the buffer already."""
+    def _with_room(self, states: list[FetchState], is_short: bool) -> list[FetchState]:
+        """Those that do not fill more than their share of the buffer already.
+
+        When room is short, those with nothing there at all: what waits of others must not keep them out.
+        """
         options, bytes_of = self._options, self._buffer.bytes_of
+        if is_short:
+            return [state for state in states if not bytes_of(state.partition)]
         limit = max(options.max_partition_fetch_bytes, options.queued_max_bytes // len(self._states))
         return [state for state in states if bytes_of(state.partition) < limit]
 
@@ -249,7 +275,9 @@ class Fetcher:
             named: bytes | str = topic.topic or topic.topic_id
             for told in topic.partitions:
                 state, offset = flight.asked.get((named, told.partition_index), (None, 0))
-                if state is not None and self._states.get(state.partition) is state:
+                if state is None or self._states.get(state.partition) is not state:
+                    continue
+                if state.offset == offset:  # else it is to be read from elsewhere by now
                     self._on_partition(state, offset, told, endpoints, now)
 
     def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
