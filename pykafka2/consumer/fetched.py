@@ -30,6 +30,8 @@ class Problem:
     generation: int
     offset: int
     error: KafkaError
+    is_new_topic: bool = False
+    """The topic was deleted and made anew: the position means nothing in it."""
     size_bytes: int = 0
 
 

@@ -55,6 +55,8 @@ class FetchState:
     generation: int
     offset: int
     backoff: Backoff
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that the offset belongs to; sixteen zero bytes while it is not known."""
     is_stopped: bool = False
     """A problem is in the buffer: nothing is fetched until the application has dealt with it."""
     not_before: float = -FOREVER
@@ -88,14 +90,21 @@ class Fetcher:
         self._node_not_before: dict[int, float] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """The end of each partition as of its last fetch; single entries may be read from any thread."""
+        self.made_anew: set[TopicPartition] = set()
+        """Partitions whose topic was deleted and made anew while they were read."""
         self.fetches = 0
 
     # ------------------------------------------------------------------ commands
 
     def begin(self, partition: TopicPartition, generation: int, offset: int) -> None:
         """Fetch from this offset on; what was fetched for an earlier generation no longer counts."""
+        old = self._states.get(partition)
+        is_same = old is not None and old.generation == generation
+        topic_id = old.topic_id if old is not None and is_same else self._metadata.topic_id(partition.topic)
         self._generations[partition] = generation
-        self._states[partition] = FetchState(partition, generation, offset, self._new_backoff())
+        self._states[partition] = FetchState(
+            partition, generation, offset, self._new_backoff(), topic_id=topic_id
+        )
 
     def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
         """Find the offset at this time, tell the buffer, and begin there."""
@@ -116,6 +125,7 @@ class Fetcher:
             self._states.pop(partition, None)
             self._generations.pop(partition, None)
             self._paused.discard(partition)
+            self.made_anew.discard(partition)
             self.high_watermarks.pop(partition, None)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -181,9 +191,23 @@ class Fetcher:
             info = leader_of(*state.partition)
             if info is None:
                 self._seek_leader(state, now, result)
+            elif self._is_of_another_topic(state):
+                self._stop_at_new_topic(state)
             elif info.leader not in self._in_flight:
                 by_node.setdefault(info.leader, []).append(state)
         return {node_id: states for node_id, states in by_node.items() if self._is_free(node_id, now, result)}
+
+    def _is_of_another_topic(self, state: FetchState) -> bool:
+        topic_id = self._metadata.topic_id(state.partition.topic)
+        return topic_id != state.topic_id and ZERO_UUID not in (topic_id, state.topic_id)
+
+    def _stop_at_new_topic(self, state: FetchState) -> None:
+        error = NoOffsetForPartition(
+            f"{state.partition}: the topic was deleted and made anew, so offset {state.offset} of the old "
+            "one means nothing in it"
+        )
+        self.made_anew.add(state.partition)
+        self._stop(state, error, is_new_topic=True)
 
     def _seek_leader(self, state: FetchState, now: float, result: PollResult) -> None:
         if self._metadata.topic(state.partition.topic) is not None:
@@ -222,6 +246,7 @@ class Fetcher:
         for state in wanted[turn:] + wanted[:turn]:
             topic, number = state.partition
             topic_id = self._metadata.topic_id(topic)
+            state.topic_id = topic_id if topic_id != ZERO_UUID else state.topic_id
             ids_are_known = ids_are_known and topic_id != ZERO_UUID
             info = self._metadata.partition(topic, number)
             told = topics.setdefault(topic, FetchTopic(topic=topic, topic_id=topic_id, partitions=[]))
@@ -336,9 +361,9 @@ class Fetcher:
                 self._metadata.request_update(error)
             state.not_before = now + state.backoff.next()
 
-    def _stop(self, state: FetchState, error: KafkaError) -> None:
+    def _stop(self, state: FetchState, error: KafkaError, *, is_new_topic: bool = False) -> None:
         state.is_stopped = True
-        self._buffer.put(Problem(state.partition, state.generation, state.offset, error))
+        self._buffer.put(Problem(state.partition, state.generation, state.offset, error, is_new_topic))
 
     # ------------------------------------------------------------------ resets
 

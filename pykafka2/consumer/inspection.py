@@ -79,6 +79,11 @@ class Inspection:
                 lines.append(f"{error}.")
         if not health["partitions"]:
             lines.append("No partition is assigned; subscribe() or assign(), then poll().")
+        for made_anew in sorted(set(self._fetcher.made_anew)):
+            lines.append(
+                f"{made_anew}: its topic was deleted and made anew while it was read; the offset went to "
+                "where auto_offset_reset says."
+            )
         for name, one in health["partitions"].items():
             lines.append(f"{name} {_words(one)}.")
         return "\n".join(lines)

@@ -376,6 +376,12 @@ class Reader:
     def _on_problem(self, problem: Problem) -> None:
         """Reset the position, if that is the policy; else raise, and go on trying."""
         partition, policy = problem.partition, self._options.auto_offset_reset
+        if problem.is_new_topic:
+            if policy == NONE:
+                raise NoOffsetForPartition(f"{problem.error}, and auto_offset_reset is 'none'; call seek()")
+            logger.warning("%s; going to %s", problem.error, policy)
+            self.reset([partition], policy)
+            return
         if isinstance(problem.error, OffsetOutOfRange):
             if policy == NONE:
                 raise OffsetOutOfRange(

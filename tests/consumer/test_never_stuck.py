@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.errors import NoOffsetForPartition
 from pykafka2.types import TopicPartition
-from tests.consumer.logs import LogCluster
+from tests.consumer.logs import Log, LogCluster
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 SMALL = {"queued_max_bytes": 4000, "max_partition_fetch_bytes": 1000}
@@ -95,3 +96,52 @@ def test_a_partition_with_nothing_waiting_is_fetched_though_others_fill_the_buff
         cluster.runtime.run_for(1)
         found = [partition for _ in range(4) for partition in consumer.poll(max_records=1)]
         assert slow in found
+
+
+# ---------------------------------------------------------------------------------------- a topic made anew
+
+
+def make_anew(cluster: LogCluster, records: int) -> None:
+    """Delete the topic, wait until that is known, and make it again with other records."""
+    topic = cluster.topics.pop("orders")
+    cluster.runtime.run_for(5)
+    cluster.add_topic("orders", topic.leaders)
+    for partition in ORDERS:
+        cluster.logs[partition] = Log()
+    for number in range(records):
+        cluster.append("orders", 0, b"new %d" % number)
+
+
+@pytest.mark.parametrize("is_subscribed", [True, False])
+def test_a_topic_made_anew_while_paused_is_read_as_the_reset_policy_says(
+    is_subscribed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = backlogged(5)
+    with cluster.consumer(*(["orders"] if is_subscribed else [])) as consumer:
+        if not is_subscribed:
+            consumer.assign(ORDERS)
+        assert read(consumer, 5)[ORDERS[0]] == [0, 1, 2, 3, 4]
+        consumer.pause(ORDERS[0])
+        make_anew(cluster, 10)
+        assert read(consumer, 3) == {}
+        with caplog.at_level("WARNING"):
+            consumer.resume(ORDERS[0])
+            found = [record.value for _ in range(4) for record in consumer.poll(1000).get(ORDERS[0], [])]
+        assert found == [b"new %d" % number for number in range(10)], "none of the new ones is skipped"
+        told = "orders-0: the topic was deleted and made anew"
+        assert [told in message for message in caplog.messages].count(True) == 1
+        assert "deleted and made anew" in consumer.explain()
+
+
+def test_a_topic_made_anew_is_not_read_by_guess_where_the_policy_is_none() -> None:
+    cluster = backlogged(5)
+    with cluster.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign(ORDERS[:1])
+        consumer.seek(ORDERS[0], 0)
+        assert len(read(consumer, 5)[ORDERS[0]]) == 5
+        make_anew(cluster, 10)
+        for _ in range(2):
+            with pytest.raises(NoOffsetForPartition, match=r"orders-0: .*made anew.* offset 5 .*seek"):
+                read(consumer, 3)
+        consumer.seek(ORDERS[0], 2)
+        assert read(consumer, 5)[ORDERS[0]] == list(range(2, 10))
