@@ -25,6 +25,7 @@ from pykafka2.errors import (
     CorruptMessage,
     KafkaError,
     NoOffsetForPartition,
+    OffsetOutOfRange,
     UnknownServerError,
     error_of,
 )
@@ -42,6 +43,8 @@ from pykafka2.types import Node, OffsetAndTimestamp, PartitionInfo, TopicPartiti
 FIRST_VERSION_WITH_IDS = 13
 # A broker that could send more than there is room for is asked again soon, not after fetch_max_wait_ms.
 WAIT_WHILE_OTHERS_ARE_FULL = 0.05
+# An answer that brings nothing usable is not asked for again sooner than so long after it was asked for.
+FRUITLESS_GAP = 0.1
 
 _Key = tuple[bytes | str, int]
 """A partition as a fetch's answer names it: topic id or name, and number."""
@@ -67,6 +70,8 @@ class _Flight:
     """A fetch under way: the partitions it names, with the places and generations at that moment."""
 
     node_id: int
+    not_again_before: float
+    """When the node may be asked again if this brings nothing."""
     asked: dict[_Key, tuple[FetchState, int]] = attrs.Factory(dict)
 
 
@@ -86,6 +91,8 @@ class Fetcher:
         self._paused: set[TopicPartition] = set()
         self._in_flight: dict[int, _Flight] = {}
         self._first: dict[int, int] = {}
+        self._misses: dict[TopicPartition, Backoff] = {}
+        """Counts fetches in a row that were out of range, over the resets between them."""
         self._node_backoffs: dict[int, Backoff] = {}
         self._node_not_before: dict[int, float] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -99,12 +106,14 @@ class Fetcher:
     def begin(self, partition: TopicPartition, generation: int, offset: int) -> None:
         """Fetch from this offset on; what was fetched for an earlier generation no longer counts."""
         old = self._states.get(partition)
-        is_same = old is not None and old.generation == generation
-        topic_id = old.topic_id if old is not None and is_same else self._metadata.topic_id(partition.topic)
+        state = FetchState(partition, generation, offset, self._new_backoff())
+        if old is not None and old.generation == generation:
+            # The application has met a problem and tries again.
+            state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, old.not_before
+        else:
+            state.topic_id = self._metadata.topic_id(partition.topic)
         self._generations[partition] = generation
-        self._states[partition] = FetchState(
-            partition, generation, offset, self._new_backoff(), topic_id=topic_id
-        )
+        self._states[partition] = state
 
     def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
         """Find the offset at this time, tell the buffer, and begin there."""
@@ -126,6 +135,7 @@ class Fetcher:
             self._generations.pop(partition, None)
             self._paused.discard(partition)
             self.made_anew.discard(partition)
+            self._misses.pop(partition, None)
             self.high_watermarks.pop(partition, None)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -237,7 +247,7 @@ class Fetcher:
         max_wait = options.fetch_max_wait
         if len(wanted) < len(states):
             max_wait = min(max_wait, WAIT_WHILE_OTHERS_ARE_FULL)
-        flight = _Flight(node_id)
+        flight = _Flight(node_id, now + min(max_wait, FRUITLESS_GAP))
         # The one who came first last time comes last now: a broker fills its answer in the order asked.
         turn = self._first.get(node_id, 0) % len(wanted)
         self._first[node_id] = turn + 1
@@ -295,15 +305,21 @@ class Fetcher:
             self._on_node_error(flight, error_of(response.error_code), now)
             return
         self._node_backoffs.pop(flight.node_id, None)
+        is_fruitful = False
         endpoints = [Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
         for topic in response.responses:
             named: bytes | str = topic.topic or topic.topic_id
             for told in topic.partitions:
                 state, offset = flight.asked.get((named, told.partition_index), (None, 0))
-                if state is None or self._states.get(state.partition) is not state:
+                if state is None:
                     continue
-                if state.offset == offset:  # else it is to be read from elsewhere by now
-                    self._on_partition(state, offset, told, endpoints, now)
+                if self._states.get(state.partition) is not state or state.offset != offset:
+                    is_fruitful = True  # it is to be read from elsewhere by now, and need not wait
+                    continue
+                self._on_partition(state, offset, told, endpoints, now)
+                is_fruitful = is_fruitful or state.offset > offset
+        if not is_fruitful:
+            self._node_not_before[flight.node_id] = flight.not_again_before
 
     def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
         del self._in_flight[flight.node_id]
@@ -328,12 +344,18 @@ class Fetcher:
         if told.error_code:
             self._on_partition_error(state, offset, told, endpoints, now)
             return
-        state.backoff.reset()
         self.high_watermarks[state.partition] = told.high_watermark
         if not told.records:
+            state.backoff.reset()
             return
         aborted = told.aborted_transactions if self._options.isolation else None
         data = FetchedData(state.partition, state.generation, offset, memoryview(told.records), aborted)
+        if data.next_offset <= offset and data.error is None:
+            self._delay(state, now)  # all of it lies before what was asked for
+            return
+        self._misses.pop(state.partition, None)
+        if data.next_offset > offset:
+            state.backoff.reset()
         state.offset = data.next_offset
         # Nothing can be fetched behind what cannot be read: the application must decide.
         state.is_stopped = data.error is not None
@@ -347,9 +369,14 @@ class Fetcher:
         )
         if isinstance(error, CorruptMessage):
             # The broker's own copy is damaged; asking again gives the same.
+            self._delay(state, now)
             self._stop(state, error)
             return
         if not error.retriable and not isinstance(error, UnknownServerError):
+            if isinstance(error, OffsetOutOfRange):
+                self._misses.setdefault(state.partition, self._new_backoff()).next()
+            else:
+                self._delay(state, now)
             self._stop(state, error)
             return
         hint = told.current_leader
@@ -359,7 +386,10 @@ class Fetcher:
         if not is_news:
             if error.refresh_metadata:
                 self._metadata.request_update(error)
-            state.not_before = now + state.backoff.next()
+            self._delay(state, now)
+
+    def _delay(self, state: FetchState, now: float) -> None:
+        state.not_before = now + max(state.backoff.next(), FRUITLESS_GAP)
 
     def _stop(self, state: FetchState, error: KafkaError, *, is_new_topic: bool = False) -> None:
         state.is_stopped = True
@@ -381,6 +411,10 @@ class Fetcher:
             self._on_reset_failed(partition, generation, error, now)
             return
         self.begin(partition, generation, found.offset)
+        misses = self._misses.get(partition)
+        if misses is not None and misses.attempts > 1:
+            # The offset that the broker named last time was out of its range.
+            self._states[partition].not_before = now + max(misses.delay(misses.attempts - 2), FRUITLESS_GAP)
         self._buffer.put_reset(partition, generation, found.offset)
 
     def _on_reset_failed(
