@@ -39,6 +39,8 @@ DELETE_HORIZON_FLAG = 0x40
 # A record's shortest form: length, attributes, two deltas, two lengths, header count.
 MIN_RECORD_BYTES = 7
 
+MAX_OFFSET = (1 << 63) - 1
+
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -248,7 +250,10 @@ def open_view(view: memoryview, where: str) -> RecordBatch:
     if len(view) < HEADER_BYTES:
         raise CorruptData(f"{where}: a batch of {len(view)} bytes is shorter than its header")
     batch = RecordBatch(view)
-    if batch.count < 0 or batch.last_offset_delta < 0 or batch.base_offset < 0:
+    # Each record has an offset of its own: with fewer offsets than records, reading would run back.
+    if batch.count < 0 or batch.last_offset_delta < max(batch.count - 1, 0) or batch.base_offset < 0:
         deltas = f"{batch.count} records, last offset delta {batch.last_offset_delta}"
         raise CorruptData(f"{where} at offset {batch.base_offset}: {deltas}")
+    if batch.next_offset > MAX_OFFSET:
+        raise CorruptData(f"{where} at offset {batch.base_offset}: offsets of more than 64 bits")
     return batch

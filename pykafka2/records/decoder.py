@@ -65,7 +65,7 @@ def _records(
     leader_epoch, timestamp_type = batch.partition_leader_epoch, batch.timestamp_type
     record_type, new = ConsumerRecord, ConsumerRecord.__new__
     position, end = 0, len(buffer)
-    offset = base_offset
+    offset, previous = base_offset, base_offset - 1
     try:
         for offset, size in zip(range(base_offset, base_offset + count), offset_sizes, strict=False):
             length = buffer[position]
@@ -98,6 +98,9 @@ def _records(
                 if raw_offset & 1:
                     raise CorruptData("a negative offset delta")
                 offset = base_offset + (raw_offset >> 1)
+                if not previous < offset <= batch.last_offset:
+                    raise_out_of_order(offset, previous, batch)
+                previous = offset
 
             size = buffer[position]
             if size == 1:
@@ -175,6 +178,7 @@ def decode_tuples(
 
     where names topic and partition in errors.  read_offsets takes every offset from its record, even where
     the header says that there are no gaps; the broker, which verifies just that, needs it, a reader does not.
+    Without it, offsets that are not ascending within the batch's range are CorruptData.
 
     Hot: 0.6 us a record of 100 bytes; columns.py is built on it.
     """
@@ -185,7 +189,7 @@ def decode_tuples(
     last_delta = 0
     offset_sizes = repeat(0) if read_offsets else sizes_of_offsets(batch)
     position, end = 0, len(buffer)
-    offset = base_offset
+    offset, previous = base_offset, base_offset - 1
     try:
         for offset, size in zip(range(base_offset, base_offset + count), offset_sizes, strict=False):
             length = buffer[position]
@@ -218,6 +222,9 @@ def decode_tuples(
                 if raw_offset & 1:
                     raise CorruptData("a negative offset delta")
                 offset = base_offset + (raw_offset >> 1)
+                if not (read_offsets or previous < offset <= batch.last_offset):
+                    raise_out_of_order(offset, previous, batch)
+                previous = offset
 
             size = buffer[position]
             if size == 1:
@@ -313,6 +320,10 @@ def read_headers(buffer: bytes, position: int, headers: Headers) -> int:
             headers.append((name, buffer[position:end]))
             position = end
     return position
+
+
+def raise_out_of_order(offset: int, previous: int, batch: RecordBatch) -> NoReturn:
+    raise CorruptData(f"offset {offset} follows {previous}, and the batch's last is {batch.last_offset}")
 
 
 def raise_corrupt(batch: RecordBatch, offset: int, where: str, error: Exception) -> NoReturn:

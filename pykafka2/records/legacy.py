@@ -16,6 +16,7 @@ from pykafka2.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME_FLAG,
     MAGIC_AT,
+    MAX_OFFSET,
     NO_LEADER_EPOCH,
     Buffer,
     RecordBatch,
@@ -122,6 +123,8 @@ def any_batches(buffer: Buffer, where: str = "records") -> Iterator[AnyBatch]:
         if magic == 2:
             yield open_view(view, where)
         elif magic < 2:
+            if offset >= MAX_OFFSET:
+                raise CorruptData(f"{where} at offset {offset}: offsets of more than 64 bits")
             yield LegacyBatch(view)
         else:
             raise CorruptData(f"{where} at offset {offset}: magic {magic} is not a format of Kafka's")
@@ -167,7 +170,7 @@ def decode_any_tuples(
 ) -> Iterator[RecordTuple]:
     """As `decoder.decode_tuples`, for a batch of any format."""
     if isinstance(batch, RecordBatch):
-        return decode_tuples(batch, where, check_crcs, max_output_bytes)
+        return decode_tuples(batch, where, check_crcs, max_output_bytes, read_offsets=False)
     return decode_legacy_tuples(batch, where, check_crcs, max_output_bytes)
 
 
