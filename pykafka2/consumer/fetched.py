@@ -8,18 +8,31 @@ the caller names, so that nothing is skipped and nothing is lost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from itertools import islice
 
 import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.consumer.isolation import Visibility
-from pykafka2.errors import CorruptData, KafkaError, RecordTooLarge
+from pykafka2.errors import CorruptData, KafkaError, RecordTooLarge, SerializationError
 from pykafka2.protocol.messages.fetch import AbortedTransaction
 from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records, decode_any_tuples
 from pykafka2.types import ConsumerRecord, TopicPartition
+
+
+def without_frames(error: KafkaError) -> KafkaError:
+    """The error and its causes without tracebacks, whose frames hold what was being decoded.
+
+    The cause of a SerializationError is the application's own and stays as it is.
+    """
+    one: BaseException | None = error
+    while one is not None and one.__traceback__ is not None:
+        one.__traceback__ = None
+        one = None if isinstance(one, SerializationError) else one.__cause__ or one.__context__
+    return error
 
 
 @attrs.define(eq=False)
@@ -77,7 +90,7 @@ class FetchedData:
             for batch in any_batches(records, str(partition)):
                 self._batches.append(batch)
         except CorruptData as error:
-            self.error = error
+            self.error = without_frames(error)
         self.next_offset = max(offset, self._batches[-1].next_offset) if self._batches else offset
         if not self._batches and self.error is None:
             self.error = RecordTooLarge(
@@ -125,7 +138,7 @@ class FetchedData:
         if self._records is None and self._index == len(self._batches):
             position = max(position, self.next_offset)
             if self.error is not None:
-                raise self.error
+                raise copy(self.error)  # not the one kept here, whose traceback would lead back here
         self._at = position
         return position
 
@@ -143,7 +156,7 @@ class FetchedData:
             batch = self._next_batch(position)
             if batch is None:
                 if self.error is not None:
-                    raise self.error
+                    raise copy(self.error)  # not the one kept here, whose traceback would lead back here
                 return max(position, self.next_offset)
             rows: list[RecordTuple] = []
             try:

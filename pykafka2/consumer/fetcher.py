@@ -45,6 +45,8 @@ FIRST_VERSION_WITH_IDS = 13
 WAIT_WHILE_OTHERS_ARE_FULL = 0.05
 # An answer that brings nothing usable is not asked for again sooner than so long after it was asked for.
 FRUITLESS_GAP = 0.1
+# Nor is what the application could not read; it costs two fetches, its own and the one ahead of it.
+UNREADABLE_GAP = 0.2
 
 _Key = tuple[bytes | str, int]
 """A partition as a fetch's answer names it: topic id or name, and number."""
@@ -109,7 +111,8 @@ class Fetcher:
         state = FetchState(partition, generation, offset, self._new_backoff())
         if old is not None and old.generation == generation:
             # The application has met a problem and tries again.
-            state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, old.not_before
+            not_before = max(old.not_before, self._cluster.driver.clock.monotonic() + UNREADABLE_GAP)
+            state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, not_before
         else:
             state.topic_id = self._metadata.topic_id(partition.topic)
         self._generations[partition] = generation

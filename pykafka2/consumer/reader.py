@@ -16,7 +16,7 @@ import attrs
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
-from pykafka2.consumer.fetched import FetchedData, Problem
+from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.options import EARLIEST, NONE, ConsumerOptions
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -38,6 +38,17 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 Take = Callable[[FetchedData, int, int, Any], int]
 
 
+@attrs.frozen
+class _Failure:
+    """Why no more of a partition can be handed over."""
+
+    partition: TopicPartition
+    generation: int
+    error: KafkaError
+    is_unreadable: bool = False
+    """The data itself cannot be read: it is fetched again before it is complained of again."""
+
+
 @attrs.define
 class _Pass:
     """One look through the buffer: nothing of it counts before `Reader._finish`."""
@@ -45,7 +56,7 @@ class _Pass:
     positions: dict[TopicPartition, int] = attrs.Factory(dict)
     done: list[Item] = attrs.Factory(list)
     served: list[TopicPartition] = attrs.Factory(list)
-    failed: tuple[TopicPartition, int, KafkaError] | None = None
+    failed: _Failure | None = None
 
 
 class Reader:
@@ -69,7 +80,9 @@ class Reader:
         self._watch = TopicWatch(cluster, subscription)
         self._key_deserializer = deserialize_function(options.key_deserializer, "key_deserializer")
         self._value_deserializer = deserialize_function(options.value_deserializer, "value_deserializer")
-        self._failed: tuple[TopicPartition, int, KafkaError] | None = None
+        self._failed: _Failure | None = None
+        self._to_read_again: dict[TopicPartition, int] = {}
+        """Partitions whose data was unreadable, with the generation at that time."""
         self._done: list[Item] = []
         """What the pass before has read to its end."""
         self._pinned: frozenset[str] = frozenset()
@@ -190,6 +203,8 @@ class Reader:
             self._assign_all_partitions()
             self._assigned_as_of = version
         self._watch.check()
+        if self._to_read_again:
+            self._read_again()
         if subscription.unsent or subscription.unsent_pauses:
             self.send_changes()  # a Ctrl-C kept the call that made the change from sending it
         resets = self._buffer.resets()
@@ -199,6 +214,14 @@ class Reader:
         missing = subscription.without_position()
         if missing:
             self._find_first_positions(missing)
+
+    def _read_again(self) -> None:
+        """What could not be read may have been damaged on its way, or be whole on the broker by now."""
+        for partition, generation in self._to_read_again.items():
+            assigned = self._subscription.assigned.get(partition)
+            if assigned is not None and assigned.generation == generation:
+                self._subscription.unsent.add(partition)
+        self._to_read_again.clear()
 
     def _assign_all_partitions(self) -> None:
         """Without a group, a subscription means every partition of its topics."""
@@ -281,13 +304,29 @@ class Reader:
         done, self._done = self._done, []
         if done:
             self._buffer.drop(done)
-        failed, self._failed = self._failed, None
-        if failed is not None:
-            partition, generation, error = failed
-            assigned = self._subscription.assigned.get(partition)
-            if assigned is not None and assigned.generation == generation:
-                raise error
+        self._raise_failed()
         return _Pass()
+
+    def _raise_failed(self) -> None:
+        """Raise what was noted, unless the application reads from elsewhere by now.
+
+        Nothing may lead from a frame in the traceback back to the error: such a circle keeps all that was
+        being decoded until the garbage collector comes by.
+        """
+        failed, self._failed = self._failed, None
+        if failed is None:
+            return
+        assigned = self._subscription.assigned.get(failed.partition)
+        if assigned is None or assigned.generation != failed.generation:
+            return
+        if failed.is_unreadable:
+            self._to_read_again[failed.partition] = failed.generation
+        error = failed.error
+        del failed
+        try:
+            raise error
+        finally:
+            del error
 
     def _readable(self, this: _Pass) -> Iterable[tuple[TopicPartition, Assigned]]:
         """Partitions with data that are neither paused nor let go, the one served longest ago first."""
@@ -330,18 +369,19 @@ class Reader:
                 if len(into) >= limit:
                     break
         except KafkaError as error:
-            this.failed = (partition, assigned.generation, error)
+            is_unreadable = isinstance(item, FetchedData) and not isinstance(error, SerializationError)
+            this.failed = _Failure(partition, assigned.generation, without_frames(error), is_unreadable)
 
     def _finish(self, this: _Pass, has_records: bool) -> None:
         """Make it count: one update moves all positions, and little comes between that and the return."""
         for partition in this.served:
             self._buffer.serve_last(partition)
-        if has_records:
-            self._failed = this.failed
+        self._failed = this.failed
         self._subscription.positions.update(this.positions)
         self._done = this.done
-        if this.failed is not None and not has_records:
-            raise this.failed[2]
+        this.failed = None
+        if not has_records:
+            self._raise_failed()
 
     # ------------------------------------------------------------------ what can go wrong
 
@@ -371,7 +411,11 @@ class Reader:
         assigned = self._subscription.find(partition)
         for item in self._buffer.items(partition):
             if isinstance(item, Problem) and item.generation == assigned.generation:
-                self._on_problem(item)
+                try:
+                    self._on_problem(item)
+                except KafkaError as error:
+                    self._failed = _Failure(partition, assigned.generation, without_frames(error))
+        self._raise_failed()
 
     def _on_problem(self, problem: Problem) -> None:
         """Reset the position, if that is the policy; else raise, and go on trying."""

@@ -11,7 +11,7 @@ from itertools import chain, dropwhile, repeat
 from typing import NoReturn
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
-from pykafka2.errors import CorruptData
+from pykafka2.errors import CodecUnavailable, CorruptData, UnsupportedCompressionType
 from pykafka2.records.batch import MIN_RECORD_BYTES, RecordBatch
 from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw
 from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord, Headers
@@ -288,8 +288,8 @@ def open_batch(batch: RecordBatch, where: str, check_crcs: bool, max_output_byte
         batch.verify_crc(where)
     try:
         buffer = batch.records_bytes(max_output_bytes)
-    except CorruptData as error:
-        raise CorruptData(f"{where} at offset {batch.base_offset}: {error}") from error
+    except (CorruptData, UnsupportedCompressionType, CodecUnavailable) as error:
+        raise type(error)(f"{where} at offset {batch.base_offset}: {error}") from error
     if batch.count * MIN_RECORD_BYTES > len(buffer):
         raise CorruptData(
             f"{where} at offset {batch.base_offset}: {batch.count} records cannot be in {len(buffer)} bytes"

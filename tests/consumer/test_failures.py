@@ -291,9 +291,12 @@ def test_a_batch_that_ends_the_readable_part_is_named_after_the_good_ones(cluste
         for _ in range(2):
             with pytest.raises(CorruptData, match="orders-0 at offset 2"):
                 consumer.poll(1000)
+        assert len(cluster.requests(FetchRequest)) == fetches + 1, "read again before it is raised again"
         assert consumer.position(ORDERS_0) == 2
+        cluster.runtime.run_for(1)  # position() looks again too
+        fetches = len(cluster.requests(FetchRequest))
         cluster.runtime.run_for(10)
-        assert len(cluster.requests(FetchRequest)) == fetches, "what cannot be read is not fetched again"
+        assert len(cluster.requests(FetchRequest)) == fetches, "what cannot be read is not fetched by itself"
 
 
 def test_a_batch_cut_short_is_fetched_again_and_one_that_never_fits_is_named(cluster: LogCluster) -> None:

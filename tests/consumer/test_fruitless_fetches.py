@@ -56,6 +56,12 @@ def corrupt_message(response: FetchResponse, told: PartitionData) -> None:
     told.error_code, told.records = 2, None
 
 
+def unknown_codec(response: FetchResponse, told: PartitionData) -> None:
+    batch = bytearray(build_batch([(None, b"new")], 3))
+    batch[22] |= 7
+    told.records = memoryview(bytes(batch))
+
+
 CHANGES: list[Change] = [
     out_of_range,
     foreign_topic,
@@ -66,6 +72,7 @@ CHANGES: list[Change] = [
     unknown_replica,
     codec_error,
     corrupt_message,
+    unknown_codec,
 ]
 
 

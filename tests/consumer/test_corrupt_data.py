@@ -1,0 +1,137 @@
+"""Data that cannot be read: read again before it is raised again, and freed at once."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.consumer.fetched import FetchedData
+from pykafka2.errors import CorruptData, CorruptMessage, KafkaError, TopicAuthorizationFailed
+from pykafka2.records.encoder import BatchBuilder
+from pykafka2.types import TopicPartition
+from tests.consumer.logs import LogCluster
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def cluster() -> LogCluster:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    for number in range(6):
+        cluster.append("orders", 0, b"%d" % number)
+    return cluster
+
+
+def damage(batch: bytes, how: str) -> bytes:
+    damaged = bytearray(batch)
+    if how == "value":
+        damaged[-2] ^= 0xFF
+    elif how == "magic":
+        damaged[16] = 9
+    else:
+        damaged[22] |= 7  # a codec that nobody has
+    return bytes(damaged)
+
+
+def lengths(consumer: KafkaConsumer, call: str) -> int:
+    return sum(map(len, getattr(consumer, call)(1000).values()))
+
+
+@pytest.mark.parametrize("call", ["poll", "poll_columns"])
+@pytest.mark.parametrize("how", ["value", "magic", "codec"])
+def test_a_later_poll_reads_again_and_goes_on_when_the_broker_has_healed(
+    cluster: LogCluster, how: str, call: str
+) -> None:
+    log = cluster.log("orders")
+    whole = log.batches[3]
+    log.batches[3] = damage(whole, how)
+    with cluster.consumer(check_crcs=how == "value") as consumer:
+        consumer.assign([ORDERS_0])
+        assert lengths(consumer, call) == 3
+        for _ in range(3):
+            with pytest.raises(KafkaError, match="orders-0 at offset 3"):
+                lengths(consumer, call)
+            assert consumer.position(ORDERS_0) == 3
+        log.batches[3] = whole
+        assert lengths(consumer, call) == 3
+        assert consumer.position(ORDERS_0) == 6
+
+
+# ---------------------------------------------------------------------------------------- memory
+
+
+@pytest.fixture
+def _no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def bomb(cluster: LogCluster) -> None:
+    log = cluster.log("orders")
+    builder = BatchBuilder("gzip", max_bytes=200_000)
+    builder.append(1000, None, b"x" * 100_000)
+    log.batches.append(builder.build(log.end))
+    log.end += 1
+
+
+def refuse(data: bytes) -> bytes:
+    raise ValueError("not welcome")
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("call", ["poll", "poll_columns", "position"])
+@pytest.mark.parametrize("what", ["bomb", "value", "magic", "refused", "deserializer"])
+@pytest.mark.parametrize("has_records_before", [True, False])
+def test_what_could_not_be_read_is_freed_without_the_garbage_collector(
+    cluster: LogCluster, what: str, call: str, has_records_before: bool
+) -> None:
+    log = cluster.log("orders")
+    options = {"max_decompressed_bytes": 50_000}
+    if what == "bomb":
+        bomb(cluster)
+    elif what == "refused":
+        log.error_code = TopicAuthorizationFailed.code or 0
+    elif what == "deserializer":
+        options["value_deserializer"] = refuse  # type: ignore[assignment]
+    else:
+        log.batches[-1] = damage(log.batches[-1], what)
+    raised: list[weakref.ref[KafkaError]] = []
+    with cluster.consumer(**options) as consumer:
+        consumer.assign([ORDERS_0])
+        if not has_records_before:
+            consumer.seek(ORDERS_0, len(log.batches) - 1)
+        for _ in range(6):
+            try:
+                if call == "position":
+                    consumer.poll(1000)
+                    consumer.position(ORDERS_0, 1000)
+                else:
+                    getattr(consumer, call)(1000)
+            except KafkaError as error:
+                raised.append(weakref.ref(error))
+        assert raised or (what, call) == ("deserializer", "poll_columns")
+        assert [error() for error in raised if error() is not None] == []
+    held = [one for one in gc.get_objects() if isinstance(one, FetchedData)]
+    assert len(held) <= 1, "what the consumer holds itself"
+
+
+def test_the_cause_is_still_told(cluster: LogCluster) -> None:
+    log = cluster.log("orders")
+    log.batches[0] = damage(log.batches[0], "value")
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        with pytest.raises(CorruptMessage, match="checksum"):
+            consumer.poll(1000)
+    bomb(cluster)
+    with cluster.consumer(max_decompressed_bytes=50_000) as consumer:
+        consumer.assign([ORDERS_0])
+        consumer.seek(ORDERS_0, 6)
+        with pytest.raises(CorruptData, match="max_decompressed_bytes") as caught:
+            consumer.poll(1000)
+        assert isinstance(caught.value.__cause__, CorruptData)
