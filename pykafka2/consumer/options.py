@@ -29,8 +29,10 @@ def _read_offset_reset(value: Any) -> str:
         raise ValueError
     if value.lower().startswith("by_duration"):
         raise ValueError("by_duration is not implemented yet; seek to what offsets_for_times() says")
-    # kafka-python's old names for the two ends of a log
-    policy = {"smallest": EARLIEST, "largest": LATEST}.get(value.lower(), value.lower())
+    policy = value.lower()
+    renamed = {"smallest": EARLIEST, "largest": LATEST}.get(policy)
+    if renamed is not None:
+        raise ValueError(f"the name is {renamed!r} since Kafka 0.9")
     if policy not in (EARLIEST, LATEST, NONE):
         raise ValueError
     return policy

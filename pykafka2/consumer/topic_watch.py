@@ -6,11 +6,19 @@ waited for as long as `default_api_timeout`; what no waiting will cure is raised
 
 from __future__ import annotations
 
+import logging
+
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
 from pykafka2.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+WARN_EVERY = 60.0
+# A client that has just been made, or a connection lost for a moment, is not worth a warning.
+UNREACHABLE_FOR = 1.0
 
 
 class TopicWatch:
@@ -23,6 +31,9 @@ class TopicWatch:
         self._checked_version = -1
         self._checked_topics: frozenset[str] = frozenset()
         self._missing: dict[str | TopicPartition, float] = {}
+        self._warned_at: dict[str | TopicPartition, float] = {}
+        self._unreachable_since: float | None = None
+        self._warned_unreachable_at = -FOREVER
 
     def is_hopeless(self) -> bool:
         """True if `check` would raise because of what the last attempt to ask the brokers met."""
@@ -30,11 +41,12 @@ class TopicWatch:
         return error is not None and not error.retriable
 
     def patience(self) -> float:
-        """Seconds until the first missing topic has been missing for too long."""
+        """Seconds until it is time to `check` again, for a warning or a topic missing for too long."""
         if not self._missing:
-            return FOREVER
+            return WARN_EVERY  # to look whether brokers are still connected
         limit = self._cluster.options.default_api_timeout
-        return max(min(self._missing.values()) + limit - self._cluster.driver.clock.monotonic(), 0.001)
+        due = min(min(self._missing.values()) + limit, self._next_warning())
+        return max(due - self._cluster.driver.clock.monotonic(), 0.001)
 
     def check(self) -> None:
         """Raise why a topic cannot be read, if waiting does not help or has lasted long enough."""
@@ -46,7 +58,10 @@ class TopicWatch:
             self._missing = self._look(topics)
             self._checked_version, self._checked_topics = version, topics
             self._raise_refusal(topics)
+        if topics:
+            self._warn_if_unreachable()
         if self._missing:
+            self._warn_of_missing()
             self._raise_if_overdue()
 
     def failure_of(self, partition: TopicPartition, timeout: float) -> KafkaError:
@@ -87,6 +102,37 @@ class TopicWatch:
             if now - since >= limit:
                 self._missing[what] = now
                 raise self._failure(what, limit)
+
+    def _next_warning(self) -> float:
+        """When what is missing is to be warned of again; a poll() that waits for ever says it too."""
+        if self._unreachable_since is not None:
+            return max(self._unreachable_since + UNREACHABLE_FOR, self._warned_unreachable_at + WARN_EVERY)
+        return min(
+            (self._warned_at[one] for one in self._missing if one in self._warned_at), default=FOREVER
+        ) + (WARN_EVERY)
+
+    def _warn_if_unreachable(self) -> None:
+        nodes, now = self._cluster.nodes, self._cluster.driver.clock.monotonic()
+        if nodes.has_connection:
+            self._unreachable_since = None
+            return
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        elif now >= self._next_warning():
+            self._warned_unreachable_at = now
+            logger.warning("nothing can be read, as no broker is connected: %s", nodes.why_unreachable())
+
+    def _warn_of_missing(self) -> None:
+        """Of topics and partitions that the brokers do not know, once a minute each."""
+        if self._unreachable_since is not None:
+            return
+        now = self._cluster.driver.clock.monotonic()
+        for what, since in self._missing.items():
+            topic = what.topic if isinstance(what, TopicPartition) else what
+            if self._metadata.topic(topic) is None or now < self._warned_at.get(what, -FOREVER) + WARN_EVERY:
+                continue
+            self._warned_at[what] = now
+            logger.warning("nothing of %s is read: %s", topic, self._failure(what, now - since))
 
     def _failure(self, what: str | TopicPartition, limit: float) -> KafkaError:
         if isinstance(what, TopicPartition):
