@@ -13,11 +13,13 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 from pykafka2.errors import ForkedClientError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 EXIT_FLUSH_TIMEOUT = 10.0
 """Seconds that all clients together may take to send what they hold when the interpreter ends."""
@@ -60,14 +62,14 @@ _tracked: set[Tracked] = set()
 _loading = threading.RLock()
 
 
-def load_for_io_thread(load: Callable[[], object]) -> None:
-    """Run `load`, which imports what a client's IO thread will need, before that thread starts.
+def load_for_io_thread(load: Callable[[], T]) -> T:
+    """Run `load`, which imports what a client needs, before its IO thread starts.
 
     A fork waits until it is done: in the child the locks of modules that were just being imported by another
     thread are never released, and whoever imports such a module there waits for ever.
     """
     with _loading:
-        load()
+        return load()
 
 
 def track(client: LiveClient, description: str, release: Callable[[], object]) -> Tracked:

@@ -70,12 +70,10 @@ class ClusterClient:
         self.is_closed = False
         install_last_resort()
         lifecycle.load_for_io_thread(_load_protocol)
-        self._tls = _tls_context(options)
+        self._tls = lifecycle.load_for_io_thread(lambda: _tls_context(options))
         self._own_runtime: Runtime | None = None
         if runtime is None:
-            from pykafka2.driver.thread_driver import ThreadRuntime
-
-            runtime = self._own_runtime = ThreadRuntime()
+            runtime = self._own_runtime = lifecycle.load_for_io_thread(_thread_runtime)
         self.runtime = runtime
         self.driver = driver = Driver(runtime, name)
         self.event_sink = driver.event_sink
@@ -359,6 +357,12 @@ class ClusterClient:
 def _is_final(error: KafkaError | None, unless: KafkaError | None = None) -> bool:
     """True for an error that waiting does not cure, and that is news."""
     return error is not None and error is not unless and not error.retriable
+
+
+def _thread_runtime() -> Runtime:
+    from pykafka2.driver.thread_driver import ThreadRuntime
+
+    return ThreadRuntime()
 
 
 def _load_protocol() -> None:
