@@ -41,9 +41,12 @@ def crash_leader(cluster: KafkaCluster, topic: str, partitions: int) -> Crash:
     leader = cluster.partition(topic, PARTITION).leader
     epoch = cluster.partition(topic, PARTITION).leader_epoch
     deadline = time.monotonic() + WAIT
-    while not (in_flight := unanswered(cluster, leader)) and time.monotonic() < deadline:
+    crash = Crash(leader, 0, 0, epoch)
+    # A request is taken in a moment before its records are in the log.
+    while not (crash.in_flight and crash.unreplicated) and time.monotonic() < deadline:
         time.sleep(0.001)
-    crash = Crash(leader, in_flight, _unreplicated(cluster, topic, partitions, leader), epoch)
+        crash.in_flight = unanswered(cluster, leader)
+        crash.unreplicated = _unreplicated(cluster, topic, partitions, leader)
     cluster.controls.crash_broker(leader, lose_unreplicated=True)
     cluster.controls.resume_followers()
     return crash
