@@ -6,6 +6,7 @@ import ctypes
 import gc
 import resource
 import sys
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,19 @@ class MemorySaver:
         answer = yield
         is_last = nextitem is None or nextitem.path != item.path
         if is_last or in_use_mb() > self._in_use_mb + KEPT_MB:
-            gc.collect()
+            _collect(item)
             if self._trim is not None:
                 self._trim(0)
             self._in_use_mb = in_use_mb()
         return answer
+
+
+def _collect(item: pytest.Item) -> None:
+    """Collect what `item` has left; where it forgives forgotten sockets, that holds here, too."""
+    with warnings.catch_warnings():
+        if any("ResourceWarning" in mark.args[0] for mark in item.iter_markers("filterwarnings")):
+            warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 class MemoryReport:

@@ -74,7 +74,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.parametrize("workers", [("-n", "0"), ("-n", "1")])
 def test_who_names_a_test_of_the_gate_is_told_how_to_run_it(workers: tuple[str, ...]) -> None:
     done = run("tests/typing/test_typing.py::test_applications_type_check", *workers)
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -83,9 +83,9 @@ def test_who_names_a_test_of_the_gate_is_told_how_to_run_it(workers: tuple[str, 
 
 @pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.parametrize("workers", [("-n", "0"), ("-n", "1")])
 def test_a_process_that_takes_too_much_memory_fails_the_run(workers: tuple[str, ...]) -> None:
     done = run("tests/test_metrics.py", "--max-memory-mb", "1", *workers)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "too much memory: more than 1 MB in " in done.stdout
-    assert ("gw0" if workers else "pytest") in done.stdout.splitlines()[-2]
+    assert ("gw0" if "1" in workers else "pytest") in done.stdout.splitlines()[-2]
