@@ -39,6 +39,8 @@ def conformance(session: nox.Session) -> None:
     session.run(
         "pytest",
         "tests/conformance",
+        "-n",
+        "0",  # one Apache Kafka for all
         "-p",
         "no:randomly",
         *session.posargs,
@@ -70,7 +72,7 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
     for _ in range(3):
         # All in one process, which must not take more for that.
-        session.run("pytest", "-q", "-m", "", "--max-memory-mb", "400")
+        session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "400")
     for protocol in ("classic", "consumer"):
         session.run("python", "-m", "tests.conformance.librdkafka_suite", "--protocol", protocol)
     for benchmark in ("imports", "micro", "io_under_load", "cluster", "broker_acks", "broker_speed"):
