@@ -82,6 +82,10 @@ class NoOffsetForPartition(KafkaError):
     """A partition has no position and auto_offset_reset is 'none'; seek first, or set a policy."""
 
 
+class AssignorFailed(KafkaError):
+    """An assignor failed, or its assignment cannot be used; the message names it and says why."""
+
+
 class KafkaTimeoutError(KafkaError, TimeoutError):
     """The call did not end within its timeout; the message says what it waited for."""
 

@@ -1,0 +1,158 @@
+"""What an assignor is: it divides the partitions of a group's topics among the group's members.
+
+The leader of a classic group asks it once a rebalance, on its own thread; members send what it wants to know
+of them in their subscriptions.  The assignors of Kafka lie beside this file, wire.py has the bytes, lookup.py
+finds them by name, leading.py is what the leader does.  Plain data and one protocol; owned by nobody.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Protocol
+
+import attrs
+
+from pykafka2.cluster.snapshot import ClusterSnapshot
+from pykafka2.types import Node, PartitionInfo, TopicPartition
+
+NO_GENERATION = -1
+
+
+class RebalanceProtocol(IntEnum):
+    """What members do with their partitions before they join again (KIP-429); the greater is the better."""
+
+    EAGER = 0
+    """They give up all of them, so that an assignment may move anything at once."""
+    COOPERATIVE = 1
+    """They keep them, so that a partition is taken from its owner in one rebalance and given in the next."""
+
+
+@attrs.define(frozen=True)
+class LastAssignment:
+    """What a member was assigned last, and in which generation; kept when it gives the partitions up."""
+
+    partitions: tuple[TopicPartition, ...]
+    generation: int
+
+
+@attrs.define(frozen=True)
+class MemberSubscription:
+    """A member as the leader sees it.
+
+    `owned` is what it holds now, of the generation `generation` (-1 if it does not say).  A member of an
+    eager protocol holds nothing while the group rebalances.  `rack` is its client_rack, None if it has none.
+    """
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = NO_GENERATION
+    rack: str | None = None
+    instance_id: str | None = None
+
+
+@attrs.define(frozen=True)
+class Assignment:
+    """What one member is to read, and what the assignor wants to tell it."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    user_data: bytes | None = None
+
+
+@attrs.define(frozen=True)
+class ClusterMetadata:
+    """The topics that members subscribe to, as the leader's metadata has them.
+
+    `partitions` has the partitions of each topic that exists in the order of their numbers; a topic that
+    nobody knows is not in it.  `nodes` are the brokers by id.
+    """
+
+    partitions: Mapping[str, tuple[PartitionInfo, ...]]
+    nodes: Mapping[int, Node] = attrs.field(factory=dict)
+
+    def racks_of(self, partition: PartitionInfo) -> frozenset[str]:
+        """The racks of all replicas, offline and out of sync ones too: they will be back soon."""
+        replicas = (self.nodes.get(replica) for replica in partition.replicas)
+        return frozenset(node.rack for node in replicas if node is not None and node.rack is not None)
+
+    def topic_partitions(self, topic: str) -> Iterator[TopicPartition]:
+        """All of a topic in order; nothing of one that is not known."""
+        return (TopicPartition(topic, info.partition) for info in self.partitions.get(topic, ()))
+
+
+class Assignor(Protocol):
+    """Divides the partitions of a group's topics among its members.
+
+    Give one to `partition_assignment_strategy`, by name, as a class or as an object; inherit from this class
+    to have the defaults of what is not abstract.  All methods are called on the consumer's thread.  Members
+    must agree on the name: the group uses the first assignor of most members that all of them offer.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What it is called in the group's protocol; the same in all members, and never empty."""
+
+    @abstractmethod
+    def assign(
+        self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Assignment]:
+        """What each member is to read, by member id; a member left out is given nothing.
+
+        Called on the leader only.  The answer should depend on nothing but the arguments, and not on the
+        order of `members`, because another member may be the leader next time.
+        """
+
+    @property
+    def protocols(self) -> tuple[RebalanceProtocol, ...]:
+        """Those that it keeps to.  The default is EAGER alone.
+
+        With COOPERATIVE a partition that one member owns must not be given to another in the same assignment.
+        """
+        return (RebalanceProtocol.EAGER,)
+
+    def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes | None:
+        """What this member tells the leader's assignor; None, the default, is nothing.
+
+        `topics` are those subscribed to, `last` is what the member was assigned last (None: nothing yet).
+        """
+        return None
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """This member was assigned something.  Does nothing by default."""
+        return
+
+
+def cluster_metadata(snapshot: ClusterSnapshot, topics: frozenset[str]) -> ClusterMetadata:
+    """What a snapshot knows of these topics, as assignors want it."""
+    known = {name: snapshot.topics[name].partitions for name in sorted(topics) if name in snapshot.topics}
+    return ClusterMetadata(
+        {
+            name: tuple(partitions[number] for number in sorted(partitions))
+            for name, partitions in known.items()
+            if partitions
+        },
+        snapshot.nodes,
+    )
+
+
+def subscribers(cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
+    """The members that read each topic that exists, topics by name, members in `member_order`."""
+    readers: dict[str, list[str]] = {topic: [] for topic in sorted(cluster.partitions)}
+    for member_id in member_order(members):
+        for topic in dict.fromkeys(members[member_id].topics):
+            if topic in readers:
+                readers[topic].append(member_id)
+    return {topic: found for topic, found in readers.items() if found}
+
+
+def member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
+    """Static members by their instance ids, which outlive restarts, then the others by member ids."""
+
+    def key(member_id: str) -> tuple[bool, str]:
+        instance_id = members[member_id].instance_id
+        return instance_id is None, member_id if instance_id is None else instance_id
+
+    return sorted(members, key=key)
