@@ -86,6 +86,23 @@ class AssignorFailed(KafkaError):
     """An assignor failed, or its assignment cannot be used; the message names it and says why."""
 
 
+class CommitFailed(KafkaError):
+    """The group did not take the offsets, and will not: this consumer is no member of it any more.
+
+    Its partitions may have other owners by now, who will read the records again from the last commit.  Call
+    poll() to join again; the message names why the membership ended, as far as that is known.
+    """
+
+
+class RetriableCommitFailed(KafkaError):
+    """An asynchronous commit failed for a reason that passes; its cause is the error it met.
+
+    It is not sent again by itself, as it could overtake a later one: commit the latest offsets again.
+    """
+
+    retriable = True
+
+
 class KafkaTimeoutError(KafkaError, TimeoutError):
     """The call did not end within its timeout; the message says what it waited for."""
 

@@ -1,0 +1,25 @@
+"""What poll() sees to besides reading: commits and the group's membership.
+
+Caller's thread.  reader.py attends to each chore before it looks for records, and again whenever one has news
+while it waits.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Chore(Protocol):
+    """One such duty."""
+
+    def attend(self, remaining: float) -> None:
+        """Do what is due; may wait up to `remaining` seconds, call the application's callbacks, and raise."""
+        ...
+
+    def due_in(self) -> float:
+        """Seconds until it wants to be attended to again at the latest; inf for not before news."""
+        ...
+
+    def has_news(self) -> bool:
+        """True if `attend` would do something now.  Asked by whichever thread wakes waiters: no lock."""
+        ...

@@ -1,0 +1,224 @@
+"""Commits on their way to the group's coordinator: one queue, in the order in which they were asked for.
+
+Owned by the driver's thread, which polls it; commits are added from the caller's (committer.py).  Commits that
+are sent once only (asynchronous and automatic ones) follow one another on the coordinator's own connection
+without waiting for the answers.  One that is retried (a blocking one) is sent when all before it are over, and
+nothing leaves before it is: a repetition could overwrite a later commit.  Neighbours: group_identity.py (who
+commits), cluster/router.py and cluster/coordinators.py (the way there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.commit_errors import refusal_in, words_for_member
+from pykafka2.consumer.group_identity import GroupIdentity, GroupStanding, Rejection
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
+from pykafka2.errors import (
+    FencedInstanceId,
+    IllegalGeneration,
+    KafkaError,
+    KafkaTimeoutError,
+    RebalanceInProgress,
+    RequestTimeout,
+    RetriableCommitFailed,
+    UnknownMemberId,
+)
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pykafka2.types import OffsetAndMetadata, TopicPartition
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+# From version 10 on topics are named by their ids, which a consumer need not know of what it commits.
+LAST_VERSION_WITH_NAMES = 9
+OF_THE_MEMBER = (UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress)
+
+
+@attrs.define(eq=False)
+class Commit:
+    """Offsets that are to be written, by whom, and until when.
+
+    `completion` ends with None once they are written, or with the error; whether it is to be tried again
+    (until `deadline`) says `is_retried`.  `refusal` is known before it is sent, and told when its turn comes.
+    """
+
+    offsets: Offsets
+    identity: GroupIdentity
+    completion: Completion[None]
+    deadline: float
+    timeout: float
+    """Seconds from the beginning to the deadline, for the words of an error."""
+    backoff: Backoff
+    is_retried: bool = False
+    refusal: KafkaError | None = None
+    send: Send[OffsetCommitResponse] | None = None
+    retry_at: float = -FOREVER
+    last_error: KafkaError | None = None
+
+
+class Commits:
+    """The queue (a `Pollable`)."""
+
+    def __init__(self, cluster: ClusterClient, standing: GroupStanding) -> None:
+        self._cluster = cluster
+        self._standing = standing
+        self._to = ToCoordinator(GROUP, standing.group_id)
+        self._queue: list[Commit] = []
+        self.written = 0
+        """Commits that the coordinator has acknowledged."""
+        self.failed = 0
+        self.last_written_at = -FOREVER
+        self.last_error: KafkaError | None = None
+        """Of the commit that failed last; None again after one was written."""
+
+    def add(self, commit: Commit) -> None:
+        """Have it sent after those added before.  Any thread.
+
+        Raises:
+            ClientClosed, ClientFailed: nothing is sent any more.
+        """
+
+        def enqueue(now: float) -> None:
+            self._queue.append(commit)
+
+        self._cluster.driver.call_soon(enqueue)
+
+    @property
+    def count(self) -> int:
+        """How many are not over."""
+        return len(self._queue)
+
+    # ------------------------------------------------------------------ the driver's turn
+
+    def poll(self, now: float) -> PollResult:
+        result = PollResult.idle()
+        is_behind_another = is_behind_unsent = False
+        for commit in tuple(self._queue):
+            is_given_up = commit.completion.is_cancelled
+            if commit.send is None:
+                if self._is_over(commit, now):
+                    return PollResult.idle_until(now)  # look at the rest again
+                is_kept_waiting = is_behind_unsent or (commit.is_retried and is_behind_another)
+                if is_kept_waiting or now < commit.retry_at:
+                    wake_at = commit.deadline if is_kept_waiting else min(commit.retry_at, commit.deadline)
+                    return PollResult(result.sends, wake_at)
+                result.sends.append(self._attempt(commit, now))
+            elif commit.send.sent_at is None:
+                is_behind_unsent = True
+            if commit.is_retried and not is_given_up:
+                break
+            is_behind_another = is_behind_another or not is_given_up
+        return result
+
+    def _is_over(self, commit: Commit, now: float) -> bool:
+        """End a commit that is not to be sent any more."""
+        if commit.refusal is not None:
+            self._end(commit, commit.refusal)
+        elif commit.completion.is_cancelled:
+            self._end(commit, KafkaTimeoutError("the commit was given up by its caller"))
+        elif now >= commit.deadline:
+            self._end(commit, self._timed_out(commit))
+        else:
+            return False
+        return True
+
+    def _attempt(self, commit: Commit, now: float) -> Send[OffsetCommitResponse]:
+        send = Send(
+            self._request(commit),
+            self._to,
+            partial(self._on_response, commit),
+            partial(self._on_error, commit),
+            timeout=max(0.0, min(commit.deadline - now, self._cluster.options.request_timeout)),
+            on_sent=lambda now: self._cluster.driver.wake(),  # what follows may leave now
+            max_version=LAST_VERSION_WITH_NAMES,
+        )
+        commit.send = send
+        return send
+
+    def _request(self, commit: Commit) -> OffsetCommitRequest:
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for (topic, number), told in commit.offsets.items():
+            topics.setdefault(topic, []).append(
+                OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=told.offset,
+                    committed_leader_epoch=told.leader_epoch,
+                    committed_metadata=told.metadata,
+                )
+            )
+        return OffsetCommitRequest(
+            group_id=self._standing.group_id,
+            generation_id_or_member_epoch=commit.identity.generation_id,
+            member_id=commit.identity.member_id,
+            group_instance_id=commit.identity.group_instance_id,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=told) for name, told in topics.items()],
+        )
+
+    # ------------------------------------------------------------------ answers
+
+    def _on_response(self, commit: Commit, response: OffsetCommitResponse, now: float) -> None:
+        error = refusal_in(response, commit.offsets)
+        if error is not None:
+            self._on_error(commit, error, now)
+            return
+        self.written += 1
+        self.last_written_at = now
+        self.last_error = None
+        self._queue.remove(commit)
+        commit.completion.succeed(None)
+        self._cluster.driver.wake()
+
+    def _on_error(self, commit: Commit, error: KafkaError, now: float) -> None:
+        send, commit.send = commit.send, None
+        if send is not None and (error.refresh_coordinator or isinstance(error, RequestTimeout)):
+            self._cluster.coordinators.forget_answerer(send)
+        if error.refresh_metadata:
+            self._cluster.metadata.request_update(error)
+        if isinstance(error, OF_THE_MEMBER):
+            self._standing.rejection = Rejection(commit.identity, error)
+            self._end(commit, words_for_member(error, self._standing, commit.identity))
+        elif not error.retriable or commit.completion.is_cancelled:
+            self._end(commit, error)
+        elif not commit.is_retried:
+            self._end(commit, _passing(error))
+        else:
+            commit.last_error = error
+            commit.retry_at = now + commit.backoff.next()
+            if commit.retry_at >= commit.deadline:
+                self._end(commit, self._timed_out(commit))
+        self._cluster.driver.wake()  # the queue goes on, or waits for another moment
+
+    def _end(self, commit: Commit, error: KafkaError) -> None:
+        self.failed += 1
+        self.last_error = error
+        self._queue.remove(commit)
+        commit.completion.fail(error)
+
+    def _timed_out(self, commit: Commit) -> KafkaError:
+        reason = f"; the last attempt failed: {commit.last_error}" if commit.last_error is not None else ""
+        error = KafkaTimeoutError(
+            f"the commit of {', '.join(map(str, commit.offsets))} to group {self._standing.group_id!r} was not "
+            f"acknowledged within {commit.timeout:g} s{reason}; it may have been written all the same"
+        )
+        error.__cause__ = commit.last_error
+        return error
+
+
+def _passing(error: KafkaError) -> RetriableCommitFailed:
+    passing = RetriableCommitFailed(
+        f"the offset commit failed for a reason that passes, commit the latest consumed offsets again: {error}"
+    )
+    passing.__cause__ = error
+    return passing
