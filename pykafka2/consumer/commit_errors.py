@@ -65,8 +65,8 @@ def words_for_member(error: KafkaError, standing: GroupStanding, identity: Group
             "heartbeat for session_timeout_ms"
         )
         told = CommitFailed(
-            f"group {group!r} has taken this consumer's partitions away ({error}): {because}. The offsets were "
-            "not committed, and other members may read the same records again; call poll() to join again"
+            f"group {group!r} has taken this consumer's partitions away ({error}): {because}. The offsets "
+            "were not committed, and other members may read the same records again; call poll() to join again"
         )
     told.__cause__ = error
     return told

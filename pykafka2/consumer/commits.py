@@ -1,10 +1,10 @@
 """Commits on their way to the group's coordinator: one queue, in the order in which they were asked for.
 
-Owned by the driver's thread, which polls it; commits are added from the caller's (committer.py).  Commits that
-are sent once only (asynchronous and automatic ones) follow one another on the coordinator's own connection
-without waiting for the answers.  One that is retried (a blocking one) is sent when all before it are over, and
-nothing leaves before it is: a repetition could overwrite a later commit.  Neighbours: group_identity.py (who
-commits), cluster/router.py and cluster/coordinators.py (the way there).
+Owned by the driver's thread, which polls it; commits are added from the caller's (committer.py).  Commits
+that are sent once only (asynchronous and automatic ones) follow one another on the coordinator's own
+connection without waiting for the answers.  One that is retried (a blocking one) is sent when all before it
+are over, and nothing leaves before it is: a repetition could overwrite a later commit.  Neighbours:
+group_identity.py (who commits), cluster/router.py and cluster/coordinators.py (the way there).
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ class Commits:
     def _timed_out(self, commit: Commit) -> KafkaError:
         reason = f"; the last attempt failed: {commit.last_error}" if commit.last_error is not None else ""
         error = KafkaTimeoutError(
-            f"the commit of {', '.join(map(str, commit.offsets))} to group {self._standing.group_id!r} was not "
-            f"acknowledged within {commit.timeout:g} s{reason}; it may have been written all the same"
+            f"the commit of {', '.join(map(str, commit.offsets))} to group {self._standing.group_id!r} was "
+            f"not acknowledged within {commit.timeout:g} s{reason}; it may have been written all the same"
         )
         error.__cause__ = commit.last_error
         return error
@@ -218,7 +218,7 @@ class Commits:
 
 def _passing(error: KafkaError) -> RetriableCommitFailed:
     passing = RetriableCommitFailed(
-        f"the offset commit failed for a reason that passes, commit the latest consumed offsets again: {error}"
+        f"the offset commit failed for a reason that passes; commit the latest offsets again: {error}"
     )
     passing.__cause__ = error
     return passing

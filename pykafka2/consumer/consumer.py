@@ -9,23 +9,31 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.chores import Chore
+from pykafka2.consumer.commit_calls import CommitCalls
+from pykafka2.consumer.commits import Commits
+from pykafka2.consumer.committed import CommittedOffsets, Resume
+from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.group_calls import GroupCalls
+from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.offset_queries import OffsetQueries
-from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, ConsumerConfig
+from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, ConsumerConfig, ConsumerOptions
 from pykafka2.consumer.ownership import owned
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.query_calls import QueryCalls
 from pykafka2.consumer.reader import Reader, Records
+from pykafka2.consumer.slices import SliceLength, Slices
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.errors import (
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
 
-class KafkaConsumer(QueryCalls, GroupCalls):
+class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
     """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
 
     Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
@@ -78,7 +86,17 @@ class KafkaConsumer(QueryCalls, GroupCalls):
             self._buffer = FetchBuffer(cluster.driver.wake)
             self._lookups = OffsetLookups(cluster, parsed.isolation)
             self._fetcher = Fetcher(parsed, cluster, self._buffer, self._lookups)
-            self._reader = Reader(parsed, cluster, self._subscription, self._buffer, self._fetcher)
+            chores, resume = self._join_parts(parsed, cluster)
+            self._reader = Reader(
+                parsed,
+                cluster,
+                self._subscription,
+                self._buffer,
+                self._fetcher,
+                resume=resume,
+                chores=chores,
+            )
+            self._slice_length = SliceLength(cluster.driver.clock)
             self._queries = OffsetQueries(cluster, self._lookups)
             self._inspection = Inspection(cluster, self._subscription, self._buffer, self._fetcher)
             cluster.add(self._lookups, self._fetcher)
@@ -89,6 +107,22 @@ class KafkaConsumer(QueryCalls, GroupCalls):
             raise
         description = f"a KafkaConsumer ({parsed.client_id})"
         self._tracked = lifecycle.track(self, description, functools.partial(cluster.close, 0.0))
+
+    def _join_parts(
+        self, parsed: ConsumerOptions, cluster: ClusterClient
+    ) -> tuple[list[Chore], Resume | None]:
+        """The parts that only a consumer with a group has."""
+        self._standing: GroupStanding | None = None
+        self._committer: Committer | None = None
+        self._committed: CommittedOffsets | None = None
+        if parsed.group_id is None:
+            return [], None
+        self._standing = standing = GroupStanding(parsed.group_id)
+        commits = Commits(cluster, standing)
+        cluster.add(commits)
+        self._committer = Committer(parsed, cluster, self._subscription, self._undelivered, standing, commits)
+        self._committed = CommittedOffsets(cluster, parsed.group_id)
+        return [self._committer], Resume(self._committed, self._subscription)
 
     # ------------------------------------------------------------------ what to read
 
@@ -111,6 +145,8 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         if not names:
             self.unsubscribe()
             return
+        if self._standing is not None:
+            raise NotYetAvailable("members of groups come later: assign() partitions, or leave out group_id")
         self._subscription.subscribe(names)
         self._release([p for p in self._subscription.assigned if p.topic not in self._subscription.topics])
 
@@ -171,6 +207,8 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         """
         limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
         if self._undelivered:
+            if self._committer is not None:
+                self._committer.attend(0.0)
             return self._undelivered.take(limit, keep=not update_offsets)
         return self._reader.poll(timeout, limit, keep_position=not update_offsets)
 
@@ -187,18 +225,30 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         self._rewind(self._subscription.assigned)
         return self._reader.poll_columns(timeout, limit)
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record after record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`.
+
+        An iterator that has ended or raised is over: iterate the consumer again to go on.
+        """
+        return chain.from_iterable(Slices(self._next_slice))
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record alone; as iterating."""
+        return next(self._next_slice())
 
     @owned
-    def __next__(self) -> ConsumerRecord:
-        """The next record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`."""
-        if not self._undelivered:
-            timeout, limit = self._options.consumer_timeout, self._options.max_poll_records
-            self._undelivered.put(self._reader.poll(timeout, limit))
-            if not self._undelivered:
-                raise StopIteration
-        return self._undelivered.next()
+    def _next_slice(self) -> Iterator[ConsumerRecord]:
+        """Some of the records that follow; an application that iterates is handed them one by one."""
+        undelivered = self._undelivered
+        if undelivered:
+            if self._committer is not None:
+                self._committer.attend(0.0)
+            return undelivered.slice(self._slice_length.next())
+        self._slice_length.pause()
+        undelivered.put(self._reader.poll(self._options.consumer_timeout, self._options.max_poll_records))
+        if not undelivered:
+            raise StopIteration
+        return undelivered.slice(self._slice_length.next())
 
     def wakeup(self) -> None:
         """End the current `poll` or iteration, or the next one, early.  Any thread, or a signal handler."""
@@ -282,7 +332,10 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         """End the connections and the thread.  Safe to repeat, and after a Ctrl-C.
 
         `timeout` is in seconds, `timeout_ms` in milliseconds (kafka-python's); 5 s where neither is given.
-        `leave_group` and `autocommit` have no meaning without a group.
+        With a group, what was handed over is committed before (where that is done automatically, and
+        `autocommit` is not off), what is being committed is waited for, and its callbacks are called.
+        Leaving a `with` statement by an exception commits nothing automatically: the record that was being
+        worked on may not be done.
 
         Raises:
             ConcurrentUse: another thread is inside a call; `wakeup` it first.
@@ -294,10 +347,15 @@ class KafkaConsumer(QueryCalls, GroupCalls):
         try:
             if timeout is None or isinstance(timeout, bool):  # kafka-python's first argument is autocommit
                 timeout = 5.0 if timeout_ms is None else timeout_ms / 1000
-            self._refusal = ClientClosed("the consumer is closed; make a new one")
-            self._undelivered.clear()
-            self._cluster.close(timeout)
-            self._tracked.end()
+            deadline = self._cluster.driver.clock.monotonic() + timeout
+            try:
+                if self._committer is not None and self._refusal is None:
+                    self._committer.close(timeout, autocommit=autocommit)
+            finally:
+                self._refusal = ClientClosed("the consumer is closed; make a new one")
+                self._undelivered.clear()
+                self._cluster.close(max(deadline - self._cluster.driver.clock.monotonic(), 0.1))
+                self._tracked.end()
         finally:
             self._lock.release()
 
@@ -307,7 +365,7 @@ class KafkaConsumer(QueryCalls, GroupCalls):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(autocommit=error is None)
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)
@@ -320,6 +378,7 @@ class KafkaConsumer(QueryCalls, GroupCalls):
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         self._refusal = error
+        self._undelivered.clear()
         self._lock = threading.RLock()  # its holder may be a thread that exists in the parent only
         self._cluster.driver.abandon(error)
 

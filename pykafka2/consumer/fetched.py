@@ -102,6 +102,11 @@ class FetchedData:
         self._records: Iterator[ConsumerRecord] | None = None
         self._visibility = Visibility((), "")
 
+    @property
+    def leader_epoch(self) -> int:
+        """Of the batch that was read last; -1 before the first."""
+        return self._batches[self._index - 1].partition_leader_epoch if self._index else -1
+
     def take(
         self,
         position: int,

@@ -109,6 +109,17 @@ class ConsumerOptions(ClientOptions):
     enable_auto_commit: bool = flag(
         "enable_auto_commit", True, "Whether a member of a group commits what poll() has returned."
     )
+    enable_auto_offset_store: bool = flag(
+        "enable_auto_offset_store",
+        True,
+        "Whether records count as done once they are handed over; else store_offsets() marks those to be "
+        "committed.  librdkafka's.",
+    )
+    default_offset_commit_callback: Any = callback(
+        "default_offset_commit_callback",
+        "Called as f(offsets, error) for asynchronous commits without a callback; by default errors are "
+        "logged.  kafka-python's.",
+    )
     auto_commit_interval: float = duration(
         "auto_commit_interval_ms", 5_000, "The least time between two automatic commits."
     )
@@ -136,11 +147,16 @@ class ConsumerOptions(ClientOptions):
     @classmethod
     def from_given(cls, given: Mapping[str, Any]) -> Self:
         options = super().from_given(given)
-        if options.group_id is not None:
-            raise ConfigurationError(
-                f"group_id={options.group_id!r}: {_GROUPS}; leave it out, and the consumer reads all "
-                "partitions of its topics, or those it is given with assign()"
-            )
+        if options.group_id == "":
+            raise ConfigurationError("group_id='': a group has a name of at least one character")
+        if options.group_id is None:
+            if given.get("enable_auto_commit"):
+                raise ConfigurationError("enable_auto_commit=True needs a group to commit to: give group_id")
+            if not options.enable_auto_offset_store:
+                raise ConfigurationError(
+                    "enable_auto_offset_store=False needs a group to commit to: give group_id"
+                )
+            return attrs.evolve(options, enable_auto_commit=False)
         return options
 
 
@@ -157,7 +173,6 @@ CONSUMER_OPTIONS = OptionTable(
     },
     ignored={
         "partition_assignment_strategy": "there are no members to share partitions with",
-        "default_offset_commit_callback": "there are no commits without a group",
         "enable_incremental_fetch_sessions": "every fetch names all its partitions",
         "max_in_flight_requests_per_connection": "a consumer has one fetch in flight per broker",
     },
@@ -183,6 +198,8 @@ class ConsumerConfig(ClientConfig, total=False):
     consumer_timeout_ms: float
     group_id: str | None
     enable_auto_commit: bool
+    enable_auto_offset_store: bool
+    default_offset_commit_callback: Callable[[Any, Any], Any] | None
     auto_commit_interval_ms: float
     session_timeout_ms: float
     heartbeat_interval_ms: float

@@ -8,13 +8,15 @@ subscription.py (state), fetch_buffer.py (data), fetcher.py (to which it speaks 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.chores import Chore
+from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
 from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
@@ -54,6 +56,7 @@ class _Pass:
     """One look through the buffer: nothing of it counts before `Reader._finish`."""
 
     positions: dict[TopicPartition, int] = attrs.Factory(dict)
+    leader_epochs: dict[TopicPartition, int] = attrs.Factory(dict)
     done: list[Item] = attrs.Factory(list)
     served: list[TopicPartition] = attrs.Factory(list)
     failed: _Failure | None = None
@@ -69,6 +72,9 @@ class Reader:
         subscription: Subscription,
         buffer: FetchBuffer,
         fetcher: Fetcher,
+        *,
+        resume: Resume | None = None,
+        chores: Sequence[Chore] = (),
     ) -> None:
         self._options = options
         self._cluster = cluster
@@ -77,6 +83,8 @@ class Reader:
         self._subscription = subscription
         self._buffer = buffer
         self._fetcher = fetcher
+        self._resume = resume
+        self._chores = chores
         self._watch = TopicWatch(cluster, subscription)
         self._key_deserializer = deserialize_function(options.key_deserializer, "key_deserializer")
         self._value_deserializer = deserialize_function(options.value_deserializer, "value_deserializer")
@@ -105,6 +113,8 @@ class Reader:
         deadline = self._driver.clock.monotonic() + timeout
         while True:
             arrivals, version = self._buffer.arrivals, self._metadata.version
+            for chore in self._chores:
+                chore.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
             found = collect()
             if found:
@@ -113,18 +123,24 @@ class Reader:
             if self.is_woken or remaining <= 0:
                 self.is_woken = False
                 return {}
-            self._wait_for_news(arrivals, version, remaining, lambda: self.is_woken)
+            due_in = min((chore.due_in() for chore in self._chores), default=remaining)
+            self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
+
+    def _is_called(self) -> bool:
+        """Woken, or a chore is to be attended to."""
+        return self.is_woken or any(chore.has_news() for chore in self._chores)
 
     def _wait_for_news(
         self, arrivals: int, version: int, timeout: float, or_else: Callable[[], bool] = lambda: False
     ) -> None:
-        buffer, metadata, watch = self._buffer, self._metadata, self._watch
-        self._driver.wait_until(
-            lambda: (
-                buffer.arrivals != arrivals or metadata.version != version or watch.is_hopeless() or or_else()
-            ),
-            min(timeout, watch.patience()),
-        )
+        buffer, metadata, watch, resume = self._buffer, self._metadata, self._watch, self._resume
+
+        def is_news() -> bool:
+            if buffer.arrivals != arrivals or metadata.version != version or watch.is_hopeless():
+                return True
+            return or_else() or (resume is not None and resume.has_news())
+
+        self._driver.wait_until(is_news, min(timeout, watch.patience()))
 
     def position(self, partition: TopicPartition, timeout: float) -> int:
         """The next offset to be handed over; waits while a reset is under way."""
@@ -239,6 +255,11 @@ class Reader:
         return topic in self._subscription.topics and (known is None or not known.is_usable)
 
     def _find_first_positions(self, partitions: list[TopicPartition]) -> None:
+        if self._resume is not None:
+            partitions = self._resume.without_commit(partitions)
+            self.send_changes()
+            if not partitions:
+                return
         if self._options.auto_offset_reset == NONE:
             raise NoOffsetForPartition(
                 f"{', '.join(map(str, partitions))}: no position is known, and auto_offset_reset is 'none'; "
@@ -266,6 +287,7 @@ class Reader:
             self._read(this, partition, assigned, limit - count, records, take)
             if this.failed is not None and records:
                 this.positions[partition] = records[-1].offset + 1
+                this.leader_epochs[partition] = records[-1].leader_epoch
             if records:
                 found[partition] = records
                 count += len(records)
@@ -273,6 +295,7 @@ class Reader:
                 break
         if keep_position:
             this.positions.clear()
+            this.leader_epochs.clear()
             this.done.clear()
         self._finish(this, bool(found))
         return found
@@ -363,6 +386,7 @@ class Reader:
                     break  # its reset has just been put into the buffer: the next look takes it
                 if item.next_offset > position or item.error is not None:
                     position = this.positions[partition] = take(item, position, limit, into)
+                    this.leader_epochs[partition] = item.leader_epoch
                 if position < item.next_offset:
                     break
                 this.done.append(item)
@@ -377,6 +401,7 @@ class Reader:
         for partition in this.served:
             self._buffer.serve_last(partition)
         self._failed = this.failed
+        self._subscription.leader_epochs.update(this.leader_epochs)
         self._subscription.positions.update(this.positions)
         self._done = this.done
         this.failed = None

@@ -13,7 +13,7 @@ from enum import Enum
 import attrs
 
 from pykafka2.errors import IllegalState
-from pykafka2.types import TopicPartition
+from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 
 class Mode(Enum):
@@ -55,6 +55,10 @@ class Subscription:
         self.assigned: dict[TopicPartition, Assigned] = {}
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition whose place is known; written by one `update` a poll."""
+        self.leader_epochs: dict[TopicPartition, int] = {}
+        """The leader epoch of the last record before each position, where it is known; committed with it."""
+        self.stored: dict[TopicPartition, OffsetAndMetadata] = {}
+        """What the application has marked as done, where only that is committed."""
         self.wanted_topics: frozenset[str] = frozenset()
         """The topics whose metadata is needed; kept here because every poll() looks at it."""
         self.unsent: set[TopicPartition] = set()
@@ -91,7 +95,7 @@ class Subscription:
         self.unsent.update(change.removed)
         for partition in change.removed:
             del self.assigned[partition]
-            self.positions.pop(partition, None)
+            self._forget_place(partition)
         for partition in change.added:
             self.assigned[partition] = Assigned(self._next_generation())
         if self.mode is not Mode.TOPICS:
@@ -105,12 +109,15 @@ class Subscription:
             raise IllegalState(f"{partition} is not assigned to this consumer; see assignment()")
         return assigned
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         assigned = self.find(partition)
         self.unsent.add(partition)
         assigned.generation = self._next_generation()
         assigned.resetting_to = None
+        self._forget_place(partition)
         self.positions[partition] = offset
+        if leader_epoch >= 0:
+            self.leader_epochs[partition] = leader_epoch
 
     def begin_reset(self, partition: TopicPartition, timestamp: int) -> None:
         """Its position is unknown until the reset is over."""
@@ -118,7 +125,7 @@ class Subscription:
         self.unsent.add(partition)
         assigned.generation = self._next_generation()
         assigned.resetting_to = timestamp
-        self.positions.pop(partition, None)
+        self._forget_place(partition)
 
     def end_resets(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Take over the positions found, where nothing else was decided meanwhile.  Safe to repeat."""
@@ -145,6 +152,11 @@ class Subscription:
 
     def paused(self) -> set[TopicPartition]:
         return {partition for partition, assigned in self.assigned.items() if assigned.is_paused}
+
+    def _forget_place(self, partition: TopicPartition) -> None:
+        self.positions.pop(partition, None)
+        self.leader_epochs.pop(partition, None)
+        self.stored.pop(partition, None)
 
     def _next_generation(self) -> int:
         self._generation += 1

@@ -1,13 +1,16 @@
 """Records that iteration has taken out of a poll and not handed out yet.
 
 Caller's thread only.  The reader's positions are past these records already, so whoever reads elsewhere, or
-pauses, must forget or rewind them; consumer.py does.
+pauses, must forget or rewind them (consumer.py does), and a commit stops before them (committer.py).
+
+They are handed out by list iterators, a slice of them at a time, so that nothing of ours runs for each
+record; how far such an iterator has come is asked of it when somebody wants to know.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from operator import length_hint
 
 from pykafka2.consumer.reader import Records
 from pykafka2.types import ConsumerRecord, TopicPartition
@@ -17,50 +20,81 @@ class Undelivered:
     """A queue of records in the order in which they will be handed out."""
 
     def __init__(self) -> None:
-        self._records: deque[ConsumerRecord] = deque()
-        self.next = self._records.popleft
-        """The next record; raises IndexError when there is none.  Called once a record, hence no method."""
+        self._records: list[ConsumerRecord] = []
+        self._cut = 0
+        """How many of the records were put into slices."""
+        self._slice: list[ConsumerRecord] = []
+        self._iterator = iter(self._slice)
 
     def __bool__(self) -> bool:
-        return bool(self._records)
+        return self._next < len(self._records)
+
+    @property
+    def _next(self) -> int:
+        """The index of the next record to be handed out."""
+        return self._cut - length_hint(self._iterator)
 
     def put(self, polled: Records) -> None:
+        """Records of a poll, after those that are here."""
+        waiting = self._records[self._next :]
         for records in polled.values():
-            self._records.extend(records)
+            waiting.extend(records)
+        self._replace(waiting)
+
+    def slice(self, limit: int) -> Iterator[ConsumerRecord]:
+        """An iterator over the next records, up to `limit`; that begun before, if it is not at its end."""
+        if not length_hint(self._iterator):
+            self._slice = self._records[self._cut : self._cut + limit]
+            self._iterator = iter(self._slice)
+            self._cut += len(self._slice)
+        return self._iterator
 
     def take(self, limit: int, *, keep: bool) -> Records:
         """Up to `limit` records by partition; with `keep` they stay."""
+        waiting = self._records[self._next :]
         found: Records = {}
-        for record in list(self._records)[:limit]:
+        for record in waiting[:limit]:
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         if not keep:
-            for _ in range(min(limit, len(self._records))):
-                self._records.popleft()
+            self._replace(waiting[limit:])
         return found
 
     def first_offset(self, partition: TopicPartition) -> int | None:
         """The offset of the partition's first record here."""
-        for record in self._records:
+        for record in self._records[self._next :]:
             if (record.topic, record.partition) == partition:
                 return record.offset
         return None
 
+    def places(self) -> dict[TopicPartition, tuple[int, int]]:
+        """For each partition with records here: the offset of the first, and the leader epoch of the one
+        handed out before it (-1 where that is not known)."""
+        at = self._next
+        first: dict[TopicPartition, int] = {}
+        for record in self._records[at:]:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        if not first:
+            return {}
+        epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in self._records[:at]}
+        return {partition: (offset, epochs.get(partition, -1)) for partition, offset in first.items()}
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop what is here of these partitions."""
-        if self._records and partitions:
-            kept = [one for one in self._records if (one.topic, one.partition) not in partitions]
-            self._records.clear()
-            self._records.extend(kept)
+        if self and partitions:
+            waiting = self._records[self._next :]
+            self._replace([one for one in waiting if (one.topic, one.partition) not in partitions])
 
     def rewind(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Drop what is here of these partitions; where each would have to be read again from."""
-        first: dict[TopicPartition, int] = {}
-        for record in self._records:
-            partition = TopicPartition(record.topic, record.partition)
-            if partition in partitions:
-                first.setdefault(partition, record.offset)
+        first = {one: offset for one, (offset, _) in self.places().items() if one in partitions}
         self.forget(first)
         return first
 
     def clear(self) -> None:
-        self._records.clear()
+        self._replace([])
+
+    def _replace(self, records: list[ConsumerRecord]) -> None:
+        self._slice.clear()  # whoever holds the iterator is at its end
+        self._records, self._cut = records, 0
+        self._slice = []
+        self._iterator = iter(self._slice)

@@ -657,8 +657,8 @@ def test_options_that_cannot_be(cluster: LogCluster) -> None:
         KafkaConsumer(auto_ofset_reset="earliest")  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="auto_offset_reset='soon'"):
         KafkaConsumer(auto_offset_reset="soon")
-    with pytest.raises(ConfigurationError, match="group"):
-        KafkaConsumer("orders", group_id="g")
+    with pytest.raises(ConfigurationError, match="group_id"):
+        KafkaConsumer("orders", enable_auto_commit=True)
     with pytest.raises(ConfigurationError, match="deserializer"):
         KafkaConsumer(key_deserializer=7)
     with pytest.raises(TypeError, match="7"):
@@ -707,14 +707,17 @@ def test_a_mapping_with_dotted_names_may_come_first(cluster: LogCluster) -> None
         assert [record.value for record in consumer.poll(1000)[ORDERS_0]] == [b"a", b"b"]
 
 
-def test_what_needs_a_group_says_that_it_comes_later(consumer: KafkaConsumer) -> None:
+def test_what_needs_a_group_says_so(consumer: KafkaConsumer) -> None:
     calls: list[Callable[[], object]] = [
         consumer.commit,
+        consumer.commit_sync,
         consumer.commit_async,
+        consumer.group_metadata,
         lambda: consumer.committed(ORDERS_0),
+        lambda: consumer.store_offsets(offsets={ORDERS_0: 1}),
     ]
     for call in calls:
-        with pytest.raises(NotYetAvailable, match="group"):
+        with pytest.raises(IllegalState, match="group_id"):
             call()
     with pytest.raises(NotYetAvailable):
         consumer.subscribe(pattern="order.*")

@@ -1,0 +1,215 @@
+"""The calls of `KafkaConsumer` about committed offsets.
+
+Callers' threads; the work is done by committer.py and committed.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+from pykafka2.cluster.arguments import checked_partition, checked_partitions
+from pykafka2.consumer.ownership import Owned, owned
+from pykafka2.errors import IllegalState
+from pykafka2.option_fields import INT64_MAX
+from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.consumer.committed import CommittedOffsets
+    from pykafka2.consumer.committer import Committer
+    from pykafka2.consumer.group_identity import GroupStanding
+    from pykafka2.consumer.options import ConsumerOptions
+    from pykafka2.consumer.subscription import Subscription
+    from pykafka2.driver.completion import Completion
+
+GivenOffsets = Mapping[TopicPartition, "OffsetAndMetadata | int"]
+
+
+class _Group(NamedTuple):
+    """What a consumer with a group has."""
+
+    committer: Committer
+    committed: CommittedOffsets
+    standing: GroupStanding
+
+
+class CommitCalls(Owned):
+    """Mixed into the consumer."""
+
+    _options: ConsumerOptions
+    _subscription: Subscription
+    _standing: GroupStanding | None
+    _committer: Committer | None
+    _committed: CommittedOffsets | None
+
+    @owned
+    def commit(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
+        """Commit offsets to the group, and wait until they are written.
+
+        Waits for the asynchronous commits before it too, and has called their callbacks when it returns.
+        Errors that pass are met by trying again until `timeout_ms` (default_api_timeout_ms by default: 60 s).
+        A Ctrl-C ends the wait; the commit may have been written then.
+
+        Args:
+            offsets: the offset of the next record to be read, by partition: that of the last record done,
+                plus one.  None commits the places up to which records were handed to you; with
+                enable_auto_offset_store=False what `store_offsets` marked.
+
+        Raises:
+            CommitFailed: the group has given this member's partitions to others; the message says why.
+            RebalanceInProgress: the group is sharing its partitions; poll, then commit again.
+            FencedInstanceId: another member has the same group_instance_id.
+            KafkaTimeoutError: not acknowledged in time; the message has the last reason.
+            GroupAuthorizationFailed, TopicAuthorizationFailed, OffsetMetadataTooLarge: refused.
+            IllegalState: there is no group_id.
+        """
+        committer = self._with_group("commit").committer
+        timeout = self._options.default_api_timeout if timeout_ms is None else _seconds(timeout_ms)
+        committer.commit(None if offsets is None else checked_offsets(offsets), timeout)
+
+    def commit_sync(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
+        """`commit`, by the Java client's name."""
+        self.commit(offsets, timeout_ms)
+
+    @owned
+    def commit_async(
+        self,
+        offsets: GivenOffsets | None = None,
+        callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any] | None = None,
+    ) -> Completion[None]:
+        """Commit without waiting.  `offsets` as for `commit`.
+
+        `callback(offsets, error)` is called with None or with the error, in the order of the commits, on
+        your thread inside `poll`, `commit`, `commit_async` or `close`.  Without one,
+        default_offset_commit_callback is called; that logs errors.  Such a commit is sent once: one that
+        fails for a reason that passes is a `RetriableCommitFailed`, and you commit the latest offsets again.
+        It is given up after request_timeout_ms.
+
+        Raises:
+            IllegalState: there is no group_id.
+        """
+        committer = self._with_group("commit_async").committer
+        return committer.commit_async(None if offsets is None else checked_offsets(offsets), callback)
+
+    @owned
+    def store_offsets(
+        self, record: ConsumerRecord | None = None, offsets: GivenOffsets | None = None
+    ) -> None:
+        """Mark what is done, to be committed by the next commit, automatic or not.
+
+        For enable_auto_offset_store=False, where nothing else is committed.  Give a record that is done, or
+        offsets as for `commit`.  A mark is forgotten when its partition is given away or sought elsewhere.
+
+        Raises:
+            IllegalState: there is no group_id, enable_auto_offset_store is on, or the partition is not
+                assigned.
+        """
+        self._with_group("store_offsets")
+        if self._options.enable_auto_offset_store:
+            raise IllegalState("store_offsets() needs enable_auto_offset_store=False; else poll() marks")
+        if (record is None) == (offsets is None):
+            raise TypeError("store_offsets() takes a record or offsets: one of the two")
+        if record is not None:
+            place = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+            marks = {TopicPartition(record.topic, record.partition): place}
+        else:
+            marks = checked_offsets(offsets or {})
+        for partition in marks:
+            self._subscription.find(partition)
+        self._subscription.stored.update(marks)
+
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> int | None: ...
+    @overload
+    def committed(
+        self, partition: TopicPartition, metadata: Literal[True], timeout_ms: float | None = None
+    ) -> OffsetAndMetadata | None: ...
+    @overload
+    def committed(
+        self,
+        partition: list[TopicPartition] | set[TopicPartition] | frozenset[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+    def committed(
+        self,
+        partition: TopicPartition | Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """What the group has committed, whether the partition is assigned here or not.
+
+        Of one partition the offset, with `metadata=True` an `OffsetAndMetadata`, None if there is none; of a
+        list or set of partitions a dict of `OffsetAndMetadata` or None.  Offsets of an open transaction are
+        waited for.
+
+        Raises:
+            KafkaTimeoutError, NoBrokersAvailable: no answer within `timeout_ms` (default_api_timeout_ms).
+            GroupAuthorizationFailed, TopicAuthorizationFailed: refused.
+            IllegalState: there is no group_id.
+        """
+        return self._ask_committed(partition, metadata, timeout_ms)
+
+    @owned
+    def _ask_committed(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
+        committed = self._with_group("committed").committed
+        timeout = self._options.default_api_timeout if timeout_ms is None else _seconds(timeout_ms)
+        if isinstance(partition, list | set | frozenset):
+            return committed.of(checked_partitions(partition), timeout)
+        one = checked_partition(partition)
+        found = committed.of([one], timeout)[one]
+        return found if metadata or found is None else found.offset
+
+    @owned
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """What a transactional producer must know of the membership (KIP-447), as of now.
+
+        Raises:
+            IllegalState: there is no group_id.
+        """
+        standing = self._with_group("group_metadata").standing
+        identity = standing.identity
+        return ConsumerGroupMetadata(
+            standing.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
+        )
+
+    def _with_group(self, what: str) -> _Group:
+        if self._committer is None or self._committed is None or self._standing is None:
+            raise IllegalState(
+                f"{what}() needs a group to commit to: make the consumer with group_id=...; without one, "
+                "keep position() yourself and come back to it with seek()"
+            )
+        return _Group(self._committer, self._committed, self._standing)
+
+
+def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as a caller gives them.  Raises `TypeError` or `ValueError` naming the partition."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets are given as {{TopicPartition: OffsetAndMetadata}}, not {offsets!r}")
+    return {checked_partition(partition): _checked(partition, one) for partition, one in offsets.items()}
+
+
+def _checked(partition: object, given: object) -> OffsetAndMetadata:
+    told = OffsetAndMetadata(given) if isinstance(given, int) and not isinstance(given, bool) else given
+    if not isinstance(told, OffsetAndMetadata):
+        raise TypeError(f"{partition}: an offset is an OffsetAndMetadata or an int, not {given!r}")
+    offset, metadata, epoch = told
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
+        raise ValueError(f"{partition}: the offset {offset!r} must be an integer of at least 0")
+    if metadata is not None and not isinstance(metadata, str):
+        raise TypeError(f"{partition}: the metadata is a str, not {metadata!r}")
+    if epoch is not None and (not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < -1):
+        raise ValueError(f"{partition}: the leader epoch {epoch!r} must be an integer of at least -1")
+    return OffsetAndMetadata(offset, metadata or "", -1 if epoch is None else epoch)
+
+
+def _seconds(timeout_ms: float) -> float:
+    """Written so that nan is refused too."""
+    if not timeout_ms >= 0:
+        raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
+    return timeout_ms / 1000

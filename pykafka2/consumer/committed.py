@@ -1,0 +1,223 @@
+"""What a group has committed: asked of its coordinator (OffsetFetch), and where reading resumes by it.
+
+Caller's thread; the requests live on the driver, which repeats them while their errors pass.  An error never
+counts as "nothing was committed": only the coordinator's word does, or the reset policy would skip records.
+Offsets of an open transaction are waited for, as in Java (KIP-447): whoever reads before it ends would begin
+too early, or read twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.subscription import Subscription
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.pollable import GROUP, ToCoordinator
+from pykafka2.errors import CorruptResponse, KafkaError, UnsupportedVersion, error_of
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from pykafka2.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Found = dict[TopicPartition, OffsetAndMetadata | None]
+# From version 10 on topics are named by their ids only.
+LAST_VERSION_WITH_NAMES = 9
+
+
+class CommittedOffsets:
+    """Asks what one group has committed."""
+
+    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._brokers_know_batches = True
+
+    def of(self, partitions: Collection[TopicPartition], timeout: float) -> Found:
+        """The committed offsets, None where there is none; waits for them.
+
+        Raises:
+            KafkaTimeoutError, NoBrokersAvailable: no answer within `timeout` seconds.
+            GroupAuthorizationFailed, TopicAuthorizationFailed: at once, as no waiting will help.
+        """
+        if not partitions:
+            return {}
+        try:
+            answer = self._cluster.request(
+                self._request(partitions),
+                self._to,
+                timeout,
+                lambda response: self._refusal(response, partitions),
+                LAST_VERSION_WITH_NAMES,
+            )
+        except UnsupportedVersion:
+            if not self._brokers_know_batches:
+                raise
+            self._brokers_know_batches = False
+            return self.of(partitions, timeout)
+        return self.read(answer, partitions)
+
+    def start(self, partitions: Collection[TopicPartition]) -> Completion[OffsetFetchResponse]:
+        """As `of`, without waiting, for default_api_timeout_ms; `read` reads the answer."""
+        return self._cluster.start(
+            self._request(partitions),
+            self._to,
+            None,
+            lambda response: self._refusal(response, partitions),
+            LAST_VERSION_WITH_NAMES,
+        )
+
+    def falls_back(self, error: BaseException) -> bool:
+        """Whether this error means: ask again, in the words of before KIP-709 (one group a request)."""
+        if not isinstance(error, UnsupportedVersion) or not self._brokers_know_batches:
+            return False
+        self._brokers_know_batches = False
+        return True
+
+    def read(self, answer: OffsetFetchResponse, partitions: Iterable[TopicPartition]) -> Found:
+        told = self._told(answer)
+        found: Found = {}
+        for partition in partitions:
+            one = told[partition]
+            if one.committed_offset < 0:
+                found[partition] = None
+            else:
+                found[partition] = OffsetAndMetadata(
+                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                )
+        return found
+
+    # ------------------------------------------------------------------ inside
+
+    @property
+    def _to(self) -> ToCoordinator:
+        return ToCoordinator(GROUP, self._group_id)
+
+    def _request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+        numbers: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            numbers.setdefault(topic, []).append(number)
+        if self._brokers_know_batches:
+            topics = [
+                OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in numbers.items()
+            ]
+            group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
+            return OffsetFetchRequest(groups=[group], require_stable=True)
+        return OffsetFetchRequest(
+            group_id=self._group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in numbers.items()
+            ],
+        )
+
+    def _told(
+        self, answer: OffsetFetchResponse
+    ) -> dict[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]:
+        told: dict[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions] = {}
+        for group in answer.groups:
+            if group.group_id == self._group_id:
+                for topic in group.topics:
+                    for each in topic.partitions:
+                        told[TopicPartition(topic.name, each.partition_index)] = each
+        for old_topic in answer.topics:
+            for old in old_topic.partitions:
+                told[TopicPartition(old_topic.name, old.partition_index)] = old
+        return told
+
+    def _refusal(
+        self, answer: OffsetFetchResponse, partitions: Collection[TopicPartition]
+    ) -> KafkaError | None:
+        codes = [answer.error_code, *(one.error_code for one in answer.groups)]
+        for code in codes:
+            if code:
+                return error_of(code, f"group {self._group_id!r}: {error_of(code)}")
+        told = self._told(answer)
+        silent = [partition for partition in partitions if partition not in told]
+        if silent:
+            return CorruptResponse(f"the answer says nothing of {', '.join(map(str, silent))}")
+        failed = [partition for partition in partitions if told[partition].error_code]
+        if not failed:
+            return None
+        worst = min(failed, key=lambda one: error_of(told[one].error_code).retriable)
+        code = told[worst].error_code
+        return error_of(code, f"the committed offset of {worst}: {error_of(code)}")
+
+
+class Resume:
+    """Gives partitions without a position that which their group has committed."""
+
+    def __init__(self, committed: CommittedOffsets, subscription: Subscription) -> None:
+        self._committed = committed
+        self._subscription = subscription
+        self._asked: dict[TopicPartition, int] = {}
+        """What is being asked, with the generations at that time."""
+        self._answer: Completion[OffsetFetchResponse] | None = None
+        self._without: dict[TopicPartition, int] = {}
+        """Partitions of which nothing was committed, with the generations at that time."""
+        self.last_error: KafkaError | None = None
+        """Why the last question has no answer yet; None when there is one."""
+
+    def has_news(self) -> bool:
+        return self._answer is not None and self._answer.is_done
+
+    @property
+    def waits_for(self) -> list[TopicPartition]:
+        """Partitions whose committed offset is being asked for."""
+        return list(self._asked)
+
+    def without_commit(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of them of which nothing was committed; the others are asked for, or given their positions.
+
+        Raises what the coordinator refuses for good; the next call asks again.
+        """
+        self._take_answer()
+        left = [one for one in partitions if one not in self._subscription.positions]
+        unknown = {one: self._generation(one) for one in left if not self._is_without(one)}
+        if unknown and self._answer is None:
+            self._asked = unknown
+            self._answer = self._committed.start(list(unknown))
+        return [one for one in left if self._is_without(one)]
+
+    def _take_answer(self) -> None:
+        answer, asked = self._answer, self._asked
+        if answer is None or not answer.is_done:
+            return
+        self._answer, self._asked = None, {}
+        error = answer.exception(0)
+        if error is None:
+            self.last_error = None
+            for partition, one in self._committed.read(answer.result(0), asked).items():
+                self._apply(partition, asked[partition], one)
+        elif isinstance(error, KafkaError) and (self._committed.falls_back(error) or error.retriable):
+            self.last_error = error  # asked again by the caller
+            logger.warning("the committed offsets are not known yet, and are asked for again: %s", error)
+        else:
+            raise error
+
+    def _apply(self, partition: TopicPartition, generation: int, one: OffsetAndMetadata | None) -> None:
+        assigned = self._subscription.assigned.get(partition)
+        if assigned is None or assigned.generation != generation or assigned.is_resetting:
+            return  # given away, or sent elsewhere by the application meanwhile
+        if one is None:
+            self._without[partition] = generation
+        elif partition not in self._subscription.positions:
+            self._subscription.seek(partition, one.offset, one.leader_epoch)
+
+    def _generation(self, partition: TopicPartition) -> int:
+        assigned = self._subscription.assigned.get(partition)
+        return -1 if assigned is None else assigned.generation
+
+    def _is_without(self, partition: TopicPartition) -> bool:
+        generation = self._without.get(partition)
+        if generation is not None and generation != self._generation(partition):
+            del self._without[partition]
+        return generation is not None and generation == self._generation(partition)

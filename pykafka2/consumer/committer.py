@@ -1,0 +1,257 @@
+"""Which offsets are committed, and when: the caller's side of commits.
+
+Caller's thread only: blocking and asynchronous commits, automatic ones started from poll(), callbacks in the
+order of the commits.  What is committed is the place up to which records were *handed to the application*,
+never what was fetched ahead or waits inside an iteration.  Neighbours: commits.py (the queue on the driver's
+thread), subscription.py and undelivered.py (places), group_identity.py (who commits).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+from copy import copy
+from typing import Any
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.client import GRACE, ClusterClient
+from pykafka2.consumer.commits import Commit, Commits, Offsets
+from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.undelivered import Undelivered
+from pykafka2.driver.completion import Completion
+from pykafka2.errors import KafkaTimeoutError
+from pykafka2.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[Offsets, BaseException | None], Any]
+
+
+@attrs.define(eq=False)
+class _Untold:
+    """A commit whose callback has not been called."""
+
+    offsets: Offsets
+    completion: Completion[None]
+    callback: Callback
+
+
+def log_failure(offsets: Offsets, error: BaseException | None) -> None:
+    """The callback of commits that were given none."""
+    if error is not None:
+        logger.error("the commit of %s failed: %s", in_words(offsets), error)
+
+
+def in_words(offsets: Offsets) -> str:
+    """`orders-0 at 5, orders-1 at 7`."""
+    return ", ".join(f"{partition} at {one.offset}" for partition, one in offsets.items()) or "no offsets"
+
+
+class Committer:
+    """Commits for one consumer with a group (a `Chore` of poll)."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        undelivered: Undelivered,
+        standing: GroupStanding,
+        commits: Commits,
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._driver = cluster.driver
+        self._subscription = subscription
+        self._undelivered = undelivered
+        self._standing = standing
+        self._commits = commits
+        self._default_callback: Callback = options.default_offset_commit_callback or log_failure
+        self._untold: deque[_Untold] = deque()
+        self._auto: Completion[None] | None = None
+        self._next_auto_at = FOREVER if not options.enable_auto_commit else -FOREVER
+        if options.enable_auto_commit:
+            self._next_auto_at = self._driver.clock.monotonic() + options.auto_commit_interval
+
+    # ------------------------------------------------------------------ what there is to commit
+
+    def handed_over(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
+        """Where the application stands in each partition (of these, or of all), with the leader epochs.
+
+        With enable_auto_offset_store=False only what `store_offsets` marked.
+        """
+        subscription = self._subscription
+        if not self._options.enable_auto_offset_store:
+            stored = subscription.stored
+            return {one: told for one, told in stored.items() if partitions is None or one in partitions}
+        waiting = self._undelivered.places()
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, position in subscription.positions.items():
+            if partitions is not None and partition not in partitions:
+                continue
+            offset, epoch = waiting.get(partition) or (
+                position,
+                subscription.leader_epochs.get(partition, -1),
+            )
+            found[partition] = OffsetAndMetadata(offset, "", epoch)
+        return found
+
+    # ------------------------------------------------------------------ the application's commits
+
+    def commit(self, offsets: Offsets | None, timeout: float) -> None:
+        """Write them, and wait for it: see `KafkaConsumer.commit`."""
+        told = self.handed_over() if offsets is None else offsets
+        try:
+            self._wait(self._begin(told, timeout, is_retried=True), timeout)
+        finally:
+            self.call_back()
+
+    def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Completion[None]:
+        """Have them written: see `KafkaConsumer.commit_async`."""
+        self.call_back()
+        told = self.handed_over() if offsets is None else offsets
+        completion = self._begin(told, self._options.request_timeout)
+        self._untold.append(_Untold(told, completion, callback or self._default_callback))
+        return completion
+
+    def call_back(self) -> None:
+        """Call the callbacks of commits that are over, in the order of the commits.
+
+        What one raises is raised here; those after it are called next time.
+        """
+        untold = self._untold
+        while untold and untold[0].completion.is_done:
+            one = untold.popleft()
+            one.callback(one.offsets, one.completion.exception(0))
+
+    # ------------------------------------------------------------------ automatic commits
+
+    def attend(self, remaining: float) -> None:
+        """Inside poll(): callbacks, and the automatic commit of what earlier polls have handed over."""
+        self.call_back()
+        now = self._driver.clock.monotonic()
+        if now < self._next_auto_at or (self._auto is not None and not self._auto.is_done):
+            return
+        offsets = self.handed_over()
+        if not offsets or self._standing.obstacle is not None:
+            return
+        self._next_auto_at = now + self._options.auto_commit_interval
+        self._auto = self._begin(offsets, self._options.request_timeout)
+        self._untold.append(_Untold(offsets, self._auto, self._on_auto_commit))
+
+    def due_in(self) -> float:
+        if self._next_auto_at == FOREVER or (self._auto is not None and not self._auto.is_done):
+            return FOREVER
+        return max(self._next_auto_at - self._driver.clock.monotonic(), 0.001)
+
+    def has_news(self) -> bool:
+        untold = self._untold
+        return bool(untold) and untold[0].completion.is_done
+
+    def commit_before_rebalance(
+        self, partitions: Collection[TopicPartition], timeout: float
+    ) -> Completion[None] | None:
+        """Start to commit what was handed over of partitions that are about to be given away.
+
+        None where nothing is committed automatically.  Otherwise it is over when its completion is: after
+        `timeout` seconds at the latest, and whatever came of it, as a failure is logged here.  To be begun
+        once for a rebalance; hand over nothing of these partitions from now on.
+        """
+        if not self._options.enable_auto_commit:
+            return None
+        offsets = self.handed_over(partitions)
+        if not offsets:
+            return None
+        completion = self._begin(offsets, timeout, is_retried=True)
+        self._untold.append(_Untold(offsets, completion, _on_last_commit))
+        return completion
+
+    def close(self, timeout: float, *, autocommit: bool) -> None:
+        """Commit what was handed over, if that is done automatically, and wait for all that is under way.
+
+        Never raises what a commit met: the callbacks are told, and the rest is logged.
+        """
+        deadline = self._driver.clock.monotonic() + timeout
+        if autocommit and self._options.enable_auto_commit and self._standing.obstacle is None:
+            offsets = self.handed_over()
+            if offsets:
+                completion = self._begin(offsets, timeout, is_retried=True)
+                self._untold.append(_Untold(offsets, completion, _on_last_commit))
+        try:
+            while self._untold:
+                remaining = deadline - self._driver.clock.monotonic()
+                if not self._driver.wait_until(self.has_news, max(remaining, 0.0)):
+                    break
+                self.call_back()
+        finally:
+            self._give_up()
+
+    # ------------------------------------------------------------------ inside
+
+    def _begin(self, offsets: Offsets, timeout: float, *, is_retried: bool = False) -> Completion[None]:
+        completion: Completion[None] = Completion(self._driver, "a commit")
+        if not offsets and not is_retried:
+            completion.succeed(None)
+            return completion
+        options, obstacle = self._options, self._standing.obstacle
+        commit = Commit(
+            dict(offsets),
+            self._standing.identity,
+            completion,
+            self._driver.clock.monotonic() + timeout,
+            timeout,
+            Backoff(options.retry_backoff, options.retry_backoff_max, self._driver.entropy.random),
+            is_retried,
+            None if obstacle is None else copy(obstacle),
+        )
+        self._commits.add(commit)
+        return completion
+
+    def _wait(self, completion: Completion[None], timeout: float) -> None:
+        """Until it is over; given up by a Ctrl-C, so that it is not sent again."""
+        try:
+            if not self._driver.wait_until(completion.done, timeout + GRACE):
+                raise KafkaTimeoutError(f"the commit was not answered within {timeout:g} s")
+        except BaseException:
+            completion.cancel()
+            raise
+        completion.result(0)
+
+    def _on_auto_commit(self, offsets: Offsets, error: BaseException | None) -> None:
+        if error is not None:
+            logger.warning(
+                "the automatic commit of %s failed, and another follows in %g s: %s",
+                in_words(offsets),
+                self._options.auto_commit_interval,
+                error,
+            )
+
+    def _give_up(self) -> None:
+        """At the end: tell those whose commits are not over, as nobody will call back any more."""
+        while self._untold:
+            one = self._untold.popleft()
+            one.completion.cancel()
+            if one.completion.is_done:
+                one.callback(one.offsets, one.completion.exception(0))
+            else:
+                one.callback(
+                    one.offsets,
+                    KafkaTimeoutError(
+                        "the consumer was closed before the commit was acknowledged; it may have been written"
+                    ),
+                )
+
+
+def _on_last_commit(offsets: Offsets, error: BaseException | None) -> None:
+    if error is not None:
+        logger.warning(
+            "the last commit of %s failed, so whoever reads there next may get some records again: %s",
+            in_words(offsets),
+            error,
+        )
