@@ -71,6 +71,7 @@ class ConfluentTransactions:
 
         def on_delivery(error: Any, _message: Any) -> None:
             if error is not None:
+                self._errors.append(error)
                 failures.append(error)
 
         with self._fencing():
@@ -116,7 +117,7 @@ class ConfluentTransactions:
                 raise Fenced from error
             raise
         except SystemError as error:
-            # A fatal error breaks flush() in ways of its own; the callback has seen which it was.
+            # A fatal error breaks flush() in ways of its own; a callback has seen which it was.
             if any(map(_is_fencing, self._errors)):
                 raise Fenced from error
             raise
