@@ -86,7 +86,6 @@ def names(value: Any) -> list[str]:
         ["range"],
         (RangeAssignor,),
     ],
-    ids=repr,
 )
 def test_an_assignor_has_many_names(value: object) -> None:
     assert names(value) == ["range"]
@@ -119,7 +118,6 @@ def test_several_are_offered_in_the_order_given() -> None:
             r"no rebalance protocol in common: 'range' \(EAGER\), 'cooperating' \(COOPER",
         ),
     ],
-    ids=repr,
 )
 def test_what_is_no_assignor_is_refused_by_name(value: object, words: str) -> None:
     with pytest.raises(ConfigurationError, match=f"partition_assignment_strategy.*{words}"):
