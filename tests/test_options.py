@@ -37,6 +37,8 @@ KAFKA_DEFAULTS: dict[str, Any] = {
     "metadata.max.idle.ms": 300000,
     "metadata.recovery.rebootstrap.trigger.ms": 300000,
     "metadata.recovery.strategy": "rebootstrap",
+    "partitioner.adaptive.partitioning.enable": True,
+    "partitioner.availability.timeout.ms": 0,
     "partitioner.ignore.keys": False,
     "reconnect.backoff.max.ms": 1000,
     "reconnect.backoff.ms": 50,
@@ -53,8 +55,7 @@ KAFKA_DEFAULTS: dict[str, Any] = {
 OTHERS = """
     bootstrap.servers client.id config.providers enable.metrics.push interceptor.classes
     key.serializer metric.reporters metrics.num.samples metrics.recording.level
-    metrics.sample.window.ms partitioner.adaptive.partitioning.enable
-    partitioner.availability.timeout.ms partitioner.class receive.buffer.bytes
+    metrics.sample.window.ms partitioner.class receive.buffer.bytes
     sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd
     sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError
@@ -39,12 +40,14 @@ class Closing:
         sender: Sender,
         inspection: Inspection,
         interceptors: Interceptors | None,
+        close_partitioner: Callable[[], object],
     ) -> None:
         self._client = client
         self._accumulator = accumulator
         self._sender = sender
         self._inspection = inspection
         self._interceptors = interceptors
+        self._close_partitioner = close_partitioner
         self._lock = threading.Lock()
         self._leader: int | None = None
         """The thread that closes; others that call close meanwhile wait for it."""
@@ -119,6 +122,10 @@ class Closing:
         self._client.close(end_by - self._client.driver.clock.monotonic())
         if self._interceptors is not None:
             self._interceptors.close()
+        try:
+            self._close_partitioner()
+        except Exception:
+            logger.exception("close of the partitioner failed")
         self.is_closed = True
         if self._failure is not None:
             raise self._failure

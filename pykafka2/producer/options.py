@@ -112,13 +112,27 @@ class ProducerOptions(ClientOptions):
     )
     partitioner: Any = callback(
         "partitioner",
-        "Chooses the partition of a record that names none: an object with partition(topic, key, key_bytes, "
-        "value, value_bytes, cluster), or kafka-python's f(key_bytes, all_partitions, available_partitions).",
+        "Chooses the partition of a record that names none: a strategy by name, an object with "
+        "partition(topic, key, key_bytes, value, value_bytes, cluster), or kafka-python's f(key_bytes, "
+        "all_partitions, available_partitions).  None: equal keys share a partition, as in the Java client, "
+        "and records without a key stick to one for a batch.",
         aliases=("partitioner_class",),
-        legal="a callable, or an object with a method partition",
+        legal="a name, a callable, or an object with a method partition",
     )
     partitioner_ignore_keys: bool = flag(
-        "partitioner_ignore_keys", False, "Whether records with a key are spread like those without one."
+        "partitioner_ignore_keys",
+        False,
+        "Whether records with a key are spread like those without one; of no effect with a partitioner.",
+    )
+    partitioner_adaptive_partitioning_enable: bool = flag(
+        "partitioner_adaptive_partitioning_enable",
+        True,
+        "Whether records without a key go less often to partitions with many batches waiting.",
+    )
+    partitioner_availability_timeout: float = duration(
+        "partitioner_availability_timeout_ms",
+        0,
+        "Records without a key avoid brokers that have taken nothing for so long; 0: they do not look.",
     )
     interceptors: tuple[Any, ...] = custom(
         "interceptors",
@@ -207,12 +221,6 @@ PRODUCER_OPTIONS = OptionTable(
     refused={
         "transactional_id": Refused(_TRANSACTIONS),
         "transaction_two_phase_commit_enable": Refused(_TRANSACTIONS, harmless=(False,)),
-        "partitioner_adaptive_partitioning_enable": Refused(
-            "the choice of partitions does not adapt to queue lengths yet", harmless=(False,)
-        ),
-        "partitioner_availability_timeout_ms": Refused(
-            "the choice of partitions does not look at the brokers' delays yet", harmless=(0,)
-        ),
     },
     ignored={"transaction_timeout_ms": "there are no transactions without transactional_id"},
 )
@@ -239,6 +247,8 @@ class PlainProducerConfig(ClientConfig, total=False):
     partitioner: Any
     partitioner_class: Any
     partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: float
     interceptors: Sequence[Any]
     interceptor_classes: Sequence[Any]
 

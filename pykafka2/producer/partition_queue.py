@@ -17,7 +17,17 @@ from pykafka2.producer.delivery import Delivery, OnDelivery
 class PartitionQueue:
     """Batches of one partition in order: all but the last are closed, `tail` is the one still open."""
 
-    __slots__ = ("batches", "is_closed", "is_muted", "lock", "next_order", "partition", "tail", "topic")
+    __slots__ = (
+        "batches",
+        "closed_bytes",
+        "is_closed",
+        "is_muted",
+        "lock",
+        "next_order",
+        "partition",
+        "tail",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
@@ -26,6 +36,8 @@ class PartitionQueue:
         self.batches: deque[ProducerBatch] = deque()
         self.tail: ProducerBatch | None = None
         self.next_order = 0
+        self.closed_bytes = 0
+        """What the batches came to that are closed by now, those sent and gone included."""
         self.is_muted = False
         """The IO thread's: nothing more is drained until what is in flight has come back."""
         self.is_closed = False
@@ -58,6 +70,8 @@ class PartitionQueue:
         # tail still.  So nothing is concluded from one about the other.
         if batch is self.tail:
             self.tail = None
+        if batch.state is BatchState.OPEN:
+            self.closed_bytes += batch.size_estimate
         batch.close()
         return batch
 

@@ -1,51 +1,44 @@
-"""Which partition a record goes to when it does not say.
+"""Which partition a record goes to when it names none: strategies by name, and the user's own partitioners.
 
-Runs on the caller's thread, inside `send`.  By default a key decides by its murmur2 hash, exactly as in the
-Java client, and records without a key stick to one partition until its batch is full (KIP-480).  A user's own
-partitioner is called per record with what it needs to know of the cluster.
+Runs on the caller's thread, inside `send`.  By default a key decides by its murmur2 hash, as in the Java
+client, and records without a key stick to a partition for a while (sticky.py).  librdkafka's names give the
+partitions that librdkafka gives, so that a key lives in one partition whoever writes it.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import count
+from operator import index
 from typing import Any
 
-from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
-from pykafka2.errors import ConfigurationError
-from pykafka2.producer.murmur2 import murmur2, positive
+import attrs
 
-Chooser = Callable[[str, Any, "bytes | None", Any, "bytes | None", "ClusterView"], int]
+from pykafka2.cluster.snapshot import ClusterSnapshot
+from pykafka2.errors import ConfigurationError, IllegalArgument
+from pykafka2.producer.key_hashes import KeyHashes, crc32, fnv1a, positive_murmur2
+from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.producer.route import Route
 
-# A hash costs 1 to 6 us, a look-up 0.06; a program has either few keys or no use for a cache.
-CACHED_KEYS = 10_000
-CACHED_KEY_BYTES = 1 << 20
-LONGEST_CACHED_KEY_BYTES = 1 << 12
+Choose = Callable[[Route, Any, "bytes | None", Any, "bytes | None"], "PartitionQueue | None"]
+"""From route, key, key_bytes, value, value_bytes to the queue; None: stick, as records without a key do."""
+
+JAVA_CLASSES = {"org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin"}
 
 
-class KeyHashes(dict[bytes, int]):
-    """The positive murmur2 of keys: `hashes[key]` computes what it does not know.  Any thread.
+@attrs.frozen
+class Strategy:
+    """How `send` finds a record's partition.
 
-    Bounded by count and by the bytes of the keys; a long key is not kept, as it would drive out all others.
+    `choose` decides, where there is one; else `ignores_keys` and `hashes`, in the hot path itself.
     """
 
-    __slots__ = ("_key_bytes",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._key_bytes = 0
-
-    def __missing__(self, key: bytes) -> int:
-        number = positive(murmur2(key))
-        if len(key) > LONGEST_CACHED_KEY_BYTES:
-            return number
-        if len(self) >= CACHED_KEYS or self._key_bytes + len(key) > CACHED_KEY_BYTES:
-            self.clear()
-            self._key_bytes = 0
-        self[bytes(key)] = number
-        # Threads that meet here may count one key too few: the number of keys bounds what that can add up to.
-        self._key_bytes += len(key)
-        return number
+    hashes: KeyHashes
+    choose: Choose | None = None
+    ignores_keys: bool = False
+    close: Callable[[], object] = lambda: None
+    """Tells the user's partitioner that the producer is closed."""
 
 
 class ClusterView:
@@ -66,50 +59,194 @@ class ClusterView:
     def available_partitions_for_topic(self, topic: str) -> set[int]:
         """Partitions whose leader is known and alive."""
         known = self._snapshot.topics.get(topic)
-        return {*available(self._snapshot, known)} if known is not None else set()
+        if known is None:
+            return set()
+        nodes = self._snapshot.nodes
+        return {number for number, info in known.partitions.items() if info.leader in nodes}
 
 
-def available(snapshot: ClusterSnapshot, topic: TopicSnapshot) -> list[int]:
-    """Numbers of the partitions whose leader is known and alive, in order."""
-    return sorted(number for number, info in topic.partitions.items() if info.leader in snapshot.nodes)
+def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) -> Strategy:
+    """What the option `partitioner` stands for: a name, a callable, an object; None for the default.
 
-
-def sticky_partition(
-    snapshot: ClusterSnapshot, topic: TopicSnapshot, seeded: random.Random, avoid: int | None = None
-) -> int:
-    """The next partition to stick to: one with a leader if any has one, another than `avoid` if possible."""
-    choices = available(snapshot, topic) or sorted(topic.partitions)
-    if avoid is not None and len(choices) > 1:
-        choices = [number for number in choices if number != avoid]
-    return choices[int(seeded.random() * len(choices))]
-
-
-def chooser_of(partitioner: Any) -> Chooser | None:
-    """The user's partitioner in one form; None stands for the default."""
+    `ignores_keys` has a meaning for the default only, as in Java.
+    """
     if partitioner is None:
-        return None
-    partition = getattr(partitioner, "partition", None)
-    # Text has a method of that name, too, and a class would be called without its object.
-    is_no_object = isinstance(partitioner, str | bytes | bytearray | type)
-    if callable(partition) and not is_no_object:
-        return partition  # type: ignore[no-any-return]
-    if not callable(partitioner) or is_no_object:
-        hint = f"; give an object: {partitioner.__name__}()" if isinstance(partitioner, type) else ""
-        raise ConfigurationError(
-            f"partitioner={partitioner!r}: legal is a callable (key_bytes, all_partitions, "
-            "available_partitions), or an object with partition(topic, key, key_bytes, value, value_bytes, "
-            f"cluster){hint}"
-        )
+        return Strategy(KeyHashes(), ignores_keys=ignores_keys)
+    if isinstance(partitioner, str):
+        name = JAVA_CLASSES.get(partitioner, partitioner.lower())
+        if name in STRATEGIES:
+            return STRATEGIES[name](seeded)
+    elif not isinstance(partitioner, bytes | bytearray | type):
+        partition = getattr(partitioner, "partition", None)
+        if callable(partition):
+            close = getattr(partitioner, "close", None)
+            choose = _object_chooser(partitioner, partition)
+            return Strategy(KeyHashes(), choose, close=close if callable(close) else lambda: None)
+        if callable(partitioner):
+            return Strategy(KeyHashes(), _callable_chooser(partitioner))
+    hint = f"; give an object: {partitioner.__name__}()" if isinstance(partitioner, type) else ""
+    raise ConfigurationError(
+        f"partitioner={partitioner!r}: legal is one of {', '.join(map(repr, STRATEGIES))}; a callable "
+        "(key_bytes, all_partitions, available_partitions); or an object with partition(topic, key, "
+        f"key_bytes, value, value_bytes, cluster){hint}"
+    )
 
-    def choose(
-        topic: str,
-        key: Any,
-        key_bytes: bytes | None,
-        value: Any,
-        value_bytes: bytes | None,
-        view: ClusterView,
-    ) -> int:
-        everything = sorted(view.partitions_for_topic(topic) or ())
-        return partitioner(key_bytes, everything, sorted(view.available_partitions_for_topic(topic)))  # type: ignore[no-any-return]
+
+# ---------------------------------------------------------------------------------------------------
+# By name
+# ---------------------------------------------------------------------------------------------------
+
+
+class _Turns(dict[str, "count[int]"]):
+    """A counter for each topic, begun at what `start` says.  `next` of one is atomic under the GIL."""
+
+    def __init__(self, start: Callable[[], int]) -> None:
+        super().__init__()
+        self._start = start
+
+    def __missing__(self, topic: str) -> count[int]:
+        return self.setdefault(topic, count(self._start()))
+
+
+def _round_robin(seeded: random.Random) -> Strategy:
+    """Java's RoundRobinPartitioner: one partition after the other, from 0 on, whatever the key."""
+    turns = _Turns(lambda: 0)
+
+    def choose(route: Route, *ignored: object) -> PartitionQueue:
+        queues = route.available or route.queues
+        return queues[next(turns[route.topic]) % len(queues)]
+
+    return Strategy(KeyHashes(), choose)
+
+
+def _murmur2_round_robin(seeded: random.Random) -> Strategy:
+    """A key's hash decides as in Java; without a key, one partition after the other from a random one on."""
+    turns, hashes = _Turns(lambda: seeded.getrandbits(31)), KeyHashes()
+
+    def choose(route: Route, key: Any, key_bytes: bytes | None, *values: object) -> PartitionQueue:
+        queues = route.queues
+        if key_bytes is not None:
+            return queues[hashes[key_bytes] % len(queues)]
+        queues = route.available or queues
+        return queues[next(turns[route.topic]) % len(queues)]
+
+    return Strategy(hashes, choose)
+
+
+def _random(seeded: random.Random) -> Strategy:
+    """Any partition with a leader, record by record, whatever the key."""
+
+    def choose(route: Route, *ignored: object) -> PartitionQueue:
+        queues = route.available or route.queues
+        return queues[int(seeded.random() * len(queues))]
+
+    return Strategy(KeyHashes(), choose)
+
+
+def _consistent(seeded: random.Random) -> Strategy:
+    """librdkafka's CRC32; no key is an empty key."""
+
+    def choose(route: Route, key: Any, key_bytes: bytes | None, *values: object) -> PartitionQueue:
+        queues = route.queues
+        return queues[crc32(key_bytes or b"") % len(queues)]
+
+    return Strategy(KeyHashes(crc32), choose)
+
+
+def _consistent_random(seeded: random.Random) -> Strategy:
+    """librdkafka's default: CRC32; records without a key, or with an empty one, are spread."""
+
+    def choose(route: Route, key: Any, key_bytes: bytes | None, *values: object) -> PartitionQueue | None:
+        queues = route.queues
+        return queues[crc32(key_bytes) % len(queues)] if key_bytes else None
+
+    return Strategy(KeyHashes(crc32), choose)
+
+
+def _of_any_key(function: Callable[[bytes], int]) -> Callable[[random.Random], Strategy]:
+    """The key's hash decides; no key is an empty key."""
+
+    def strategy(seeded: random.Random) -> Strategy:
+        hashes = KeyHashes(function)
+
+        def choose(route: Route, key: Any, key_bytes: bytes | None, *values: object) -> PartitionQueue:
+            queues = route.queues
+            return queues[hashes[key_bytes or b""] % len(queues)]
+
+        return Strategy(hashes, choose)
+
+    return strategy
+
+
+def _of_key(function: Callable[[bytes], int]) -> Callable[[random.Random], Strategy]:
+    """The key's hash decides; records without a key are spread, which is what the hot path does."""
+    return lambda seeded: Strategy(KeyHashes(function))
+
+
+STRATEGIES: dict[str, Callable[[random.Random], Strategy]] = {
+    "murmur2_round_robin": _murmur2_round_robin,
+    "round_robin": _round_robin,
+    "random": _random,
+    "consistent": _consistent,
+    "consistent_random": _consistent_random,
+    "murmur2": _of_any_key(positive_murmur2),
+    "murmur2_random": _of_key(positive_murmur2),
+    "fnv1a": _of_any_key(fnv1a),
+    "fnv1a_random": _of_key(fnv1a),
+}
+
+
+# ---------------------------------------------------------------------------------------------------
+# The user's own
+# ---------------------------------------------------------------------------------------------------
+
+
+def _callable_chooser(partitioner: Callable[[bytes | None, list[int], list[int]], Any]) -> Choose:
+    def choose(route: Route, key: Any, key_bytes: bytes | None, *values: object) -> PartitionQueue:
+        try:
+            # Lists of its own, as it may change them.
+            chosen = partitioner(key_bytes, [*route.numbers], [*route.available_numbers])
+        except Exception as error:
+            _note(error, partitioner, route)
+            raise
+        return _queue(route, partitioner, chosen)
 
     return choose
+
+
+def _object_chooser(partitioner: object, partition: Callable[..., Any]) -> Choose:
+    def choose(
+        route: Route, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None
+    ) -> PartitionQueue:
+        view = ClusterView(route.snapshot)
+        try:
+            chosen = partition(route.topic, key, key_bytes, value, value_bytes, view)
+        except Exception as error:
+            _note(error, partitioner, route)
+            raise
+        return _queue(route, partitioner, chosen)
+
+    return choose
+
+
+def _note(error: Exception, partitioner: object, route: Route) -> None:
+    error.add_note(
+        f"raised by the partitioner {partitioner!r} for a record for topic {route.topic!r}, which was not "
+        "appended"
+    )
+
+
+def _queue(route: Route, partitioner: object, chosen: Any) -> PartitionQueue:
+    queues = route.queues
+    if not isinstance(chosen, bool):
+        try:
+            number = index(chosen)
+        except TypeError:
+            pass
+        else:
+            if 0 <= number < len(queues):
+                return queues[number]
+    raise IllegalArgument(
+        f"the partitioner {partitioner!r} returned {chosen!r} for a record for topic {route.topic!r}, which "
+        f"was not appended; legal are the numbers of its {len(queues)} partitions, from 0 on"
+    )

@@ -38,9 +38,11 @@ from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord
 from pykafka2.producer.options import PRODUCER_OPTIONS, PlainProducerConfig, ProducerConfig
 from pykafka2.producer.partition_queue import PartitionQueue
-from pykafka2.producer.partitioners import KeyHashes, chooser_of
-from pykafka2.producer.routes import Route, Routes
+from pykafka2.producer.partitioners import strategy_of
+from pykafka2.producer.route import Route
+from pykafka2.producer.routes import Routes
 from pykafka2.producer.sender import Sender
+from pykafka2.producer.sticky import NodeDelays, StickyChoice
 from pykafka2.producer.transactions import TransactionalCalls
 from pykafka2.records.encoder import load_codec
 from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, serialize_function
@@ -154,10 +156,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._options = parsed = PRODUCER_OPTIONS.parse(config, options)
         self._serialize_key = serialize_function(parsed.key_serializer, "key_serializer")
         self._serialize_value = serialize_function(parsed.value_serializer, "value_serializer")
-        self._choose = chooser_of(parsed.partitioner)
-        self._ignores_keys = parsed.partitioner_ignore_keys
         self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
-        self._hashes = KeyHashes()
         self._refusal: KafkaError | None = None
         self._metrics = Metrics()
         lifecycle.load_for_io_thread(lambda: load_codec(parsed.compression_type, parsed.compression_level))
@@ -174,13 +173,29 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             notify=driver.notify,
             interrupt=driver.interrupt,
         )
-        self._routes = Routes(client, self._accumulator, driver.entropy.random)
+        strategy = strategy_of(
+            parsed.partitioner, ignores_keys=parsed.partitioner_ignore_keys, seeded=driver.entropy.random
+        )
+        self._choose = strategy.choose
+        self._hashes = strategy.hashes
+        self._ignores_keys = strategy.ignores_keys
+        delays = NodeDelays()
+        self._sticky = StickyChoice(
+            batch_bytes=parsed.batch_size,
+            is_adaptive=parsed.partitioner_adaptive_partitioning_enable,
+            availability_timeout=parsed.partitioner_availability_timeout,
+            delays=delays,
+            seeded=driver.entropy.random,
+            monotonic=driver.clock.monotonic,
+        )
+        self._routes = Routes(client, self._accumulator, self._sticky)
         self._routes_by_topic = self._routes.by_topic
         self._sender = Sender(
             parsed,
             self._accumulator,
             client.metadata,
             client.router,
+            delays,
             random=driver.entropy.random,
             event_sink=client.event_sink,
             metrics=self._metrics,
@@ -188,7 +203,14 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics)
         driver.on_failed(self._sender.on_loop_failed)
         client.add(self._sender)
-        self._closing = Closing(client, self._accumulator, self._sender, self._inspection, self._interceptors)
+        self._closing = Closing(
+            client,
+            self._accumulator,
+            self._sender,
+            self._inspection,
+            self._interceptors,
+            strategy.close,
+        )
         description = f"a KafkaProducer ({parsed.client_id})"
         self._tracked = lifecycle.track(self, description, self._closing.drop)
 
@@ -290,7 +312,9 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             else:
                 queue = self._routes.explicit(route, topic, partition, self._remaining(deadline))
         elif self._choose is not None:
-            queue = self._routes.chosen(self._choose, route, topic, key, key_bytes, value, value_bytes)
+            chosen = self._choose(route, key, key_bytes, value, value_bytes)
+            queue = route.sticky if chosen is None else chosen
+            is_sticky = chosen is None
         elif key_bytes is None or self._ignores_keys:
             queue = route.sticky
             is_sticky = True
@@ -468,7 +492,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         if identity is not None and identity.refusal is not None:
             raise type(identity.refusal)(str(identity.refusal))  # a new one, as each gets a traceback
         if route is not None:
-            queue = self._routes.next_sticky(route)
+            queue = self._sticky.next(route)
             delivery = queue.try_append(timestamp, key, value, headers or (), on_delivery)
             if delivery is not None:
                 return delivery

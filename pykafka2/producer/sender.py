@@ -29,6 +29,7 @@ from pykafka2.producer.identity_policy import IdempotentPolicy, Identity, Identi
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.outcomes import Outcomes
 from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.producer.sticky import NodeDelays
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -70,6 +71,7 @@ class Sender:
         accumulator: Accumulator,
         metadata: Metadata,
         router: Readiness,
+        delays: NodeDelays,
         *,
         random: random.Random,
         event_sink: EventSink,
@@ -79,6 +81,7 @@ class Sender:
         self._accumulator = accumulator
         self._metadata = metadata
         self._router = router
+        self._delays = delays
         self._metrics = metrics
         self._in_flight: dict[int, int] = {}
         self._drain_start: dict[int, int] = {}
@@ -107,6 +110,7 @@ class Sender:
         queues = self._accumulator.active_queues()
         if not queues:
             self.waiting_for = {}
+            self._delays.note((), now)
             return result
         if self.identity is not None and self._is_identity_missing(now, result):
             self.waiting_for = {str(queue): "a producer id" for queue in queues}
@@ -152,6 +156,7 @@ class Sender:
         """Queues whose time has come, by the node that leads them; notes when the others' will."""
         by_node: dict[int, list[PartitionQueue]] = {}
         waiting_for: dict[str, str] = {}
+        slow: set[int] = set()
         is_flushing = self._accumulator.is_flushing
         for queue in queues:
             ready_at = self._accumulator.ready_at(queue, now, is_flushing)
@@ -166,9 +171,13 @@ class Sender:
                 waiting_for[str(queue)] = "a leader"
             elif not self._router.is_ready(leader.leader, now):
                 waiting_for[str(queue)] = f"a connection to node {leader.leader}"
+                slow.add(leader.leader)
             else:
                 by_node.setdefault(leader.leader, []).append(queue)
+                if self._in_flight.get(leader.leader, 0) >= self._options.max_in_flight:
+                    slow.add(leader.leader)
         self.waiting_for = waiting_for
+        self._delays.note(slow, now)
         return by_node
 
     def _send_to(self, node_id: int, queues: list[PartitionQueue], now: float, result: PollResult) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from pykafka2.errors import ConfigurationError, IllegalArgument
-from pykafka2.producer.partitioners import KeyHashes
+from pykafka2.producer.key_hashes import KeyHashes
 from pykafka2.testing import KafkaCluster, Simulation
 
 
@@ -64,5 +64,7 @@ def test_columns_that_are_none_are_named(simulation: Simulation, cluster: KafkaC
 def test_a_partitioner_that_is_none_is_refused_when_the_producer_is_made(
     simulation: Simulation, cluster: KafkaCluster, partitioner: object
 ) -> None:
-    with pytest.raises(ConfigurationError, match=r"partitioner=.* legal is a callable"):
+    with pytest.raises(
+        ConfigurationError, match=r"partitioner=.* legal is one of 'murmur2_round_robin'.*a callable"
+    ):
         simulation.producer(cluster, partitioner=partitioner)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.producer.key_hashes import CACHED_KEY_BYTES, CACHED_KEYS, LONGEST_CACHED_KEY_BYTES, KeyHashes
 from pykafka2.producer.murmur2 import murmur2, positive
-from pykafka2.producer.partitioners import CACHED_KEY_BYTES, CACHED_KEYS, LONGEST_CACHED_KEY_BYTES, KeyHashes
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # kafka-python reads its schemas in a deprecated way

@@ -18,6 +18,7 @@ from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.identity_policy import LAST_EPOCH
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.sender import Sender
+from pykafka2.producer.sticky import NodeDelays
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -77,11 +78,13 @@ class Bench:
             notify=lambda: None,
         )
         self.connections = Connections()
+        self.delays = NodeDelays()
         self.sender = Sender(
             parsed,
             self.accumulator,
             self.metadata,
             self.connections,
+            self.delays,
             random=chance,
             event_sink=event_sink,
             metrics=Metrics(),
