@@ -1,0 +1,272 @@
+"""Arrow's columns into the records of batches, from their buffers.
+
+Any thread; pure.  Loads pyarrow and numpy, so only what was given an Arrow column imports it.  The bytes are
+those of column_encoder.py.  Fields of one length are copied into a matrix whose rows are the records; others
+are joined row by row by Arrow, their lengths looked up in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pykafka2.records.column_encoder import (
+    ATTRIBUTES,
+    MAX_BATCH_RECORDS,
+    MAX_OFFSET_BYTES,
+    NO_HEADERS,
+    OFFSET_SPANS,
+    EncodedRecords,
+    cuts_of,
+    framed_offsets,
+    spans,
+)
+from pykafka2.records.varint import NULL, VARINTS, varint, varint_size
+
+BINARY = pa.large_binary()
+"""What all columns are here: one type, and offsets that cannot overflow."""
+
+Numbers = Any
+"""A numpy array of whole numbers."""
+
+_TABLE = pa.array([*VARINTS, NULL], BINARY)
+_NULL_AT = len(VARINTS)
+_EMPTY = pa.scalar(b"", BINARY)
+
+Piece = bytes | Any
+"""The same bytes in every record, or an Arrow array with each record's own."""
+
+
+@attrs.define(eq=False)
+class BytesColumn:
+    """A column of bytes, and where in its buffer each entry lies.
+
+    `lengths` has -1 for a null; `same_length` is the length of all, if they have one and there is no null.
+    """
+
+    array: Any
+    data: Numbers
+    offsets: Numbers
+    lengths: Numbers
+    same_length: int | None
+
+    @classmethod
+    def of(cls, array: Any) -> BytesColumn:
+        """Of an Arrow array of any type of bytes or text."""
+        array = array if array.type == BINARY else array.cast(BINARY)
+        _, offsets, data = array.buffers()
+        if offsets is None or offsets.size == 0:  # Arrow may leave both out where nothing is in
+            offsets = pa.py_buffer(bytes(8 * (len(array) + array.offset + 1)))
+        ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        lengths = np.diff(ends)
+        shortest, longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
+        has_nulls = array.null_count > 0
+        if has_nulls:
+            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        same = shortest if shortest == longest and not has_nulls else None
+        return cls(array, np.frombuffer(data or b"", np.uint8), ends, lengths, same)
+
+    def sizes(self, first: int, stop: int) -> Numbers | int:
+        """What the entries take with their lengths."""
+        if self.same_length is not None:
+            return self.same_length + varint_size(self.same_length)
+        lengths = self.lengths[first:stop]
+        return np.maximum(lengths, 0) + varint_sizes(lengths)
+
+    def matrix(self, first: int, stop: int) -> Numbers:
+        """Entries of one length, a row each."""
+        return self.data[self.offsets[first] : self.offsets[stop]].reshape(stop - first, self.same_length)
+
+    def pieces(self, first: int, stop: int) -> list[Piece]:
+        part = self.array.slice(first, stop - first)
+        if self.same_length is not None:
+            return [varint(self.same_length), part]
+        return [varints(self.lengths[first:stop]), part.fill_null(_EMPTY) if part.null_count else part]
+
+
+class ArrowColumns:
+    """Records as Arrow's arrays; see `column_encoder.RecordColumns`.
+
+    Args:
+        values: an array of any type of bytes or text, with nulls or without.
+        keys: the same, as long as values; None for no keys at all.
+        headers: as `encode_headers` writes them: of every record, or of each.
+        timestamps: milliseconds since the epoch, of every record, or a numpy array of int64.
+    """
+
+    def __init__(
+        self,
+        values: Any,
+        keys: Any = None,
+        headers: bytes | list[bytes] = NO_HEADERS,
+        timestamps: int | Numbers = 0,
+    ) -> None:
+        self.values = values if isinstance(values, BytesColumn) else BytesColumn.of(values)
+        self.keys = keys if keys is None or isinstance(keys, BytesColumn) else BytesColumn.of(keys)
+        self.headers = headers
+        self.timestamps = timestamps
+
+    def __len__(self) -> int:
+        return len(self.values.array)
+
+    def rows(self, first: int, stop: int) -> ArrowColumns:
+        if first == 0 and stop == len(self):
+            return self
+        return self._selected(lambda array: array.slice(first, stop - first), slice(first, stop))
+
+    def take(self, numbers: Sequence[int]) -> ArrowColumns:
+        index = np.asarray(numbers, np.int64)
+        return self._selected(lambda array: array.take(pa.array(index)), index)
+
+    def _selected(self, select: Callable[[Any], Any], index: Any) -> ArrowColumns:
+        headers = self.headers
+        if isinstance(headers, list):
+            headers = headers[index] if isinstance(index, slice) else [headers[number] for number in index]
+        return ArrowColumns(
+            select(self.values.array),
+            None if self.keys is None else select(self.keys.array),
+            headers,
+            self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index],
+        )
+
+    def cuts(self, max_bytes: int) -> list[int]:
+        count = len(self)
+        if not count:
+            return []
+        delta_bytes = 1
+        if not isinstance(self.timestamps, int):
+            delta_bytes = varint_size(int(self.timestamps.max()) - int(self.timestamps.min()))
+        sizes = self._sizes(0, count)
+        more = len(ATTRIBUTES) + delta_bytes + MAX_OFFSET_BYTES
+        if isinstance(sizes, int):
+            size = sizes + more
+            step = min(max(1, max_bytes // (size + varint_size(size))), MAX_BATCH_RECORDS)
+            return [*range(step, count, step), count]
+        more += varint_size(int(sizes.max()) + more)
+        ends: Any = np.cumsum(sizes)
+        return cuts_of(ends, more, max_bytes)
+
+    def encode(self, first: int, stop: int) -> EncodedRecords:
+        base, highest, deltas = self._deltas(first, stop)
+        sizes = self._sizes(first, stop)
+        parts = []
+        for width, begin, end in spans(stop - first):
+            part = slice(begin, end)
+            more = len(ATTRIBUTES) + width
+            if isinstance(sizes, int) and deltas is None and not isinstance(self.headers, list):
+                parts.append(self._matrix(first, begin, end, sizes + more + len(varint(0))))
+                continue
+            own_deltas: Piece = varint(0) if deltas is None else varints(deltas[part])
+            delta_bytes = 1 if deltas is None else varint_sizes(deltas[part])
+            own_sizes = (sizes if isinstance(sizes, int) else sizes[part]) + delta_bytes + more
+            parts.append(self._joined(first, begin, end, own_sizes, own_deltas))
+        return EncodedRecords(parts[0] if len(parts) == 1 else b"".join(parts), stop - first, base, highest)
+
+    # ------------------------------------------------------------------ inside
+
+    def _sizes(self, first: int, stop: int) -> Numbers | int:
+        """What each record takes after its offset delta: one number, or an array."""
+        sizes = self.values.sizes(first, stop) + (
+            len(NULL) if self.keys is None else self.keys.sizes(first, stop)
+        )
+        if isinstance(self.headers, list):
+            return sizes + np.fromiter(map(len, self.headers[first:stop]), np.int64, stop - first)
+        return sizes + len(self.headers)
+
+    def _deltas(self, first: int, stop: int) -> tuple[int, int, Numbers | None]:
+        """The first timestamp, the highest, and all against the first; None if all are the same."""
+        if isinstance(self.timestamps, int):
+            return self.timestamps, self.timestamps, None
+        own = self.timestamps[first:stop]
+        base, highest, lowest = int(own[0]), int(own.max()), int(own.min())
+        return base, highest, None if lowest == highest else own - base
+
+    def _matrix(self, shift: int, begin: int, end: int, size: int) -> bytes:
+        """The records with offset deltas from begin up to end, all of the same size."""
+        first, stop = shift + begin, shift + end
+        head = varint(size) + ATTRIBUTES + varint(0)
+        offsets = np.frombuffer(b"".join(framed_offsets(head, b"", begin, end)), np.uint8)
+        columns: list[Any] = [offsets.reshape(end - begin, -1)]
+        for field in (self.keys, self.values):
+            if field is None:
+                columns.append(NULL)
+            else:
+                columns += (varint(field.same_length or 0), field.matrix(first, stop))
+        columns.append(self.headers)
+        out = np.empty((end - begin, size + varint_size(size)), np.uint8)
+        place = 0
+        for column in columns:
+            data = np.frombuffer(column, np.uint8) if isinstance(column, bytes) else column
+            width = data.shape[-1]
+            out[:, place : place + width] = data
+            place += width
+        return out.tobytes()
+
+    def _joined(self, shift: int, begin: int, end: int, sizes: Numbers | int, deltas: Piece) -> bytes:
+        """The records with offset deltas from begin up to end."""
+        first, stop = shift + begin, shift + end
+        pieces: list[Piece] = [
+            varint(sizes) if isinstance(sizes, int) else varints(sizes),
+            ATTRIBUTES,
+            deltas,
+        ]
+        pieces.append(_offset_array(begin, end))
+        for field in (self.keys, self.values):
+            pieces += [NULL] if field is None else field.pieces(first, stop)
+        headers = self.headers
+        pieces.append(pa.array(headers[first:stop], BINARY) if isinstance(headers, list) else headers)
+        arrays = [
+            pa.scalar(piece, BINARY) if isinstance(piece, bytes) else piece for piece in _merged(pieces)
+        ]
+        body = BytesColumn.of(pc.binary_join_element_wise(*arrays, _EMPTY))
+        joined: bytes = body.data[body.offsets[0] : body.offsets[-1]].tobytes()
+        return joined
+
+
+def varints(numbers: Numbers) -> Any:
+    """Each number as a varint, in an Arrow array."""
+    if len(numbers) and (numbers.max() >= _NULL_AT or numbers.min() < -1):
+        distinct, places = np.unique(numbers, return_inverse=True)
+        written = pa.array([varint(int(number)) for number in distinct], BINARY)
+        return written.take(pa.array(places.reshape(-1)))
+    return _TABLE.take(pa.array(np.where(numbers < 0, _NULL_AT, numbers)))
+
+
+def varint_sizes(numbers: Numbers) -> Numbers:
+    """How many bytes each number takes as a varint."""
+    raw = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
+    sizes = np.ones(len(raw), np.int64)
+    for bits in range(7, 64, 7):
+        beyond = raw >> np.uint64(bits) != 0
+        if not beyond.any():
+            break
+        sizes += beyond
+    return sizes
+
+
+def _offset_array(begin: int, end: int) -> Any:
+    if end <= OFFSET_SPANS[2]:  # batch after batch asks for these
+        return _span_array(begin, OFFSET_SPANS[OFFSET_SPANS.index(begin) + 1]).slice(0, end - begin)
+    return pa.array(framed_offsets(b"", b"", begin, end), BINARY)
+
+
+@lru_cache(maxsize=2)
+def _span_array(begin: int, end: int) -> Any:
+    return pa.array(framed_offsets(b"", b"", begin, end), BINARY)
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """The same with neighbours that are the same in every row made one."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        if merged and isinstance(piece, bytes) and isinstance(merged[-1], bytes):
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    return merged

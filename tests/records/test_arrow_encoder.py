@@ -1,0 +1,100 @@
+"""Arrow's columns become the same bytes as their records one by one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+np = pytest.importorskip("numpy")
+pa = pytest.importorskip("pyarrow")
+
+from pykafka2.records.arrow_encoder import ArrowColumns, BytesColumn, varint_sizes, varints  # noqa: E402
+from pykafka2.records.column_encoder import NO_HEADERS, encode_headers  # noqa: E402
+from pykafka2.records.varint import varint, varint_size  # noqa: E402
+
+from .strategies import NOW, RECORD_LISTS, Input  # noqa: E402
+from .test_column_encoder import row_by_row  # noqa: E402
+
+TYPES = st.sampled_from([pa.binary(), pa.large_binary()])
+
+
+def columns_of(records: list[Input], kind: Any) -> ArrowColumns:
+    return ArrowColumns(
+        pa.array([record.value for record in records], kind),
+        pa.array([record.key for record in records], kind),
+        [encode_headers(record.headers) for record in records],
+        np.array([record.timestamp for record in records], np.int64),
+    )
+
+
+@given(RECORD_LISTS, TYPES, st.data())
+def test_any_records_are_written_as_one_by_one(records: list[Input], kind: Any, data: st.DataObject) -> None:
+    columns = columns_of(records, kind)
+    assert columns.encode(0, len(records)) == row_by_row(records)
+    first = data.draw(st.integers(0, len(records) - 1))
+    stop = data.draw(st.integers(first + 1, len(records)))
+    part = row_by_row(records[first:stop])
+    assert columns.encode(first, stop) == part
+    assert columns.rows(first, stop).encode(0, stop - first) == part
+    numbers = data.draw(st.lists(st.sampled_from(range(len(records))), min_size=1, max_size=8))
+    assert columns.take(numbers).encode(0, len(numbers)) == row_by_row([records[n] for n in numbers])
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 8193])
+@pytest.mark.parametrize("value", [None, b"", b"v" * 63, b"v" * 100], ids=["null", "empty", "63", "100"])
+@pytest.mark.parametrize("key", [None, b"k" * 36], ids=["no key", "keys"])
+def test_columns_of_one_length_are_written_as_one_by_one(
+    count: int, value: bytes | None, key: bytes | None
+) -> None:
+    headers = [("trace", b"1")]
+    columns = ArrowColumns(
+        pa.array([value] * count, pa.binary()),
+        None if key is None else pa.array([key] * count, pa.binary(len(key))),
+        encode_headers(headers),
+        NOW,
+    )
+    assert columns.encode(0, count) == row_by_row([Input(NOW, key, value, headers)] * count)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.binary(3)]
+)
+def test_every_kind_of_bytes_and_text_is_read_from_its_slice(kind: Any) -> None:
+    whole = pa.array(["abc", "def", "ghi", "jkl"], kind)
+    columns = ArrowColumns(whole.slice(1, 2))
+    assert columns.encode(0, 2) == row_by_row([Input(0, None, b"def", []), Input(0, None, b"ghi", [])])
+
+
+def test_an_empty_column() -> None:
+    assert ArrowColumns(pa.array([], pa.binary())).cuts(100) == []
+    assert len(ArrowColumns(pa.array([], pa.string()))) == 0
+
+
+@given(RECORD_LISTS, st.integers(1, 400), st.booleans())
+def test_batches_end_where_those_of_lists_do(records: list[Input], max_bytes: int, is_uniform: bool) -> None:
+    if is_uniform:
+        records = [records[0]] * len(records)
+    columns = columns_of(records, pa.binary())
+    cuts = columns.cuts(max_bytes)
+    assert cuts[-1] == len(records)
+    for first, stop in pairwise([0, *cuts]):
+        assert len(columns.encode(first, stop).body) <= max_bytes or stop == first + 1
+
+
+@given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-1, 9000), min_size=1))
+def test_varints(numbers: list[int]) -> None:
+    array = np.array(numbers, np.int64)
+    assert varints(array).to_pylist() == [varint(number) for number in numbers]
+    assert varint_sizes(array).tolist() == [varint_size(number) for number in numbers]
+
+
+def test_a_view_of_bytes_copies_nothing() -> None:
+    array = pa.array([b"ab", b"cd"], pa.large_binary())
+    column = BytesColumn.of(array)
+    assert column.data.ctypes.data == array.buffers()[2].address
+    assert column.same_length == 2
+    assert ArrowColumns(array).headers == NO_HEADERS
