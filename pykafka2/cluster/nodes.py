@@ -99,6 +99,19 @@ class Nodes:
             raise IllegalState(f"node {node_id} is not connected, so its versions are not known")
         return link.connection.version_for(request_class)
 
+    def finalized_feature(self, name: str) -> int:
+        """The level of a feature of the cluster; 0 where it is not finalised, or no broker told.
+
+        Of the brokers connected, those that heard of the latest change decide.
+        """
+        level, epoch = 0, -2
+        for link in self._links.values():
+            connection = link.connection
+            versions = connection.api_versions if connection is not None else None
+            if versions is not None and versions.features_epoch > epoch:
+                level, epoch = versions.finalized_features.get(name, 0), versions.features_epoch
+        return level
+
     # ------------------------------------------------------------------ words, any thread
 
     @property

@@ -27,14 +27,29 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 Forget = Callable[[Send[Any]], None]
+Versions = tuple[int | None, int | None]
+"""The lowest and the highest that may be chosen; None for any."""
+
+ANY_VERSION: Versions = (None, None)
 
 
 @attrs.define(frozen=True)
 class CallTo(Call):
-    """A call with a destination and a timeout of its own; None takes the runner's."""
+    """A call with a destination and a timeout of its own; None takes the runner's.
+
+    `min_version` and `max_version` narrow the choice of the version where `version` does not name it.
+    """
 
     to: Destination | None = None
     timeout: float | None = None
+    min_version: int | None = None
+    max_version: int | None = None
+
+    @property
+    def versions(self) -> Versions:
+        if self.version is not None:
+            return self.version, self.version
+        return self.min_version, self.max_version
 
 
 @attrs.define(frozen=True)
@@ -48,9 +63,10 @@ def call_to(
     *,
     timeout: float | None = None,
     version: int | None = None,
+    versions: Versions = ANY_VERSION,
 ) -> Script[R]:
     """`response = yield from call_to(SomeRequest(...), ToLeader("orders", 0), timeout=5.0)`."""
-    return cast(R, (yield CallTo(request, version, to, timeout)))
+    return cast(R, (yield CallTo(request, version, to, timeout, *versions)))
 
 
 def forget_coordinator() -> Script[None]:
@@ -130,12 +146,12 @@ class ScriptRunner(Generic[T]):
 
     def _begin(self, step: Step, now: float) -> None:
         if isinstance(step, CallTo):
-            self._request([step.request], step.version, itemgetter(0), step.to, step.timeout)
+            self._request([step.request], step.versions, itemgetter(0), step.to, step.timeout)
         elif isinstance(step, Call):
-            self._request([step.request], step.version, itemgetter(0))
+            self._request([step.request], (step.version, step.version), itemgetter(0))
         elif isinstance(step, Gather):
             if step.requests:
-                self._request(list(step.requests), None, lambda responses: responses)
+                self._request(list(step.requests), ANY_VERSION, lambda responses: responses)
             else:
                 self._advance(lambda: self._script.send([]), now)
         elif isinstance(step, ForgetCoordinator):
@@ -151,7 +167,7 @@ class ScriptRunner(Generic[T]):
     def _request(
         self,
         requests: list[Request[Any]],
-        version: int | None,
+        versions: Versions,
         result: Callable[[list[Any]], Any],
         to: Destination | None = None,
         timeout: float | None = None,
@@ -159,6 +175,7 @@ class ScriptRunner(Generic[T]):
         to = self._to if to is None else to
         timeout = self._timeout if timeout is None else timeout
         number = self._step
+        min_version, max_version = versions
         responses: list[Any] = [None] * len(requests)
         missing = len(requests)
 
@@ -182,8 +199,8 @@ class ScriptRunner(Generic[T]):
                 partial(on_response, index),
                 on_failure,
                 timeout,
-                min_version=version,
-                max_version=version,
+                min_version=min_version,
+                max_version=max_version,
             )
             for index, request in enumerate(requests)
         ]

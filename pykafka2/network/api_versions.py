@@ -18,17 +18,19 @@ VersionRange = tuple[int, int]
 class ApiVersions:
     """The ranges that a broker named, by API key."""
 
-    __slots__ = ("_chosen", "broker", "finalized_features", "ranges")
+    __slots__ = ("_chosen", "broker", "features_epoch", "finalized_features", "ranges")
 
     def __init__(
         self,
         broker: str,
         ranges: Mapping[int, VersionRange],
         finalized_features: Mapping[str, int] | None = None,
+        features_epoch: int = -1,
     ) -> None:
         self.broker = broker
         self.ranges = dict(ranges)
         self.finalized_features = dict(finalized_features or {})
+        self.features_epoch = features_epoch
         self._chosen: dict[type[Request[Any]], int] = {}
 
     @classmethod
@@ -38,6 +40,7 @@ class ApiVersions:
             broker,
             {one.api_key: (one.min_version, one.max_version) for one in response.api_keys},
             {one.name: one.max_version_level for one in response.finalized_features},
+            response.finalized_features_epoch,
         )
 
     def knows(self, request: type[Request[Any]]) -> bool:
