@@ -62,6 +62,9 @@ LATER: Final = {
     ApiKey.UPDATE_FEATURES: LazyHandler(0, 2, "update_features"),
     ApiKey.UNREGISTER_BROKER: LazyHandler(0, 0, "unregister_broker"),
     ApiKey.LIST_CONFIG_RESOURCES: LazyHandler(0, 1, "list_config_resources", by_controller=False),
+    ApiKey.DESCRIBE_ACLS: LazyHandler(1, 3, "acls", by_controller=False, suffix="_describe"),
+    ApiKey.CREATE_ACLS: LazyHandler(1, 3, "acls", suffix="_create"),
+    ApiKey.DELETE_ACLS: LazyHandler(1, 3, "acls", suffix="_delete"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: LazyHandler(0, 0, "describe_topic_partitions", by_controller=False),
 }
 

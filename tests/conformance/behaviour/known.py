@@ -44,7 +44,7 @@ KNOWN: tuple[Known, ...] = (
     Known("transaction_holds_readers_back", "all that is committed", "aborted_transactions$", ABORTED),
     Known("times_inside_batches", "the latest", r"partitions\[0\]\.offset$", LATEST_OF_DELETED),
     Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
-    Known("api_versions_advertised", r"^API (29|30|31|38|39|40|41|48|49|50|51)$", "^$", UNSERVED),
+    Known("api_versions_advertised", r"^API (38|39|40|41|48|49|50|51)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (76|77|78|79|83|84|85|86|87|90|91|92)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (88|89)$", "^$", NO_STREAMS),
     Known("api_versions_advertised", "streams.version", "^$", NO_STREAMS),

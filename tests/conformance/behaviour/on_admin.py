@@ -375,3 +375,36 @@ def brokers_and_quorum(side: Side) -> None:
     resources = side.quietly("ListConfigResources", 1, resource_types=[16])
     side.note("subscriptions of client metrics", [one.resource_name for one in resources.config_resources])
     side.ask("an unknown kind of resource", "ListConfigResources", 1, resource_types=[99])
+
+
+@scenario
+def acls_without_an_authorizer(side: Side) -> None:
+    """A broker that has no authorizer keeps no rules, and says so."""
+    rule = {
+        "resource_type": 2,
+        "resource_name": "orders",
+        "resource_pattern_type": 3,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    any_rule = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    for version in (1, 3):
+        side.ask(f"describe v{version}", "DescribeAcls", version, **any_rule)
+        side.ask(f"create v{version}", "CreateAcls", version, creations=[rule, {**rule, "operation": 4}])
+        side.ask(f"delete v{version}", "DeleteAcls", version, filters=[any_rule, any_rule])
+    side.ask("create nothing", "CreateAcls", 3, creations=[])
+    side.ask("delete nothing", "DeleteAcls", 3, filters=[])
+    side.ask("create of a type that nobody knows", "CreateAcls", 3, creations=[{**rule, "resource_type": 99}])
+    side.ask(
+        "describe of a type that nobody knows", "DescribeAcls", 3, **{**any_rule, "resource_type_filter": 99}
+    )
