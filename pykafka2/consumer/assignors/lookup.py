@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pykafka2.consumer.assignors.assignor import Assignor
+from pykafka2.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from pykafka2.consumer.assignors.leading import rebalance_protocol
 from pykafka2.consumer.assignors.range import RangeAssignor
 from pykafka2.consumer.assignors.round_robin import RoundRobinAssignor
+from pykafka2.consumer.assignors.sticky import StickyAssignor
 from pykafka2.errors import ConfigurationError
 
 OPTION: Final = "partition_assignment_strategy"
@@ -19,6 +21,8 @@ OPTION: Final = "partition_assignment_strategy"
 BUILT_IN: Final[dict[str, type[Assignor]]] = {
     "range": RangeAssignor,
     "roundrobin": RoundRobinAssignor,
+    "sticky": StickyAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
 }
 """By their names in the group's protocol."""
 
@@ -26,9 +30,13 @@ _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 _OTHER_NAMES: Final[dict[str, str]] = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
     "RangePartitionAssignor": "range",
     "RoundRobinPartitionAssignor": "roundrobin",
+    "StickyPartitionAssignor": "sticky",
     "round_robin": "roundrobin",
+    "cooperative_sticky": "cooperative-sticky",
 }
 """What the Java client and kafka-python call their classes."""
 

@@ -1,10 +1,18 @@
-"""When the racks of members and replicas count in an assignment (KIP-881).  Pure functions."""
+"""When the racks of members and replicas count in an assignment, and who is near to what (KIP-881).
+
+Pure functions and plain data.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pykafka2.consumer.assignors.assignor import MemberSubscription
+import attrs
+
+from pykafka2.consumer.assignors.assignor import ClusterMetadata, MemberSubscription
+from pykafka2.types import TopicPartition
+
+NOWHERE: frozenset[str] = frozenset()
 
 
 def member_racks(members: Mapping[str, MemberSubscription]) -> dict[str, str]:
@@ -21,3 +29,36 @@ def racks_matter(of_members: Collection[str], of_partitions: Collection[frozense
     if everywhere.isdisjoint(of_members):
         return False
     return any(racks != everywhere for racks in of_partitions)
+
+
+@attrs.define(frozen=True)
+class Racks:
+    """The racks of members and of partitions' replicas; both empty where racks do not matter."""
+
+    of_members: Mapping[str, str] = attrs.field(factory=dict)
+    of_partitions: Mapping[TopicPartition, frozenset[str]] = attrs.field(factory=dict)
+
+    def is_far(self, member_id: str, partition: TopicPartition) -> bool:
+        """Whether the member has a rack and no replica stands there."""
+        rack = self.of_members.get(member_id)
+        return rack is not None and rack not in self.of_partitions.get(partition, NOWHERE)
+
+    def is_near(self, member_id: str, partition: TopicPartition) -> bool:
+        """Whether the member has a rack and a replica stands there."""
+        rack = self.of_members.get(member_id)
+        return rack is not None and rack in self.of_partitions.get(partition, NOWHERE)
+
+
+def racks_of_group(cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]) -> Racks:
+    """The racks of all members and of all topics that they read, if they matter."""
+    of_members = member_racks(members)
+    if not of_members:
+        return Racks()
+    of_partitions = {
+        TopicPartition(topic, info.partition): cluster.racks_of(info)
+        for topic in {topic for member in members.values() for topic in member.topics}
+        for info in cluster.partitions.get(topic, ())
+    }
+    if not racks_matter(of_members.values(), of_partitions.values()):
+        return Racks()
+    return Racks(of_members, of_partitions)

@@ -103,7 +103,10 @@ def test_several_are_offered_in_the_order_given() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("rang", r"no assignor 'rang'; the nearest is 'range', all are 'range', 'roundrobin'"),
+        (
+            "rang",
+            r"no assignor 'rang'; the nearest is 'range', all are 'range', 'roundrobin', 'sticky', 'coop",
+        ),
         ("roundrobbin", r"nearest is 'roundrobin'"),
         ("org.apache.kafka.clients.consumer.RangAssignor", r"nearest is 'range'"),
         ("", r"no assignor ''"),

@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from pykafka2.consumer.assignors.assignor import Assignor, ClusterMetadata, MemberSubscription
+from pykafka2.consumer.assignors.assignor import Assignor
 from pykafka2.consumer.assignors.range import RangeAssignor
 from pykafka2.consumer.assignors.round_robin import RoundRobinAssignor
-from tests.consumer.assignors.groups import a_cluster, assert_everything_is_given_once, reading, told
+from tests.consumer.assignors.groups import a_cluster, reading, told
 
 BOTH = pytest.mark.parametrize("assignor", [RangeAssignor(), RoundRobinAssignor()], ids=lambda one: one.name)
-TOPICS = ("t", "u", "v")
-
-
-@st.composite
-def groups(draw: st.DrawFn) -> tuple[ClusterMetadata, dict[str, MemberSubscription]]:
-    """Any group: topics that do not exist, members that read nothing, static ones, racks."""
-    racks = draw(st.lists(st.sampled_from([None, "a", "b", "c"]), min_size=1, max_size=4))
-    sizes = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 9)))
-    brokers = st.lists(st.integers(0, len(racks) - 1), min_size=1, max_size=3)
-    replicas = {topic: draw(st.lists(brokers, min_size=size, max_size=size)) for topic, size in sizes.items()}
-    ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1))
-    members = {
-        member: MemberSubscription(
-            tuple(draw(st.lists(st.sampled_from(TOPICS), unique=True))),
-            rack=draw(st.sampled_from([None, "", "a", "b", "z"])),
-            instance_id=draw(st.sampled_from([None, f"static-{member}"])),
-        )
-        for member in ids
-    }
-    return a_cluster(sizes, racks, replicas), members
 
 
 def test_a_range_is_consecutive_and_the_first_get_the_larger_ones() -> None:
@@ -97,43 +75,3 @@ def test_topics_divided_alike_stay_so_when_racks_count() -> None:
     members = {"a": reading(["t", "u"], rack="east"), "b": reading(["t", "u"], rack="west")}
     cluster = a_cluster({"t": 2, "u": 2}, ["west", "east"], {"t": [[0], [1]], "u": [[0], [0]]})
     assert told(RangeAssignor().assign(cluster, members)) == {"a": ["t-1", "u-1"], "b": ["t-0", "u-0"]}
-
-
-@BOTH
-@settings(max_examples=60)
-@given(group=groups())
-def test_everything_is_given_once(
-    assignor: Assignor, group: tuple[ClusterMetadata, dict[str, MemberSubscription]]
-) -> None:
-    cluster, members = group
-    assigned = assignor.assign(cluster, members)
-    assert_everything_is_given_once(cluster, members, assigned)
-    backwards = dict(reversed(members.items()))
-    assert assignor.assign(cluster, backwards) == assigned, "the order of members counts for nothing"
-
-
-@settings(max_examples=60)
-@given(group=groups())
-def test_ranges_of_a_topic_differ_by_one_at_most(
-    group: tuple[ClusterMetadata, dict[str, MemberSubscription]],
-) -> None:
-    cluster, members = group
-    assigned = RangeAssignor().assign(cluster, members)
-    for topic in cluster.partitions:
-        counts = [
-            sum(one.topic == topic for one in assigned[member].partitions)
-            for member, subscription in members.items()
-            if topic in subscription.topics
-        ]
-        assert max(counts, default=0) - min(counts, default=0) <= 1
-
-
-@settings(max_examples=60)
-@given(group=groups())
-def test_turns_of_equal_readers_differ_by_one_at_most(
-    group: tuple[ClusterMetadata, dict[str, MemberSubscription]],
-) -> None:
-    cluster, members = group
-    same = {member: attrs.evolve(subscription, topics=TOPICS) for member, subscription in members.items()}
-    counts = [len(given.partitions) for given in RoundRobinAssignor().assign(cluster, same).values()]
-    assert max(counts) - min(counts) <= 1

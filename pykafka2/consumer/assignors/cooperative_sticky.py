@@ -1,0 +1,76 @@
+"""The assignor "cooperative-sticky": sticky for members that go on reading during a rebalance (KIP-429).
+
+A partition that is to move is given to nobody at first.  Its owner sees that it is gone, gives it up and
+joins again, and the rebalance that follows gives it to its new owner; two never own it at once.
+
+Where racks matter, Kafka's may move partitions between members that are far from them, rebalance after
+rebalance. Here nothing moves for the sake of racks unless more is near afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pykafka2.consumer.assignors.assignor import (
+    NO_GENERATION,
+    Assignment,
+    Assignor,
+    ClusterMetadata,
+    LastAssignment,
+    MemberSubscription,
+    RebalanceProtocol,
+)
+from pykafka2.consumer.assignors.claims import Claim, owners
+from pykafka2.consumer.assignors.sticky_division import divide_calmly
+from pykafka2.types import TopicPartition
+
+_GENERATION_BYTES = 4
+
+
+class CooperativeStickyAssignor(Assignor):
+    """As "sticky", without a moment in which nobody reads what does not move.
+
+    Stateless: any number of consumers may share it.  Beside an assignor that is only eager it works eagerly.
+    """
+
+    @property
+    def name(self) -> str:
+        return "cooperative-sticky"
+
+    @property
+    def protocols(self) -> tuple[RebalanceProtocol, ...]:
+        return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+
+    def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes | None:
+        """The generation of the last assignment, for leaders that do not know it from the subscription."""
+        generation = NO_GENERATION if last is None else last.generation
+        return generation.to_bytes(_GENERATION_BYTES, "big", signed=True)
+
+    def assign(
+        self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Assignment]:
+        claims = {member_id: _claim(member) for member_id, member in members.items()}
+        owner_of = owners(cluster, claims)
+        given = divide_calmly(cluster, members, claims, owner_of)
+        claimants: dict[TopicPartition, set[str]] = {}
+        for member_id, claim in claims.items():
+            for partition in claim.partitions:
+                claimants.setdefault(partition, set()).add(member_id)
+
+        def may_have(member_id: str, partition: TopicPartition) -> bool:
+            if owner_of.get(partition) == member_id:
+                return True
+            return not claimants.get(partition, set()) - {member_id}
+
+        return {
+            member_id: Assignment(tuple(sorted(one for one in partitions if may_have(member_id, one))))
+            for member_id, partitions in given.items()
+        }
+
+
+def _claim(member: MemberSubscription) -> Claim:
+    """What the member owns; subscriptions before version 2 have its generation in their user data."""
+    generation, user_data = member.generation, member.user_data or b""
+    if generation == NO_GENERATION and len(user_data) == _GENERATION_BYTES:
+        generation = int.from_bytes(user_data, "big", signed=True)
+    return Claim(member.owned, max(generation, NO_GENERATION))

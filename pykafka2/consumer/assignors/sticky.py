@@ -1,0 +1,80 @@
+"""The assignor "sticky": balanced, and nothing moves in vain, as Kafka's StickyAssignor.
+
+Members give up everything before a rebalance, and tell in their user data what they were assigned last; most
+of that comes back to them.  sticky_same.py and sticky_mixed.py divide the partitions, claims.py says whose
+claims count; cooperative_sticky.py is the same for members that keep what they own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pykafka2.consumer.assignors.assignor import (
+    NO_GENERATION,
+    Assignment,
+    Assignor,
+    ClusterMetadata,
+    LastAssignment,
+    MemberSubscription,
+)
+from pykafka2.consumer.assignors.claims import Claim, owners
+from pykafka2.consumer.assignors.sticky_division import divide
+from pykafka2.errors import CorruptData
+from pykafka2.protocol.fields import Int32, String, field
+from pykafka2.protocol.struct import Data, Struct
+from pykafka2.types import TopicPartition
+
+
+class StickyAssignor(Assignor):
+    """Balance first, then as few moves as possible.  Stateless: any number of consumers may share it."""
+
+    @property
+    def name(self) -> str:
+        return "sticky"
+
+    def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes | None:
+        """What the member was assigned last, as all clients write it; nothing before that."""
+        return None if last is None else claim_bytes(Claim(last.partitions, last.generation))
+
+    def assign(
+        self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Assignment]:
+        claims = {member_id: read_claim(member.user_data) for member_id, member in members.items()}
+        given = divide(cluster, members, claims, owners(cluster, claims))
+        return {member_id: Assignment(tuple(sorted(partitions))) for member_id, partitions in given.items()}
+
+
+class _PreviousTopic(Struct):
+    topic: String
+    partitions: list[Int32]
+
+
+class _PreviousAssignment(Data, versions="0-1"):
+    """Kafka's STICKY_ASSIGNOR_USER_DATA: without a version in front, told apart by its length."""
+
+    previous_assignment: list[_PreviousTopic]
+    generation: Int32 = field("1+", default=NO_GENERATION, ignorable=True)
+
+
+def claim_bytes(claim: Claim) -> bytes:
+    by_topic: dict[str, list[int]] = {}
+    for partition in sorted(claim.partitions):
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    previous = [_PreviousTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]
+    return _PreviousAssignment(previous_assignment=previous, generation=claim.generation).encode(1)
+
+
+def read_claim(user_data: bytes | None) -> Claim:
+    """What a member says it was assigned last; what cannot be read says nothing, as in the Java client."""
+    for version in (1, 0) if user_data else ():
+        try:
+            read, _ = _PreviousAssignment.decode_from(user_data or b"", 0, version)
+        except CorruptData:
+            continue
+        partitions = tuple(
+            TopicPartition(topic.topic, number)
+            for topic in read.previous_assignment
+            for number in topic.partitions
+        )
+        return Claim(partitions, max(read.generation, NO_GENERATION))
+    return Claim()
