@@ -66,6 +66,7 @@ public final class Bridge {
             case "build_batch": return RecordBytes::buildBatch;
             case "end_transaction_marker": return RecordBytes::endTransactionMarker;
             case "read_batches": return RecordBytes::readBatches;
+            case "assign": return Assignments::assign;
             case "murmur2": return Facts::murmur2;
             case "serialize": return Facts::serialize;
             case "deserialize": return Facts::deserialize;
