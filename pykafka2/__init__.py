@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
     from pykafka2.admin.admin import KafkaAdminClient
     from pykafka2.admin.values import NewTopic
+    from pykafka2.consumer.assignors.assignor import (
+        Assignment,
+        Assignor,
+        ClusterMetadata,
+        LastAssignment,
+        MemberSubscription,
+        RebalanceProtocol,
+    )
     from pykafka2.consumer.consumer import KafkaConsumer
     from pykafka2.errors import KafkaError
     from pykafka2.producer.producer import KafkaProducer
@@ -29,6 +37,12 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "Assignment": "pykafka2.consumer.assignors.assignor",
+    "Assignor": "pykafka2.consumer.assignors.assignor",
+    "ClusterMetadata": "pykafka2.consumer.assignors.assignor",
+    "LastAssignment": "pykafka2.consumer.assignors.assignor",
+    "MemberSubscription": "pykafka2.consumer.assignors.assignor",
+    "RebalanceProtocol": "pykafka2.consumer.assignors.assignor",
     "KafkaAdminClient": "pykafka2.admin.admin",
     "KafkaConsumer": "pykafka2.consumer.consumer",
     "KafkaError": "pykafka2.errors",
@@ -47,17 +61,23 @@ _HOMES = {
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assignment",
+    "Assignor",
+    "ClusterMetadata",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",
+    "LastAssignment",
+    "MemberSubscription",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionInfo",
+    "RebalanceProtocol",
     "RecordMetadata",
     "TopicPartition",
 ]
