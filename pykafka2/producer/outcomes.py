@@ -74,7 +74,7 @@ class Outcomes:
         is_moved = hint.leader_id >= 0 and self._metadata.update_leader(
             batch.topic, batch.partition, hint.leader_id, hint.leader_epoch, endpoints
         )
-        if answer.record_errors:
+        if answer.record_errors and not batch.is_done:
             self.give_up(batch, error, _record_errors(batch, answer))
             self._accumulator.release(batch)
         else:

@@ -39,7 +39,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Response
-from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.driver.interleave import at_every_line, at_line
 
 
@@ -205,6 +205,23 @@ class TestFailing:
         assert log(cluster) == [b"first", *numbered(500)]
         assert [delivery.result().offset for delivery in deliveries] == list(range(1, 501))
         assert cluster.history.in_flight_max("Produce") == 5
+
+    def test_a_refusal_of_single_records_that_comes_after_the_delivery_timeout_harms_nobody(
+        self, simulation: Simulation
+    ) -> None:
+        topic = Topic(1, configs={"message.timestamp.after.max.ms": 1000})
+        cluster = simulation.cluster(topics={"orders": topic})
+        producer = simulation.producer(cluster, delivery_timeout_ms=3000, request_timeout_ms=2995)
+        producer.send("orders", b"first").result(10)
+        cluster.controls.disconnect_next(ProduceRequest)
+        late = cluster.controls.delay(ProduceRequest, 2.98)
+        refused = producer.send("orders", b"from the future", timestamp_ms=2**45)
+        with pytest.raises(DeliveryTimeout):
+            refused.result(10)
+        simulation.sleep(1)
+        assert late.fired == 1
+        cluster.controls.clear()
+        assert producer.send("orders", b"last").result(10).offset == 1
 
     def test_retries_carry_identical_bytes(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)
