@@ -230,7 +230,9 @@ class Parts:
     def _on_follower_moved(self, key: Key) -> None:
         """A high watermark moved on a partition that we follow: consumers may read it here."""
         self.replicas.moved(key)
-        self.timers.signal()
+        # Most often nobody does, and a turn of the timers for each batch replicated costs more than this look.
+        if self.replicas.is_awaited(key):
+            self.timers.signal()
 
     def _next_producer_id(self) -> int:
         return self.producer_ids.next(self._node.clock.monotonic())

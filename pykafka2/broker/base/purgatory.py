@@ -111,6 +111,10 @@ class Purgatory(Generic[K]):
             self._watchers.pop(key, None)
         return completed
 
+    def is_watched(self, key: K) -> bool:
+        """Whether something may wait for this key."""
+        return key in self._watchers
+
     def discard(self, operation: DelayedOperation) -> None:
         """Forget one operation without completing it: nobody waits for it any more."""
         if not operation.is_completed:

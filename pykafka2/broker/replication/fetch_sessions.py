@@ -129,6 +129,10 @@ class FetchSessions:
             session.dirty[ident] = None
         return list(watching)
 
+    def is_watched(self, key: Key) -> bool:
+        """Whether a session has this partition."""
+        return key in self._watching
+
     def _close_former(self, replica_id: int) -> None:
         """A follower that begins anew has lost its session with its broker or its link."""
         for session in list(self._sessions.values()):

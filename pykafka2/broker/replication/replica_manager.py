@@ -302,6 +302,15 @@ class ReplicaManager:
         self._moved.setdefault(key, False)
         self._fetchers.log_start_moved(key)
 
+    def is_awaited(self, key: Key) -> bool:
+        """Whether a request that waits here may look at this partition."""
+        return (
+            self.fetches.is_watched(key)
+            or self.produces.is_watched(key)
+            or self.deletes.is_watched(key)
+            or self.sessions.is_watched(key)
+        )
+
     @property
     def has_moved(self) -> bool:
         return bool(self._moved)
