@@ -230,7 +230,7 @@ class Parts:
     def _on_follower_moved(self, key: Key) -> None:
         """A high watermark moved on a partition that we follow: consumers may read it here."""
         self.replicas.moved(key)
-        # Most often nobody does, and a turn of the timers for each batch replicated costs more than this look.
+        # Most often nobody does, and a turn of the timers for each batch copied costs more than this look.
         if self.replicas.is_awaited(key):
             self.timers.signal()
 

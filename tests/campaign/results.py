@@ -18,7 +18,7 @@ import attrs
 
 import pykafka2
 from pykafka2.testing.simulation.faults import Tallies, Tally
-from tests.campaign.scenario import Report
+from tests.campaign.seed import Report
 
 PACKAGE = Path(pykafka2.__file__).parent
 CAMPAIGN = Path(__file__).parent

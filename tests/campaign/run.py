@@ -1,5 +1,6 @@
-"""`python -m tests.campaign.run`: many seeds of the whole-system scenario, or one again.
+"""`python -m tests.campaign.run`: many seeds of a scenario, or one again.
 
+    --scenario producers                    all sorts of producers; without it, the whole system
     --corpus 0-99 --fresh --seconds 300     this corpus first, then fresh seeds until the time is up
     --corpus 0-9999 --jobs 4 --resume F     four at a time; F gets a line a seed, and what it has is not
                                             played again: stopped runs go on, and parts are played elsewhere
@@ -23,14 +24,17 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.faults import table
 from tests.campaign.results import Played, ResultFile, UnlikeParts, add_parts, total
-from tests.campaign.scenario import Report, Shape, run_seed
+from tests.campaign.scenarios import SCENARIOS, Scenario
+from tests.campaign.seed import Report
 from tests.campaign.seed_pool import play_all, without_logs
 
 # With fewer seeds than this a kind may be missing by chance: each seed uses half of them.
 SEEDS_FOR_ALL_KINDS = 25
+
+# What the arguments may say of a scenario's size.
+SIZES = ("seconds", "brokers", "producers", "consumers", "members")
 
 # What of a failed seed's timeline is printed.
 LINES_SHOWN = 40
@@ -40,29 +44,39 @@ LINES_SHOWN = 40
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments ask for; the exit status."""
     options = _parser().parse_args(arguments)
-    sizes = {
-        "seconds": options.virtual_seconds,
-        "brokers": options.brokers,
-        "producers": options.producers,
-        "consumers": options.consumers,
-        "members": options.members,
-    }
+    scenario = SCENARIOS[options.scenario]
     try:
+        sizes = _sizes(options, scenario)
         if options.summary:
-            return _summary(options.summary)
+            return _summary(options.summary, scenario)
         if options.seed is not None:
-            return _replay(options.seed, Shape(**sizes))
+            return _replay(scenario.play(options.seed, sizes, True))
         if options.fresh and options.seconds is None:
             print("--fresh goes on until the time is up: say --seconds too", file=sys.stderr)
             return 2
-        return _Run(options, sizes).play()
-    except UnlikeParts as error:
+        return _Run(options, scenario, sizes).play()
+    except (UnlikeParts, UnknownSize) as error:
         print(error, file=sys.stderr)
         return 2
 
 
-def _replay(seed: int, shape: Shape) -> int:
-    report = run_seed(seed, shape, keep_timeline=True)
+class UnknownSize(ValueError):
+    """The scenario has nothing of this kind."""
+
+
+def _sizes(options: argparse.Namespace, scenario: Scenario) -> dict[str, Any]:
+    """The scenario's own, over which stands what was asked for."""
+    sizes = dict(scenario.sizes)
+    for name in SIZES:
+        asked = getattr(options, "virtual_seconds" if name == "seconds" else name)
+        if asked is not None and name not in sizes:
+            raise UnknownSize(f"--{name} {asked}: the scenario {scenario.name!r} has none; it has {[*sizes]}")
+        if asked is not None:
+            sizes[name] = asked
+    return sizes
+
+
+def _replay(report: Report) -> int:
     print(report.timeline)
     print(_line(report))
     print(table(report.tallies))
@@ -72,9 +86,9 @@ def _replay(seed: int, shape: Shape) -> int:
     return 0
 
 
-def play_one(seed: int, sizes: dict[str, Any]) -> Report:
+def play_one(seed: int, scenario: str, sizes: dict[str, Any]) -> Report:
     """One seed, in whatever process: the report carries its error in words only."""
-    report = run_seed(seed, Shape(**sizes))
+    report = SCENARIOS[scenario].play(seed, sizes, False)
     report.error = None
     return report
 
@@ -82,13 +96,17 @@ def play_one(seed: int, sizes: dict[str, Any]) -> Report:
 class _Run:
     """Many seeds: the corpus, then fresh ones, until they have been played or time is up."""
 
-    def __init__(self, options: argparse.Namespace, sizes: dict[str, Any]) -> None:
+    def __init__(self, options: argparse.Namespace, scenario: Scenario, sizes: dict[str, Any]) -> None:
         self._options = options
+        self._scenario = scenario
         self._sizes = sizes
         self._began = time.monotonic()
-        self._file = ResultFile(options.resume, Played.now(sizes)) if options.resume else None
+        self._file = ResultFile(options.resume, self._played()) if options.resume else None
         self._reports: list[Report] = list(self._file.reports) if self._file else []
         self._is_stopped = False
+
+    def _played(self) -> Played:
+        return Played.now({"scenario": self._scenario.name, **self._sizes})
 
     def play(self) -> int:
         from tqdm import tqdm
@@ -100,7 +118,7 @@ class _Run:
             print(f"{len(known)} seeds are in {self._options.resume}, {len(corpus)} are left to play")
         # Whoever stops a long run wants to see how far it came; within a seed a signal would lose the baton.
         before = signal.signal(signal.SIGTERM, lambda number, frame: self._stop())
-        play = partial(play_one, sizes=self._sizes)
+        play = partial(play_one, scenario=self._scenario.name, sizes=self._sizes)
         total_seeds = None if self._options.fresh else len(corpus)
         with tqdm(unit="seed", disable=None, total=total_seeds) as bar:
             for report in play_all(play, self._seeds(corpus), self._options.jobs):
@@ -115,7 +133,8 @@ class _Run:
         signal.signal(signal.SIGTERM, before)
         if self._is_stopped:
             print(f"stopped after {len(self._reports)} seeds")
-        return _conclude(self._reports, time.monotonic() - self._began)
+        print(f"played: {self._played()}")
+        return _conclude(self._reports, self._scenario, time.monotonic() - self._began)
 
     def _stop(self) -> None:
         self._is_stopped = True
@@ -130,17 +149,19 @@ class _Run:
             yield seed
 
 
-def _summary(paths: Sequence[Path]) -> int:
+def _summary(paths: Sequence[Path], scenario: Scenario) -> int:
     """Parts of one run, added up."""
     played, reports, problems = add_parts(paths)
     print(f"{len(paths)} parts of {played}")
     for report in reports:
         if report.failure:
             print(_failure(report))
-    return _conclude(reports, None, problems)
+    return _conclude(reports, scenario, None, problems)
 
 
-def _conclude(reports: Sequence[Report], took: float | None, problems: Sequence[str] = ()) -> int:
+def _conclude(
+    reports: Sequence[Report], scenario: Scenario, took: float | None, problems: Sequence[str] = ()
+) -> int:
     tallies = total(reports)
     failed = sorted(report.seed for report in reports if report.failure)
     counting = sum(report.counts for report in reports)
@@ -159,7 +180,7 @@ def _conclude(reports: Sequence[Report], took: float | None, problems: Sequence[
     if counting * 2 < len(reports):
         problems.append("most seeds did not count: too short, too idle or too calm")
     if len(reports) >= SEEDS_FOR_ALL_KINDS:
-        idle = [kind.name for kind in KINDS if kind.name not in tallies or not tallies[kind.name].effective]
+        idle = [name for name in scenario.fault_names if name not in tallies or not tallies[name].effective]
         if idle:
             problems.append(f"faults that never took effect: {', '.join(idle)}")
     for problem in problems:
@@ -169,7 +190,7 @@ def _conclude(reports: Sequence[Report], took: float | None, problems: Sequence[
 
 def _failure(report: Report) -> str:
     recent = "\n".join(report.timeline.splitlines()[-LINES_SHOWN:])
-    again = f"replay: python -m tests.campaign.run --seed {report.seed}"
+    again = f"replay: python -m tests.campaign.run --scenario {report.scenario} --seed {report.seed}"
     return f"FAILED: {_line(report)}\n{recent}\n{report.failure}{again}"
 
 
@@ -197,8 +218,9 @@ def seed_range(text: str) -> list[int]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.campaign.run",
-        description="Play the whole-system simulation for many seeds.",
+        description="Play a simulated scenario for many seeds.",
     )
+    parser.add_argument("--scenario", choices=list(SCENARIOS), default="system", help="what is played")
     parser.add_argument(
         "--corpus",
         "--seeds",
@@ -221,11 +243,11 @@ def _parser() -> argparse.ArgumentParser:
         "--summary", type=Path, nargs="+", metavar="FILE", help="add up what --resume wrote, play nothing"
     )
     parser.add_argument("--seed", type=int, default=None, help="replay one seed with its timeline")
-    parser.add_argument("--virtual-seconds", type=float, default=60.0, help="how long faults go on")
-    parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--producers", type=int, default=2)
-    parser.add_argument("--consumers", type=int, default=1)
-    parser.add_argument("--members", type=int, default=2, help="of a group that commits offsets")
+    parser.add_argument("--virtual-seconds", type=float, default=None, help="how long faults go on")
+    parser.add_argument("--brokers", type=int, default=None)
+    parser.add_argument("--producers", type=int, default=None)
+    parser.add_argument("--consumers", type=int, default=None)
+    parser.add_argument("--members", type=int, default=None, help="of a group that commits offsets")
     return parser
 
 

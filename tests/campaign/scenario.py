@@ -6,11 +6,8 @@ every consumer reaches the end, every promise holds.
 
 from __future__ import annotations
 
-import gc
-import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -20,23 +17,18 @@ from pykafka2.testing.simulation.actors import Actor
 from pykafka2.testing.simulation.checkers import Checker, all_checkers, watch
 from pykafka2.testing.simulation.facade import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
-from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallies
+from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind
 from pykafka2.testing.simulation.inner_checkers import AnswersAreTrue, InSyncHasAll, LogsKnowThemselves
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import World
 from tests.campaign.groups import CommitsAreKept, Member, OneOwnerPerGeneration
+from tests.campaign.seed import Report, Sabotage, play_seed
 from tests.campaign.workloads import Consuming, Producing
 
 # A seed counts as a test of the system only from here.
 LEAST_SECONDS = 60.0
 LEAST_OPERATIONS = 300
 LEAST_FAULTS = 5
-
-# Real seconds: thousands of seeds are played in the background of busy machines.
-REAL_PATIENCE = 60.0
-
-Sabotage = Callable[[World], object]
-"""Plants a bug, for the checkers' self-test; called when the clients have been made."""
 
 
 @attrs.define
@@ -56,36 +48,6 @@ class Shape:
     kinds: Sequence[Kind] = KINDS
 
 
-@attrs.define
-class Report:
-    """What a seed did."""
-
-    seed: int
-    seconds: float = 0.0
-    operations: int = 0
-    records: int = 0
-    reads: int = 0
-    outcomes: dict[str, int] = attrs.field(factory=dict)
-    """Sends by outcome: ok, failed, unknown, open."""
-    effective_faults: int = 0
-    tallies: Tallies = attrs.field(factory=dict)
-    trace_hash: str = ""
-    processor_seconds: float = 0.0
-    error: BaseException | None = None
-    failure: str = ""
-    """The error in words, with its traceback; empty if the seed kept every promise."""
-    timeline: str = ""
-
-    @property
-    def counts(self) -> bool:
-        """Whether this seed put the system to a real test."""
-        return (
-            self.seconds >= LEAST_SECONDS
-            and self.operations >= LEAST_OPERATIONS
-            and self.effective_faults >= LEAST_FAULTS
-        )
-
-
 def run_seed(
     seed: int,
     shape: Shape | None = None,
@@ -96,30 +58,17 @@ def run_seed(
 ) -> Report:
     """Play one seed; a violation or any other failure comes back as the report's `error`."""
     report = Report(seed)
-    began = time.process_time()
-    # A seed lives for a second or two; looking for cycles in the midst of it costs a fifteenth of that.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    simulation = Simulation(seed, watchdog=REAL_PATIENCE, keep_timeline=keep_timeline)
-    try:
-        with simulation:
-            Scenario(
-                simulation,
-                shape or Shape(),
-                report,
-                checkers or every_checker(),
-            ).play(sabotage)
-    except Exception as error:
-        report.error = error
-        report.failure = "".join(traceback.format_exception(error))
-    finally:
-        if was_enabled:
-            gc.enable()
-    report.processor_seconds = time.process_time() - began
-    report.seconds = simulation.now
-    report.trace_hash = simulation.trace_hash
-    if keep_timeline or report.error is not None:
-        report.timeline = simulation.timeline()
+    watching = checkers or every_checker()
+    play_seed(
+        report,
+        lambda simulation: Scenario(simulation, shape or Shape(), report, watching).play(sabotage),
+        keep_timeline=keep_timeline,
+    )
+    report.counts = (
+        report.seconds >= LEAST_SECONDS
+        and report.operations >= LEAST_OPERATIONS
+        and report.effective_faults >= LEAST_FAULTS
+    )
     return report
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import World
-from tests.campaign.scenario import Report, Sabotage
+from tests.campaign.seed import Report, Sabotage
 
 SEEDS = 50
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from tests.campaign.scenario import Report, Shape, run_seed
+from tests.campaign.scenario import Shape, run_seed
+from tests.campaign.seed import Report
 
 
 def tell(seed: int) -> Report:

@@ -12,7 +12,7 @@ import pytest
 from pykafka2.testing.simulation.faults import Tally
 from tests.campaign.results import Played, ResultFile, UnlikeParts, add_parts, read, total
 from tests.campaign.run import main
-from tests.campaign.scenario import Report
+from tests.campaign.seed import Report
 from tests.campaign.seed_pool import play_all
 
 SHAPE = {"seconds": 60.0, "brokers": 3}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.simulation.transports import SimConnection
 
 # How long a fault that needs bytes under way looks for some.
-SEARCH_TIME = 2.0
+SEARCH_TIME = 0.5
 
 
 # ---------------------------------------------------------------------- connections

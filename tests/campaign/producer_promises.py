@@ -1,0 +1,391 @@
+"""What producers promise, held against the brokers' logs and against what the brokers were asked.
+
+Each class is one promise.  Which producer promises what depends on its options: acknowledged records of
+acks=all are kept for ever, those of acks=1 as far as they were replicated; with idempotence nothing is
+doubled, lost in the middle or out of order.  All look at the same `Evidence`, gathered once at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from pykafka2.producer.sequences import next_sequence
+from pykafka2.records.batch import RecordBatch, batches
+from pykafka2.records.decoder import decode_tuples
+from pykafka2.testing.simulation.checkers import Checker
+from pykafka2.testing.simulation.history import FAILED, OK, Sent
+from pykafka2.types import TopicPartition
+from tests.campaign.producer_work import ALL, Life
+
+if TYPE_CHECKING:
+    from pykafka2.broker.broker import Broker
+    from pykafka2.broker.log.partition_log import PartitionLog
+    from pykafka2.testing.simulation.world import World
+
+Place = tuple[str, int]
+Numbered = tuple[int, int, int]
+"""Producer id, its epoch, sequence of the first record."""
+
+MOST_QUESTIONS_PER_SECOND = 60
+"""Of one API by one client: with back-off and three brokers it is ten or twenty."""
+
+
+@attrs.define
+class Logged:
+    """A record in a log; `number` is that of its batch."""
+
+    offset: int
+    value: bytes
+    number: Numbered
+
+
+@attrs.define
+class Asked:
+    """A batch in a produce request that reached a broker."""
+
+    client: str
+    at: float
+    place: Place
+    number: Numbered
+    data: bytes
+    values: list[bytes]
+    is_late: bool
+    """The copy of an earlier one, which comes from a connection that is gone."""
+
+
+@attrs.define
+class Evidence:
+    """What the logs hold and what the brokers were asked for."""
+
+    logs: dict[Place, list[Logged]]
+    asked: list[Asked]
+    sent: dict[bytes, Sent]
+
+    @classmethod
+    def gather(cls, world: World) -> Evidence:
+        logs = {
+            place: [
+                Logged(offset, value, _number(batch))
+                for batch in world.cluster.log(*place).batches()
+                for offset, value in _records(batch)
+            ]
+            for place in world.partitions()
+        }
+        return cls(logs, list(_asked(world)), world.history.by_value())
+
+    def offsets(self, place: Place) -> dict[bytes, list[int]]:
+        """Where each value is in a partition's log."""
+        found: dict[bytes, list[int]] = {}
+        for logged in self.logs[place]:
+            found.setdefault(logged.value, []).append(logged.offset)
+        return found
+
+
+def _records(batch: RecordBatch) -> Iterator[tuple[int, bytes]]:
+    return ((offset, value or b"") for offset, _, _, value, _ in decode_tuples(batch))
+
+
+def _number(batch: RecordBatch) -> Numbered:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+def _asked(world: World) -> Iterator[Asked]:
+    names = world.cluster.controller.image.topic_names
+    values_of: dict[bytes, list[bytes]] = {}
+    for entry in world.cluster.history.entries("Produce"):
+        for topic in entry.request.topic_data:
+            for partition in topic.partition_data:
+                place = (topic.name or names.get(topic.topic_id, ""), partition.index)
+                data = bytes(partition.records)
+                for batch in batches(data):
+                    values = values_of.get(data)
+                    if values is None:
+                        values = values_of[data] = [value for _, value in _records(batch)]
+                    number, client = _number(batch), entry.client_id or ""
+                    is_late = entry.peer.endswith("(dead)")
+                    yield Asked(client, entry.received_at, place, number, data, values, is_late)
+
+
+class Promise(Checker):
+    """A promise of producers: `look` is called once for all, with the evidence."""
+
+    def __init__(self, lives: Mapping[str, Life], evidence: list[Evidence]) -> None:
+        self.lives = lives
+        self._evidence = evidence
+
+    def finish(self, world: World) -> None:
+        if not self._evidence:
+            self._evidence.append(Evidence.gather(world))
+        self.look(world, self._evidence[0])
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        raise NotImplementedError
+
+
+# ---------------------------------------------------------------------- at least once
+
+
+class AcknowledgedIsAtItsOffset(Promise):
+    """What acks=all acknowledged is in the log at the offset that was told."""
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        at = {place: {one.offset: one.value for one in log} for place, log in evidence.logs.items()}
+        for sent in world.history.with_outcome(OK):
+            if self.lives[sent.producer].acks != ALL:
+                continue
+            if sent.offset < 0:
+                # A broker that recognises a batch and does not remember its offset any more.
+                if sent.value not in at[sent.topic, sent.partition].values():
+                    self.fail(f"{sent} was acknowledged and is not in the log")
+                continue
+            found = at[sent.topic, sent.partition].get(sent.offset)
+            if found != sent.value:
+                self.fail(f"{sent} was acknowledged at offset {sent.offset}, where the log has {found!r}")
+
+
+class LogsHoldWhatWasSent(Promise):
+    """Nothing is in a log but what was sent there, and nothing whose producer was sure that it is not."""
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        for place, log in evidence.logs.items():
+            for one in log:
+                sent = evidence.sent.get(one.value)
+                where = f"{place[0]}-{place[1]} offset {one.offset}"
+                if sent is None:
+                    self.fail(f"{where} holds {one.value!r}, which nobody sent")
+                elif (sent.topic, sent.partition) != place:
+                    self.fail(f"{where} holds {sent}")
+                elif sent.outcome == FAILED:
+                    self.fail(f"{where} holds {sent}, whose send failed: {sent.error}")
+
+
+class CopiesAreAttempts(Promise):
+    """A record is not in the log more often than brokers were asked to write it, nor asked more often than
+    `retries` allows.
+    """
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        attempts = Counter(value for asked in evidence.asked if not asked.is_late for value in asked.values)
+        for place in evidence.logs:
+            for value, offsets in evidence.offsets(place).items():
+                if len(offsets) > attempts[value]:
+                    self.fail(
+                        f"{value!r} is {len(offsets)} times in the log, asked for {attempts[value]} times"
+                    )
+        for value, count in attempts.items():
+            sent = evidence.sent.get(value)
+            retries = self.lives[sent.producer].options.get("retries") if sent is not None else None
+            if retries is not None and count > retries + 1:
+                self.fail(f"{sent} was sent {count} times with retries={retries}")
+
+
+class CommittedIsKept(Promise):
+    """What all in-sync replicas had stays where it is, also where acks=1 was content with less."""
+
+    def __init__(self, lives: Mapping[str, Life], evidence: list[Evidence]) -> None:
+        super().__init__(lives, evidence)
+        self._committed: dict[Place, dict[int, RecordBatch]] = {}
+        self._marks: dict[tuple[int, Place], int] = {}
+
+    def turned(self, world: World, broker: Broker) -> None:
+        # Hot: after every turn of a broker.
+        replicas, marks = broker.replicas.replicas, self._marks
+        for place in world.partitions():
+            replica = replicas.get(place)
+            if replica is not None:
+                mark = replica.log.high_watermark
+                before = marks.get((broker.id, place), 0)
+                if mark != before:
+                    marks[broker.id, place] = mark
+                    if mark > before:
+                        self._remember(place, replica.log, before, mark)
+
+    def _remember(self, place: Place, log: PartitionLog, start: int, end: int) -> None:
+        committed = self._committed.setdefault(place, {})
+        for batch in log.batches(start):
+            if batch.next_offset > end:
+                return
+            known = committed.setdefault(batch.base_offset, batch)
+            if known is not batch and known.buffer != batch.buffer:
+                self.fail(f"{place}: {batch!r} is committed where {known!r} was before")
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        for place, committed in self._committed.items():
+            at = {one.offset: one.value for one in evidence.logs[place]}
+            for batch in committed.values():
+                for offset, value in _records(batch):
+                    if at.get(offset) != value:
+                        self.fail(
+                            f"{place} offset {offset}: {value!r} was committed, there is {at.get(offset)!r}"
+                        )
+
+
+class NobodyAsksWithoutRest(Promise):
+    """Whatever brokers answer, a client asks for metadata, versions and ids with pauses between."""
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        asked: Counter[tuple[str, str, int]] = Counter()
+        for entry in world.cluster.history.entries():
+            client = entry.client_id or ""
+            if entry.api in ("Metadata", "ApiVersions", "InitProducerId") and client in self.lives:
+                asked[client, entry.api, int(entry.received_at)] += 1
+        for (client, api, second), count in asked.items():
+            if count > MOST_QUESTIONS_PER_SECOND:
+                self.fail(f"{client} asked {count} times for {api} in the second from {second}")
+
+
+class WindowsAreKept(Promise):
+    """Not more requests wait for answers on a connection than its client may send ahead."""
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        for life in self.lives.values():
+            if life.acks == 0:
+                continue  # nobody waits for answers
+            most = world.cluster.history.in_flight_max("Produce", client_id=life.name)
+            if most > life.options["max_in_flight_requests_per_connection"]:
+                self.fail(f"{life.name} had {most} requests in flight: {life.options}")
+
+
+class OneInFlightKeepsOrder(Promise):
+    """With a window of one, acknowledged records lie in the order of sending also without idempotence."""
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        for life in self.lives.values():
+            if life.acks != ALL or life.options["max_in_flight_requests_per_connection"] != 1:
+                continue
+            last: dict[Place, Sent] = {}
+            for sent in life.sent:
+                if sent.outcome == OK and sent.offset >= 0:
+                    before = last.get((sent.topic, sent.partition))
+                    if before is not None and before.offset >= sent.offset:
+                        self.fail(f"{sent} at {sent.offset} comes behind {before} at {before.offset}")
+                    last[sent.topic, sent.partition] = sent
+
+
+# ---------------------------------------------------------------------- with idempotence
+
+
+class IdempotentPromise(Promise):
+    """A promise of those producers that number their batches."""
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        for life in self.lives.values():
+            if life.is_idempotent:
+                for place in evidence.logs:
+                    self.look_at(life, TopicPartition(*place), evidence)
+
+    def look_at(self, life: Life, place: TopicPartition, evidence: Evidence) -> None:
+        raise NotImplementedError
+
+    def of(self, life: Life, place: TopicPartition, evidence: Evidence) -> list[tuple[Sent, Logged]]:
+        """What the log has of this producer, in its order."""
+        return [
+            (sent, logged)
+            for logged in evidence.logs[place]
+            if (sent := evidence.sent.get(logged.value)) is not None and sent.producer == life.name
+        ]
+
+
+class NothingIsDoubled(IdempotentPromise):
+    """A record is in the log once at most."""
+
+    def look_at(self, life: Life, place: TopicPartition, evidence: Evidence) -> None:
+        seen: dict[int, Logged] = {}
+        for sent, logged in self.of(life, place, evidence):
+            first = seen.setdefault(sent.number, logged)
+            if first is not logged:
+                self.fail(f"{place}: {sent} is at {first.offset} and at {logged.offset}")
+
+
+class OrderIsKept(IdempotentPromise):
+    """Records are in the log in the order in which they were sent."""
+
+    def look_at(self, life: Life, place: TopicPartition, evidence: Evidence) -> None:
+        last = -1
+        for sent, logged in self.of(life, place, evidence):
+            if sent.number < last:
+                self.fail(f"{place} offset {logged.offset}: {sent} comes behind number {last}")
+            last = sent.number
+
+
+class HolesEndAnEpoch(IdempotentPromise):
+    """Where a record is missing between two of its producer, its send did not succeed, and if a broker was
+    ever asked to write it, what follows was written in a later epoch: the missing one cannot come late.
+    """
+
+    def look_at(self, life: Life, place: TopicPartition, evidence: Evidence) -> None:
+        there = self.of(life, place, evidence)
+        present = {sent.number for sent, _ in there}
+        asked = {
+            value: asked.number[:2]
+            for asked in evidence.asked
+            if asked.client == life.name and asked.place == place
+            for value in asked.values
+        }
+        for sent in life.sent:
+            if (sent.topic, sent.partition) != place or sent.number in present:
+                continue
+            if sent.outcome == OK:
+                self.fail(f"{place}: {sent} was acknowledged and is missing")
+            under = asked.get(sent.value)
+            after = next((logged for later, logged in there if later.number > sent.number), None)
+            if under is not None and after is not None and after.number[:2] == under:
+                self.fail(
+                    f"{place}: {sent} is missing, and offset {after.offset} follows under the same {under}"
+                )
+
+
+class NumbersHaveNoGaps(IdempotentPromise):
+    """In each epoch the batches of a partition are numbered from 0 on, without a gap."""
+
+    def look_at(self, life: Life, place: TopicPartition, evidence: Evidence) -> None:
+        expected: dict[tuple[int, int], int] = {}
+        before: Numbered | None = None
+        for sent, logged in self.of(life, place, evidence):
+            epoch, first = logged.number[:2], logged.number[2]
+            if logged.number != before and first != expected.get(epoch, 0):
+                self.fail(
+                    f"{place} offset {logged.offset}: {sent} has sequence {first} of {epoch}, "
+                    f"{expected.get(epoch, 0)} is next"
+                )
+            expected[epoch] = next_sequence(expected.get(epoch, 0), 1)
+            before = logged.number
+
+
+class RetriesAreIdentical(Promise):
+    """What is sent under one number is the same bytes each time."""
+
+    def look(self, world: World, evidence: Evidence) -> None:
+        known: dict[tuple[str, Place, Numbered], bytes] = {}
+        for asked in evidence.asked:
+            if asked.number[0] < 0:
+                continue
+            first = known.setdefault((asked.client, asked.place, asked.number), asked.data)
+            if first != asked.data:
+                self.fail(f"{asked.client} {asked.place}: other bytes under {asked.number}: {asked.values}")
+
+
+PROMISES: Sequence[Any] = (
+    AcknowledgedIsAtItsOffset,
+    LogsHoldWhatWasSent,
+    CopiesAreAttempts,
+    CommittedIsKept,
+    NobodyAsksWithoutRest,
+    WindowsAreKept,
+    OneInFlightKeepsOrder,
+    NothingIsDoubled,
+    OrderIsKept,
+    HolesEndAnEpoch,
+    NumbersHaveNoGaps,
+    RetriesAreIdentical,
+)
+
+
+def promises_of(lives: Mapping[str, Life]) -> list[Promise]:
+    """One of each; `lives` are the producers by name, and may grow."""
+    evidence: list[Evidence] = []
+    return [promise(lives, evidence) for promise in PROMISES]

@@ -1,0 +1,51 @@
+"""The scenarios that the runner knows by name, each with its sizes and its faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from pykafka2.testing.simulation.fault_table import KINDS
+from tests.campaign import producer_story, scenario
+from tests.campaign.producer_faults import producer_kinds
+from tests.campaign.seed import Report
+
+PlaySeed = Callable[[int, Mapping[str, Any], bool], Report]
+"""Seed, sizes, whether the whole timeline is kept."""
+
+
+@attrs.define(frozen=True)
+class Scenario:
+    """One scenario: what plays a seed of it, how large it is if nobody says, what may go wrong in it."""
+
+    name: str
+    play: PlaySeed
+    sizes: Mapping[str, Any]
+    fault_names: tuple[str, ...]
+
+
+def _system(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
+    return scenario.run_seed(seed, scenario.Shape(**sizes), keep_timeline=keep_timeline)
+
+
+def _producers(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
+    shape = producer_story.ProducerShape(**sizes)
+    return producer_story.run_seed(seed, shape, keep_timeline=keep_timeline)
+
+
+SCENARIOS = {
+    "system": Scenario(
+        "system",
+        _system,
+        {"seconds": 60.0, "brokers": 3, "producers": 2, "consumers": 1, "members": 2},
+        tuple(kind.name for kind in KINDS),
+    ),
+    "producers": Scenario(
+        "producers",
+        _producers,
+        {"seconds": producer_story.SECONDS, "producers": 0},
+        tuple(kind.name for kind in producer_kinds()),
+    ),
+}
