@@ -17,16 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pykafka2.records.column_encoder import (
-    ATTRIBUTES,
     MAX_BATCH_RECORDS,
+    MAX_NUMBERS_BYTES,
     MAX_OFFSET_BYTES,
-    NO_HEADERS,
-    OFFSET_SPANS,
     EncodedRecords,
     cuts_of,
-    framed_offsets,
-    spans,
 )
+from pykafka2.records.pieces import ATTRIBUTES, NO_HEADERS, OFFSET_SPANS, framed_offsets, spans
 from pykafka2.records.varint import NULL, VARINTS, varint, varint_size
 
 BINARY = pa.large_binary()
@@ -151,6 +148,17 @@ class ArrowColumns:
         more += varint_size(int(sizes.max()) + more)
         ends: Any = np.cumsum(sizes)
         return cuts_of(ends, more, max_bytes)
+
+    def oversized(self, max_bytes: int) -> int | None:
+        sizes = np.maximum(self.values.lengths, 0)
+        if self.keys is not None:
+            sizes = sizes + np.maximum(self.keys.lengths, 0)
+        if isinstance(self.headers, list):
+            sizes = sizes + np.fromiter(map(len, self.headers), np.int64, len(self))
+        else:
+            max_bytes -= len(self.headers)
+        too_large = np.nonzero(sizes > max_bytes - MAX_NUMBERS_BYTES)[0]
+        return int(too_large[0]) if len(too_large) else None
 
     def encode(self, first: int, stop: int) -> EncodedRecords:
         base, highest, deltas = self._deltas(first, stop)

@@ -13,10 +13,12 @@ np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
 from pykafka2.records.arrow_encoder import ArrowColumns, BytesColumn, varint_sizes, varints  # noqa: E402
-from pykafka2.records.column_encoder import NO_HEADERS, encode_headers  # noqa: E402
+from pykafka2.records.column_encoder import encode_headers  # noqa: E402
+from pykafka2.records.pieces import NO_HEADERS  # noqa: E402
 from pykafka2.records.varint import varint, varint_size  # noqa: E402
 
 from .strategies import NOW, RECORD_LISTS, Input  # noqa: E402
+from .test_column_encoder import columns_of as of_lists  # noqa: E402
 from .test_column_encoder import row_by_row  # noqa: E402
 
 TYPES = st.sampled_from([pa.binary(), pa.large_binary()])
@@ -75,7 +77,7 @@ def test_an_empty_column() -> None:
 
 
 @given(RECORD_LISTS, st.integers(1, 400), st.booleans())
-def test_batches_end_where_those_of_lists_do(records: list[Input], max_bytes: int, is_uniform: bool) -> None:
+def test_batches_end_where_they_are_full(records: list[Input], max_bytes: int, is_uniform: bool) -> None:
     if is_uniform:
         records = [records[0]] * len(records)
     columns = columns_of(records, pa.binary())
@@ -83,6 +85,7 @@ def test_batches_end_where_those_of_lists_do(records: list[Input], max_bytes: in
     assert cuts[-1] == len(records)
     for first, stop in pairwise([0, *cuts]):
         assert len(columns.encode(first, stop).body) <= max_bytes or stop == first + 1
+    assert columns.oversized(max_bytes) == of_lists(records).oversized(max_bytes)
 
 
 @given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-1, 9000), min_size=1))

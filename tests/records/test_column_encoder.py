@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.records import column_encoder
-from pykafka2.records.column_encoder import NO_HEADERS, EncodedRecords, ListColumns, encode_headers, spans
+from pykafka2.records.column_encoder import EncodedRecords, ListColumns, encode_headers
 from pykafka2.records.encoder import encode_record
+from pykafka2.records.pieces import NO_HEADERS, framed_offsets, spans
 from pykafka2.records.varint import varint, varint_size
 
 from .strategies import NOW, RECORD_LISTS, Input
@@ -103,9 +103,24 @@ def test_offsets_grow_by_a_byte_where_varints_do(count: int, lengths: tuple[int 
     )
 
 
+@given(RECORD_LISTS, st.integers(30, 9000))
+def test_a_record_that_is_too_large_is_found(records: list[Input], max_bytes: int) -> None:
+    first = next(
+        (
+            number
+            for number, (_, key, value, headers) in enumerate(records)
+            if len(key or b"") + len(value or b"") + len(encode_headers(headers)) + 31 > max_bytes
+        ),
+        None,
+    )
+    assert columns_of(records).oversized(max_bytes) == first
+    if first is None:
+        assert all(len(columns_of([record]).encode(0, 1).body) <= max_bytes for record in records)
+
+
 def test_offsets_of_four_bytes() -> None:
     count = (1 << 20) + 130
-    framed = column_encoder.framed_offsets(b"<", b">", 1 << 20, count)
+    framed = framed_offsets(b"<", b">", 1 << 20, count)
     assert framed == [b"<" + varint(number) + b">" for number in range(1 << 20, count)]
 
 
