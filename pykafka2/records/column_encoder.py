@@ -115,6 +115,8 @@ class ListColumns:
         )
 
     def take(self, numbers: Sequence[int]) -> ListColumns:
+        if hasattr(numbers, "tolist"):  # numpy's numbers are slow one by one
+            numbers = numbers.tolist()
         if len(numbers) == 1:
             return self.rows(numbers[0], numbers[0] + 1)
         get = itemgetter(*numbers)
