@@ -32,7 +32,8 @@ def partitions_of_keys(columns: RecordColumns, hashes: KeyHashes, partitions: in
             return [NO_PARTITION if key is None else hashes[key] % partitions for key in keys]
         numpy_hashes = murmur2_numpy() if len(keys) >= MANY_KEYS else None
         if numpy_hashes is not None:
-            return _modulo(numpy_hashes.murmur2_array(keys), partitions)
+            spread: Sequence[int] = _modulo(numpy_hashes.murmur2_array(keys), partitions)
+            return spread
         return [
             NO_PARTITION if number == NO_KEY else (number & 0x7FFFFFFF) % partitions
             for number in murmur2_column(keys)
@@ -47,7 +48,10 @@ def partitions_of_keys(columns: RecordColumns, hashes: KeyHashes, partitions: in
     numpy_hashes = murmur2_numpy()
     assert numpy_hashes is not None, "whoever has Arrow's columns has numpy"  # noqa: S101
     keys = column.keys
-    return _modulo(numpy_hashes.murmur2_buffer(keys.data, keys.offsets[:-1], keys.lengths), partitions)
+    found: Sequence[int] = _modulo(
+        numpy_hashes.murmur2_buffer(keys.data, keys.offsets[:-1], keys.lengths), partitions
+    )
+    return found
 
 
 def rows_of_partitions(numbers: Sequence[int], partitions: int) -> dict[int, Sequence[int]]:
