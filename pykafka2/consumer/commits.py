@@ -114,6 +114,9 @@ class Commits:
                 if is_kept_waiting or now < commit.retry_at:
                     wake_at = commit.deadline if is_kept_waiting else min(commit.retry_at, commit.deadline)
                     return PollResult(result.sends, wake_at)
+                if not commit.offsets:
+                    self._succeed(commit)
+                    return PollResult.idle_until(now)
                 result.sends.append(self._attempt(commit, now))
             elif commit.send.sent_at is None:
                 is_behind_unsent = True
@@ -176,8 +179,7 @@ class Commits:
         self.written += 1
         self.last_written_at = now
         self.last_error = None
-        self._queue.remove(commit)
-        commit.completion.succeed(None)
+        self._succeed(commit)
         self._cluster.driver.wake()
 
     def _on_error(self, commit: Commit, error: KafkaError, now: float) -> None:
@@ -199,6 +201,10 @@ class Commits:
             if commit.retry_at >= commit.deadline:
                 self._end(commit, self._timed_out(commit))
         self._cluster.driver.wake()  # the queue goes on, or waits for another moment
+
+    def _succeed(self, commit: Commit) -> None:
+        self._queue.remove(commit)
+        commit.completion.succeed(None)
 
     def _end(self, commit: Commit, error: KafkaError) -> None:
         self.failed += 1

@@ -196,9 +196,6 @@ class Committer:
 
     def _begin(self, offsets: Offsets, timeout: float, *, is_retried: bool = False) -> Completion[None]:
         completion: Completion[None] = Completion(self._driver, "a commit")
-        if not offsets and not is_retried:
-            completion.succeed(None)
-            return completion
         options, obstacle = self._options, self._standing.obstacle
         commit = Commit(
             dict(offsets),
