@@ -152,9 +152,7 @@ def test_callbacks_of_earlier_commits_have_run_when_it_returns(
     assert committed(cluster) == {FIRST: 4}
 
 
-def test_it_waits_for_earlier_commits_though_they_fail(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_it_waits_for_earlier_commits_though_they_fail(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer, told = reader(simulation, cluster), Callbacks()
     cluster.controls.fail_next(OffsetCommitRequest, NotCoordinator, times=3)
     for offset in range(1, 4):
