@@ -16,7 +16,7 @@ import attrs
 from pykafka2.clock import FOREVER
 from pykafka2.driver.pollable import Destination, PollResult, Send
 from pykafka2.driver.runtime import Outcome
-from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.errors import ClientFailed, IllegalState, KafkaError
 from pykafka2.network.script import Call, Gather, Script, Step, Wait
 from pykafka2.protocol.struct import Request, Response
 
@@ -27,6 +27,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 Forget = Callable[[Send[Any]], None]
+Offload = Callable[[Callable[[], Any], Callable[[Outcome[Any], float], None]], None]
 Versions = tuple[int | None, int | None]
 """The lowest and the highest that may be chosen; None for any."""
 
@@ -53,6 +54,13 @@ class CallTo(Call):
 
 
 @attrs.define(frozen=True)
+class Work(Step):
+    """Do this off the driver's thread, as it may block or take long; the answer is what it returns."""
+
+    work: Callable[[], Any]
+
+
+@attrs.define(frozen=True)
 class ForgetCoordinator(Step):
     """The coordinator that answered the last call says that it is none: have it looked up again."""
 
@@ -69,6 +77,11 @@ def call_to(
     return cast(R, (yield CallTo(request, version, to, timeout, *versions)))
 
 
+def offloaded(work: Callable[[], T]) -> Script[T]:
+    """`value = yield from offloaded(long_computation)`; what it raises is raised here."""
+    return cast(T, (yield Work(work)))
+
+
 def forget_coordinator() -> Script[None]:
     """After an answer that says NOT_COORDINATOR: forget who said so, and nobody found since."""
     yield ForgetCoordinator()
@@ -78,13 +91,18 @@ def _keep_coordinator(send: Send[Any]) -> None:
     """For scripts that ask no coordinator."""
 
 
+def _no_offload(work: Callable[[], Any], then: Callable[[Outcome[Any], float], None]) -> None:
+    raise IllegalState("a script wants work done off the driver's thread, and its runner was given no way to")
+
+
 class ScriptRunner(Generic[T]):
     """A running script: a `Pollable` that ends.
 
     `then(outcome, now)` is called once, with the script's result or with the error that it raised; also an
     error that is no `KafkaError`, so nothing is swallowed.  What a request failed with is thrown in at the
     `yield`; of a `gather` the first failure is, and the other answers are dropped.  `to` and `timeout` hold
-    for calls that name none of their own (`call_to`); `forget(send)` is what `forget_coordinator` leads to.
+    for calls that name none of their own (`call_to`); `forget(send)` is what `forget_coordinator` leads to,
+    `offload(work, then)` what `offloaded` does (`Driver.offload`).
     """
 
     def __init__(
@@ -95,6 +113,7 @@ class ScriptRunner(Generic[T]):
         *,
         timeout: float | None = None,
         forget: Forget = _keep_coordinator,
+        offload: Offload = _no_offload,
     ) -> None:
         self.outcome: Outcome[T] | None = None
         self._script = script
@@ -102,6 +121,7 @@ class ScriptRunner(Generic[T]):
         self._then = then
         self._timeout = timeout
         self._forget = forget
+        self._offload = offload
         self._last_sends: list[Send[Any]] = []
         self._is_started = False
         # Counts the steps, so that answers to a step that is over are known as such.
@@ -160,6 +180,8 @@ class ScriptRunner(Generic[T]):
             self._advance(lambda: self._script.send(None), now)
         elif isinstance(step, Wait):
             self._resume_at = now + step.seconds
+        elif isinstance(step, Work):
+            self._work(step.work)
         else:
             unknown = IllegalState(f"a script yielded {step!r}, which is no step")
             self._advance(lambda: self._script.throw(unknown), now)
@@ -205,6 +227,22 @@ class ScriptRunner(Generic[T]):
             for index, request in enumerate(requests)
         ]
         self._sends += self._last_sends
+
+    def _work(self, work: Callable[[], Any]) -> None:
+        number = self._step
+
+        def then(outcome: Outcome[Any], now: float) -> None:
+            if number != self._step:
+                return
+            error = outcome.error
+            if error is None:
+                self._advance(lambda: self._script.send(outcome.value), now)
+                return
+            # What would end the driver's loop (`SystemExit` from a callback of the user's, say) stays here.
+            failure = error if isinstance(error, Exception) else ClientFailed(f"it raised {error!r}")
+            self._advance(lambda: self._script.throw(failure), now)
+
+        self._offload(work, then)
 
     def _end(self, outcome: Outcome[T], now: float) -> None:
         self.outcome = outcome

@@ -10,8 +10,15 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.driver.runtime import Outcome
-from pykafka2.driver.script_runner import ScriptRunner, call_to, forget_coordinator, run_script
-from pykafka2.errors import Disconnected, IllegalState, KafkaError, RequestTimeout
+from pykafka2.driver.script_runner import (
+    Offload,
+    ScriptRunner,
+    call_to,
+    forget_coordinator,
+    offloaded,
+    run_script,
+)
+from pykafka2.errors import ClientFailed, Disconnected, IllegalState, KafkaError, RequestTimeout
 from pykafka2.network.script import Script, Step, call, gather, wait
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from tests.driver.fakes import HandRuntime
@@ -222,3 +229,58 @@ def test_the_driver_forgets_a_script_that_has_ended() -> None:
     runtime.turn()
     assert outcomes[0].get() == "woken"
     assert driver._pollables == []
+
+
+# ---------------------------------------------------------------------------------------- work elsewhere
+
+
+def offload_rig(script: Script[Any]) -> tuple[Rig, list[Any]]:
+    """A runner whose work is handed to the test: pairs of the work and whom to tell."""
+    given: list[Any] = []
+    offload: Offload = lambda work, then: given.append((work, then))  # noqa: E731
+    rig = Rig(script)
+    rig.runner = ScriptRunner(
+        script, ToNode(1), lambda outcome, now: rig.outcomes.append(outcome), offload=offload
+    )
+    return rig, given
+
+
+def test_work_is_done_elsewhere_and_its_value_comes_back() -> None:
+    def script() -> Script[int]:
+        return (yield from offloaded(lambda: 6 * 7))
+
+    rig, given = offload_rig(script())
+    assert rig.sends(0.0) == []
+    assert rig.outcomes == []
+    ((work, then),) = given
+    then(Outcome(value=work()), 1.0)
+    assert [outcome.get() for outcome in rig.outcomes] == [42]
+
+
+def test_what_work_raises_is_raised_in_the_script_and_ends_no_loop() -> None:
+    def script() -> Script[str]:
+        try:
+            yield from offloaded(lambda: 1)
+        except ValueError as error:
+            yield from offloaded(lambda: 1)
+            return str(error)
+        return "nothing"
+
+    rig, given = offload_rig(script())
+    rig.sends(0.0)
+    given[0][1](Outcome(error=ValueError("no")), 1.0)
+    given[1][1](Outcome(error=SystemExit(3)), 2.0)
+    with pytest.raises(ClientFailed, match="SystemExit"):
+        rig.outcomes[0].get()
+
+
+def test_work_that_ends_after_a_cancellation_is_dropped() -> None:
+    def script() -> Script[int]:
+        return (yield from offloaded(lambda: 1))
+
+    rig, given = offload_rig(script())
+    rig.sends(0.0)
+    rig.runner.cancel(Disconnected("over"), 1.0)
+    given[0][1](Outcome(value=1), 2.0)
+    assert len(rig.outcomes) == 1
+    assert isinstance(rig.outcomes[0].error, Disconnected)
