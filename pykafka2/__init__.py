@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RebalanceProtocol,
     )
     from pykafka2.consumer.consumer import KafkaConsumer
+    from pykafka2.consumer.listeners import ConsumerRebalanceListener
     from pykafka2.errors import KafkaError
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.types import (
@@ -44,6 +45,7 @@ _HOMES = {
     "MemberSubscription": "pykafka2.consumer.assignors.assignor",
     "RebalanceProtocol": "pykafka2.consumer.assignors.assignor",
     "KafkaAdminClient": "pykafka2.admin.admin",
+    "ConsumerRebalanceListener": "pykafka2.consumer.listeners",
     "KafkaConsumer": "pykafka2.consumer.consumer",
     "KafkaError": "pykafka2.errors",
     "KafkaProducer": "pykafka2.producer.producer",
@@ -65,6 +67,7 @@ __all__ = [
     "Assignor",
     "ClusterMetadata",
     "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "KafkaAdminClient",
     "KafkaConsumer",

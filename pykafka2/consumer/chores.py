@@ -23,3 +23,7 @@ class Chore(Protocol):
     def has_news(self) -> bool:
         """True if `attend` would do something now.  Asked by whichever thread wakes waiters: no lock."""
         ...
+
+    def on_return(self) -> None:
+        """poll() goes back to the application, with records, without, or by an error."""
+        ...

@@ -6,7 +6,7 @@ Callers' threads; the work is done by committer.py and committed.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions
 from pykafka2.consumer.ownership import Owned, owned
@@ -15,9 +15,7 @@ from pykafka2.option_fields import INT64_MAX
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from pykafka2.consumer.committed import CommittedOffsets
-    from pykafka2.consumer.committer import Committer
-    from pykafka2.consumer.group_identity import GroupStanding
+    from pykafka2.consumer.group_parts import GroupParts
     from pykafka2.consumer.options import ConsumerOptions
     from pykafka2.consumer.subscription import Subscription
     from pykafka2.driver.completion import Completion
@@ -25,22 +23,12 @@ if TYPE_CHECKING:
 GivenOffsets = Mapping[TopicPartition, "OffsetAndMetadata | int"]
 
 
-class _Group(NamedTuple):
-    """What a consumer with a group has."""
-
-    committer: Committer
-    committed: CommittedOffsets
-    standing: GroupStanding
-
-
 class CommitCalls(Owned):
     """Mixed into the consumer."""
 
     _options: ConsumerOptions
     _subscription: Subscription
-    _standing: GroupStanding | None
-    _committer: Committer | None
-    _committed: CommittedOffsets | None
+    _group: GroupParts | None
 
     @owned
     def commit(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
@@ -178,13 +166,13 @@ class CommitCalls(Owned):
             standing.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
         )
 
-    def _with_group(self, what: str) -> _Group:
-        if self._committer is None or self._committed is None or self._standing is None:
+    def _with_group(self, what: str) -> GroupParts:
+        if self._group is None:
             raise IllegalState(
                 f"{what}() needs a group to commit to: make the consumer with group_id=...; without one, "
                 "keep position() yourself and come back to it with seek()"
             )
-        return _Group(self._committer, self._committed, self._standing)
+        return self._group
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -138,21 +138,28 @@ class Committer:
         now = self._driver.clock.monotonic()
         if now < self._next_auto_at or (self._auto is not None and not self._auto.is_done):
             return
-        offsets = self.handed_over()
-        if not offsets or self._standing.obstacle is not None:
+        if self._standing.obstacle is not None:
             return
         self._next_auto_at = now + self._options.auto_commit_interval
+        offsets = self.handed_over()
+        if not offsets:
+            return
         self._auto = self._begin(offsets, self._options.request_timeout)
         self._untold.append(_Untold(offsets, self._auto, self._on_auto_commit))
 
     def due_in(self) -> float:
         if self._next_auto_at == FOREVER or (self._auto is not None and not self._auto.is_done):
             return FOREVER
+        if self._standing.obstacle is not None:
+            return FOREVER  # its end is news of the membership
         return max(self._next_auto_at - self._driver.clock.monotonic(), 0.001)
 
     def has_news(self) -> bool:
         untold = self._untold
         return bool(untold) and untold[0].completion.is_done
+
+    def on_return(self) -> None:
+        """See `Chore`; nothing to be done."""
 
     def commit_before_rebalance(
         self, partitions: Collection[TopicPartition], timeout: float

@@ -15,17 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.arguments import checked_partitions, checked_topic
+from pykafka2.cluster.arguments import checked_topic
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.chores import Chore
 from pykafka2.consumer.commit_calls import CommitCalls
-from pykafka2.consumer.commits import Commits
-from pykafka2.consumer.committed import CommittedOffsets, Resume
-from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
-from pykafka2.consumer.group_calls import GroupCalls
-from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.group_parts import GroupParts
 from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, ConsumerConfig, ConsumerOptions
@@ -35,13 +30,13 @@ from pykafka2.consumer.query_calls import QueryCalls
 from pykafka2.consumer.reader import Reader, Records
 from pykafka2.consumer.slices import SliceLength, Slices
 from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.subscription_calls import SubscriptionCalls
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.errors import (
     ClientClosed,
     ConcurrentUse,
     ForkedClientError,
     KafkaError,
-    NotYetAvailable,
 )
 from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, TopicPartition
@@ -50,7 +45,7 @@ if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
 
-class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
+class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
     """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
 
     Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
@@ -80,25 +75,25 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
         self._undelivered = Undelivered()
-        self._subscription = Subscription()
+        self._subscription = Subscription(by_group=parsed.group_id is not None)
         self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
         try:
             self._buffer = FetchBuffer(cluster.driver.wake)
             self._lookups = OffsetLookups(cluster, parsed.isolation)
             self._fetcher = Fetcher(parsed, cluster, self._buffer, self._lookups)
-            chores, resume = self._join_parts(parsed, cluster)
+            self._group = group = self._new_group(parsed, cluster)
             self._reader = Reader(
                 parsed,
                 cluster,
                 self._subscription,
                 self._buffer,
                 self._fetcher,
-                resume=resume,
-                chores=chores,
+                resume=group.resume if group is not None else None,
+                chores=(group.rebalance, group.committer) if group is not None else (),
             )
             self._slice_length = SliceLength(cluster.driver.clock)
             self._queries = OffsetQueries(cluster, self._lookups)
-            self._inspection = Inspection(cluster, self._subscription, self._buffer, self._fetcher)
+            self._inspection = Inspection(cluster, self._subscription, self._buffer, self._fetcher, group)
             cluster.add(self._lookups, self._fetcher)
             if names:
                 self.subscribe(names)
@@ -107,77 +102,6 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
             raise
         description = f"a KafkaConsumer ({parsed.client_id})"
         self._tracked = lifecycle.track(self, description, functools.partial(cluster.close, 0.0))
-
-    def _join_parts(
-        self, parsed: ConsumerOptions, cluster: ClusterClient
-    ) -> tuple[list[Chore], Resume | None]:
-        """The parts that only a consumer with a group has."""
-        self._standing: GroupStanding | None = None
-        self._committer: Committer | None = None
-        self._committed: CommittedOffsets | None = None
-        if parsed.group_id is None:
-            return [], None
-        self._standing = standing = GroupStanding(parsed.group_id)
-        commits = Commits(cluster, standing)
-        cluster.add(commits)
-        self._committer = Committer(parsed, cluster, self._subscription, self._undelivered, standing, commits)
-        self._committed = CommittedOffsets(cluster, parsed.group_id)
-        return [self._committer], Resume(self._committed, self._subscription)
-
-    # ------------------------------------------------------------------ what to read
-
-    @owned
-    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
-        """Read all partitions of these topics from now on, those added later included.
-
-        Partitions start where auto_offset_reset says.  Replaces an earlier subscription; partitions that stay
-        keep their positions.  `pattern` and `listener` come with a later version.
-
-        Raises:
-            IllegalState: partitions are assigned by `assign`.
-            NotYetAvailable: a pattern or a listener is given.
-        """
-        if pattern is not None or listener is not None:
-            raise NotYetAvailable("subscribe() takes a list of topics; patterns and listeners come later")
-        if isinstance(topics, str):
-            raise TypeError(f"subscribe() takes a list of topics; write [{topics!r}]")
-        names = [checked_topic(name) for name in topics]
-        if not names:
-            self.unsubscribe()
-            return
-        if self._standing is not None:
-            raise NotYetAvailable("members of groups come later: assign() partitions, or leave out group_id")
-        self._subscription.subscribe(names)
-        self._release([p for p in self._subscription.assigned if p.topic not in self._subscription.topics])
-
-    @owned
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those that stay keep their positions.
-
-        Raises:
-            IllegalState: topics are subscribed to.
-        """
-        wanted = checked_partitions(partitions)
-        change = self._subscription.assign(wanted)
-        self._undelivered.forget(change.removed)
-        self._reader.send_changes()
-
-    @owned
-    def unsubscribe(self) -> None:
-        """Read nothing any more, whether subscribed or assigned; positions are forgotten."""
-        removed = self._subscription.unsubscribe().removed
-        self._undelivered.forget(removed)
-        self._reader.send_changes()
-
-    @owned
-    def assignment(self) -> set[TopicPartition]:
-        """The partitions being read; after `subscribe` they are known once `poll` has met the brokers."""
-        return set(self._subscription.assigned)
-
-    @owned
-    def subscription(self) -> set[str]:
-        """The topics subscribed to; empty after `assign`."""
-        return set(self._subscription.topics)
 
     # ------------------------------------------------------------------ reading
 
@@ -206,9 +130,7 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
             ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
         """
         limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
-        if self._undelivered:
-            if self._committer is not None:
-                self._committer.attend(0.0)
+        if self._undelivered and not self._group_has_news():
             return self._undelivered.take(limit, keep=not update_offsets)
         return self._reader.poll(timeout, limit, keep_position=not update_offsets)
 
@@ -240,9 +162,7 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
     def _next_slice(self) -> Iterator[ConsumerRecord]:
         """Some of the records that follow; an application that iterates is handed them one by one."""
         undelivered = self._undelivered
-        if undelivered:
-            if self._committer is not None:
-                self._committer.attend(0.0)
+        if undelivered and not self._group_has_news():
             return undelivered.slice(self._slice_length.next())
         self._slice_length.pause()
         undelivered.put(self._reader.poll(self._options.consumer_timeout, self._options.max_poll_records))
@@ -324,7 +244,7 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
     def close(
         self,
         timeout: float | None = None,
-        leave_group: bool = True,
+        leave_group: bool | None = None,
         *,
         autocommit: bool = True,
         timeout_ms: float | None = None,
@@ -335,7 +255,9 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
         With a group, what was handed over is committed before (where that is done automatically, and
         `autocommit` is not off), what is being committed is waited for, and its callbacks are called.
         Leaving a `with` statement by an exception commits nothing automatically: the record that was being
-        worked on may not be done.
+        worked on may not be done.  Then a member's listener is told, and the member leaves its group, so that
+        the others need not wait for its session to end; a static one (group_instance_id) stays.
+        `leave_group` says otherwise.
 
         Raises:
             ConcurrentUse: another thread is inside a call; `wakeup` it first.
@@ -349,8 +271,8 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
                 timeout = 5.0 if timeout_ms is None else timeout_ms / 1000
             deadline = self._cluster.driver.clock.monotonic() + timeout
             try:
-                if self._committer is not None and self._refusal is None:
-                    self._committer.close(timeout, autocommit=autocommit)
+                if self._group is not None and self._refusal is None:
+                    self._leave_group(self._group, deadline, leave_group, autocommit)
             finally:
                 self._refusal = ClientClosed("the consumer is closed; make a new one")
                 self._undelivered.clear()
@@ -402,12 +324,31 @@ class KafkaConsumer(QueryCalls, CommitCalls, GroupCalls):
         self._undelivered.forget(chosen)
         self._reader.reset(chosen, policy)
 
-    def _release(self, partitions: list[TopicPartition]) -> None:
-        """A new subscription leaves these out."""
-        stay = [partition for partition in self._subscription.assigned if partition not in partitions]
-        self._subscription.replace(stay)
-        self._undelivered.forget(partitions)
-        self._reader.send_changes()
+    def _leave_group(
+        self, group: GroupParts, deadline: float, leave_group: bool | None, autocommit: bool
+    ) -> None:
+        clock = self._cluster.driver.clock
+        try:
+            group.committer.close(max(deadline - clock.monotonic(), 0.0), autocommit=autocommit)
+        finally:
+            remaining = max(deadline - clock.monotonic(), 0.0)
+            group.rebalance.end("the consumer is closed", remaining, commit=False, leave=leave_group)
+
+    def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> GroupParts | None:
+        if options.group_id is None:
+            return None
+        return GroupParts.build(options, cluster, self._subscription, self._undelivered)
+
+    def _group_has_news(self) -> bool:
+        """Between two polls: see to commits.  True if the membership wants a poll, and not records of the
+        last one, which are read again then."""
+        if self._group is None:
+            return False
+        if self._group.rebalance.has_news():
+            self._rewind(self._subscription.assigned)
+            return True
+        self._group.committer.attend(0.0)
+        return False
 
     def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Let what iteration has not handed out of these partitions be read again."""

@@ -10,6 +10,8 @@ from typing import Any
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
+from pykafka2.consumer.group_inspection import group_health, group_words
+from pykafka2.consumer.group_parts import GroupParts
 from pykafka2.consumer.subscription import Subscription
 
 
@@ -17,12 +19,18 @@ class Inspection:
     """Looks at the parts of one consumer."""
 
     def __init__(
-        self, cluster: ClusterClient, subscription: Subscription, buffer: FetchBuffer, fetcher: Fetcher
+        self,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        fetcher: Fetcher,
+        group: GroupParts | None = None,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._buffer = buffer
         self._fetcher = fetcher
+        self._group = group
 
     def metrics(self) -> dict[str, float]:
         return {
@@ -43,6 +51,7 @@ class Inspection:
             "connected": cluster.nodes.has_connection,
             "unreachable": cluster.nodes.failing(),
             "throttled": cluster.nodes.throttled(now),
+            "group": None if self._group is None else group_health(self._group, now),
             "partitions": {
                 str(partition): {
                     "position": self._subscription.positions.get(partition),
@@ -77,7 +86,9 @@ class Inspection:
             error = self._cluster.metadata.topic_error(topic)
             if error is not None:
                 lines.append(f"{error}.")
-        if not health["partitions"]:
+        if health["group"] is not None:
+            lines += group_words(health["group"], self._subscription)
+        elif not health["partitions"]:
             lines.append("No partition is assigned; subscribe() or assign(), then poll().")
         for made_anew in sorted(set(self._fetcher.made_anew)):
             lines.append(

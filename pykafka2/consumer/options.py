@@ -13,7 +13,7 @@ import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import ConfigurationError
-from pykafka2.option_fields import callback, choice, custom, duration, flag, integer, text
+from pykafka2.option_fields import OPTION, callback, choice, custom, duration, flag, integer, text
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 
@@ -21,7 +21,30 @@ EARLIEST = "earliest"
 LATEST = "latest"
 NONE = "none"
 
-_GROUPS = "consumer groups are not implemented yet"
+_SERVER_SIDE = "the protocol of KIP-848 is not implemented yet; groups use group_protocol='classic'"
+_GROUPS_ONLY = (
+    "enable_auto_commit",
+    "enable_auto_offset_store",
+    "group_instance_id",
+    "partition_assignment_strategy",
+    "session_timeout",
+    "heartbeat_interval",
+    "max_poll_interval",
+)
+"""Options that mean nothing without a group_id."""
+_HARMLESS = {"enable_auto_commit": False, "enable_auto_offset_store": True}
+"""What such an option may say without a group all the same."""
+
+
+def _read_name(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return value
+
+
+def _read_strategy(value: Any) -> Any:
+    """As given: assignors remember things, so each consumer gets its own (assignors/lookup.py)."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _read_offset_reset(value: Any) -> str:
@@ -135,6 +158,23 @@ class ConsumerOptions(ClientOptions):
         "A member that does not poll for so long leaves its group.",
         minimum_ms=1,
     )
+    group_instance_id: str | None = custom(
+        "group_instance_id",
+        None,
+        _read_name,
+        "a string that is not empty",
+        "The name of a static member, which may restart within session_timeout_ms without a rebalance.",
+    )
+    partition_assignment_strategy: Any = custom(
+        "partition_assignment_strategy",
+        ("range",),
+        _read_strategy,
+        "names of assignors, classes or objects, one or a list",
+        "How the group's leader shares out the partitions; the best one that all members offer is used.",
+    )
+    client_rack: str = text(
+        "client_rack", "", "The rack this consumer is in: assignors prefer partitions with a replica in it."
+    )
     exclude_internal_topics: bool = flag(
         "exclude_internal_topics", True, "Whether patterns leave out Kafka's own topics."
     )
@@ -149,30 +189,38 @@ class ConsumerOptions(ClientOptions):
         options = super().from_given(given)
         if options.group_id == "":
             raise ConfigurationError("group_id='': a group has a name of at least one character")
+        if options.heartbeat_interval >= options.session_timeout:
+            raise ConfigurationError(
+                f"heartbeat_interval_ms={options.heartbeat_interval * 1000:g} must be less than "
+                f"session_timeout_ms={options.session_timeout * 1000:g}, a third at most; lower the one or "
+                "raise the other"
+            )
         if options.group_id is None:
-            if given.get("enable_auto_commit"):
-                raise ConfigurationError("enable_auto_commit=True needs a group to commit to: give group_id")
-            if not options.enable_auto_offset_store:
-                raise ConfigurationError(
-                    "enable_auto_offset_store=False needs a group to commit to: give group_id"
-                )
+            _refuse_without_group(given)
             return attrs.evolve(options, enable_auto_commit=False)
         return options
+
+
+def _refuse_without_group(given: Mapping[str, Any]) -> None:
+    for name in _GROUPS_ONLY:
+        if name in given and given[name] != _HARMLESS.get(name):
+            option = attrs.fields_dict(ConsumerOptions)[name].metadata[OPTION]
+            raise ConfigurationError(
+                f"{option.name}={given[name]!r} is for members of a group: give a group_id with it, or leave "
+                "it out"
+            )
 
 
 CONSUMER_OPTIONS = OptionTable(
     ConsumerOptions,
     refused={
-        "client_rack": Refused("fetching from the nearest replica is not implemented yet", harmless=("",)),
-        "group_instance_id": Refused(_GROUPS),
-        "group_remote_assignor": Refused(_GROUPS),
-        "group_protocol": Refused(_GROUPS, harmless=("classic", "CLASSIC")),
+        "group_remote_assignor": Refused(_SERVER_SIDE),
+        "group_protocol": Refused(_SERVER_SIDE, harmless=("classic", "CLASSIC")),
         "interceptor_classes": Refused("consumer interceptors are not implemented yet", harmless=([], ())),
         "share_acknowledgement_mode": Refused("share groups are not implemented", harmless=("implicit",)),
         "share_acquire_mode": Refused("share groups are not implemented", harmless=("batch_optimized",)),
     },
     ignored={
-        "partition_assignment_strategy": "there are no members to share partitions with",
         "enable_incremental_fetch_sessions": "every fetch names all its partitions",
         "max_in_flight_requests_per_connection": "a consumer has one fetch in flight per broker",
     },
@@ -204,4 +252,7 @@ class ConsumerConfig(ClientConfig, total=False):
     session_timeout_ms: float
     heartbeat_interval_ms: float
     max_poll_interval_ms: float
+    group_instance_id: str | None
+    partition_assignment_strategy: Any
+    client_rack: str
     exclude_internal_topics: bool

@@ -22,7 +22,7 @@ from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.options import EARLIEST, NONE, ConsumerOptions
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pykafka2.consumer.subscription import Assigned, Mode, Subscription
+from pykafka2.consumer.subscription import Assigned, Subscription
 from pykafka2.consumer.topic_watch import TopicWatch
 from pykafka2.errors import (
     KafkaError,
@@ -94,7 +94,7 @@ class Reader:
         self._done: list[Item] = []
         """What the pass before has read to its end."""
         self._pinned: frozenset[str] = frozenset()
-        self._assigned_as_of = -1
+        self._assigned_as_of = self._matched_as_of = -1
         self.is_woken = False
 
     # ------------------------------------------------------------------ polling
@@ -110,9 +110,18 @@ class Reader:
         return columns
 
     def _poll(self, timeout: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
-        deadline = self._driver.clock.monotonic() + timeout
+        try:
+            return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
+        finally:
+            for chore in self._chores:
+                chore.on_return()
+
+    def _poll_until(self, deadline: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
         while True:
             arrivals, version = self._buffer.arrivals, self._metadata.version
+            if version != self._matched_as_of:
+                self._subscription.match(self._metadata.snapshot)
+                self._matched_as_of = version
             for chore in self._chores:
                 chore.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
@@ -215,7 +224,7 @@ class Reader:
             self._metadata.pin_topics(subscription.wanted_topics)
             self._pinned = subscription.wanted_topics
         version = self._metadata.version
-        if subscription.mode is Mode.TOPICS and version != self._assigned_as_of:
+        if subscription.reads_all_partitions and version != self._assigned_as_of:
             self._assign_all_partitions()
             self._assigned_as_of = version
         self._watch.check()
@@ -228,7 +237,8 @@ class Reader:
             subscription.end_resets(resets)
             self._buffer.drop_resets(resets)
         missing = subscription.without_position()
-        if missing:
+        # An answer is taken also where what was asked for is not this consumer's any more.
+        if missing or (self._resume is not None and self._resume.has_news()):
             self._find_first_positions(missing)
 
     def _read_again(self) -> None:
@@ -357,7 +367,7 @@ class Reader:
             assigned = self._subscription.assigned.get(partition)
             if assigned is None:
                 self._buffer.discard(partition)
-            elif not assigned.is_paused:
+            elif assigned.is_readable:
                 this.served.append(partition)
                 yield partition, assigned
 

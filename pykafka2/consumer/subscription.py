@@ -12,6 +12,8 @@ from enum import Enum
 
 import attrs
 
+from pykafka2.cluster.snapshot import ClusterSnapshot
+from pykafka2.consumer.topic_pattern import TopicPattern
 from pykafka2.errors import IllegalState
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
@@ -24,18 +26,34 @@ class Mode(Enum):
     PARTITIONS = "partitions"
 
 
+class Hold(Enum):
+    """How a partition belongs to this consumer; without a group all are owned."""
+
+    OWNED = "owned"
+    PENDING = "pending"
+    """Given by the group; the application is just being told."""
+    REVOKING = "revoking"
+    """Asked back by the group: nothing more of it is handed over, what was is being committed."""
+
+
 @attrs.define(eq=False)
 class Assigned:
     """One partition that is being read."""
 
     generation: int
     is_paused: bool = False
+    hold: Hold = Hold.OWNED
     resetting_to: int | None = None
     """While its position is being found: the time asked for, or -2 and -1 for the ends of the log."""
 
     @property
     def is_resetting(self) -> bool:
         return self.resetting_to is not None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its records may be handed over."""
+        return not self.is_paused and self.hold is Hold.OWNED
 
 
 @attrs.define
@@ -49,9 +67,12 @@ class Change:
 class Subscription:
     """Topics, partitions and positions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_group: bool = False) -> None:
+        self._by_group = by_group
         self.mode = Mode.NONE
         self.topics: frozenset[str] = frozenset()
+        self.pattern: TopicPattern | None = None
+        """Where topics are subscribed to by a pattern: `topics` are those that it named last."""
         self.assigned: dict[TopicPartition, Assigned] = {}
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition whose place is known; written by one `update` a poll."""
@@ -67,11 +88,25 @@ class Subscription:
         self._generation = 0
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics.  Raises `IllegalState` after `assign`."""
+        """Read all partitions of these topics, or a group's share.  Raises `IllegalState` after `assign`."""
+        self._read_topics()
+        self.pattern = None
+        self.topics = self.wanted_topics = frozenset(topics)
+
+    def subscribe_to_pattern(self, pattern: TopicPattern) -> None:
+        """As `subscribe`, of the topics that the pattern names; `match` says which these are now."""
+        self._read_topics()
+        self.pattern = pattern
+
+    def match(self, snapshot: ClusterSnapshot) -> None:
+        """Take over which topics the pattern names, if there is one."""
+        if self.pattern is not None:
+            self.topics = self.wanted_topics = self.pattern.topics(snapshot)
+
+    def _read_topics(self) -> None:
         if self.mode is Mode.PARTITIONS:
             raise IllegalState("partitions are assigned already; call unsubscribe() before subscribe()")
         self.mode = Mode.TOPICS
-        self.topics = self.wanted_topics = frozenset(topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> Change:
         """Read exactly these.  Raises `IllegalState` after `subscribe`."""
@@ -83,6 +118,7 @@ class Subscription:
     def unsubscribe(self) -> Change:
         self.mode = Mode.NONE
         self.topics = frozenset()
+        self.pattern = None
         return self.replace(())
 
     def replace(self, partitions: Iterable[TopicPartition]) -> Change:
@@ -101,6 +137,45 @@ class Subscription:
         if self.mode is not Mode.TOPICS:
             self.wanted_topics = frozenset(partition.topic for partition in self.assigned)
         return change
+
+    @property
+    def reads_all_partitions(self) -> bool:
+        """True while a subscription means every partition of its topics, as no group shares them."""
+        return self.mode is Mode.TOPICS and not self._by_group
+
+    # ------------------------------------------------------------------ what a group gives and takes
+
+    def held(self, hold: Hold) -> list[TopicPartition]:
+        """The partitions that are held in this way."""
+        return [partition for partition, assigned in self.assigned.items() if assigned.hold is hold]
+
+    def hold_back(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Hand over nothing more of these, as they are to be given back; those that are assigned."""
+        going = [partition for partition in partitions if partition in self.assigned]
+        for partition in going:
+            self.assigned[partition].hold = Hold.REVOKING
+        return going
+
+    def give_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not this consumer's any more."""
+        gone = set(partitions)
+        self.replace([partition for partition in self.assigned if partition not in gone])
+
+    def take_on(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are new; nothing of them is handed over before `confirm`."""
+        new = list(partitions)
+        self.replace([*self.assigned, *new])
+        for partition in new:
+            self.assigned[partition].hold = Hold.PENDING
+
+    def confirm(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application has been told of these."""
+        for partition in partitions:
+            assigned = self.assigned.get(partition)
+            if assigned is not None and assigned.hold is Hold.PENDING:
+                assigned.hold = Hold.OWNED
+
+    # ------------------------------------------------------------------ positions
 
     def find(self, partition: TopicPartition) -> Assigned:
         """The state of an assigned partition.  Raises `IllegalState` for any other."""

@@ -19,7 +19,6 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
     NoOffsetForPartition,
-    NotYetAvailable,
     OffsetOutOfRange,
     TopicAuthorizationFailed,
     UnknownOption,
@@ -719,8 +718,31 @@ def test_what_needs_a_group_says_so(consumer: KafkaConsumer) -> None:
     for call in calls:
         with pytest.raises(IllegalState, match="group_id"):
             call()
-    with pytest.raises(NotYetAvailable):
-        consumer.subscribe(pattern="order.*")
+    with pytest.raises(IllegalState, match="group_id"):
+        consumer.enforce_rebalance()
+    with pytest.raises(ConfigurationError, match="group_id"):
+        consumer.subscribe(["orders"], on_assigned=print)
+
+
+def test_without_a_group_a_pattern_means_all_partitions_of_its_topics() -> None:
+    cluster = LogCluster({"orders": [0, 1], "ordinary": [0], "refunds": [0]})
+    for topic in cluster.topics:
+        cluster.append(topic, 0, topic.encode())
+    with cluster.consumer(metadata_max_age_ms=1000) as consumer:
+        consumer.subscribe(pattern="ord")
+        found = read_values(consumer, 10)
+        assert found == [b"orders", b"ordinary"]
+        assert consumer.subscription() == {"orders", "ordinary"}
+        cluster.add_topic("ordered", [1])
+        cluster.append("ordered", 0, b"ordered")
+        assert read_values(consumer, 30) == [b"ordered"]
+        with pytest.raises(IllegalState, match="not both"):
+            consumer.subscribe(["orders"], pattern="ord")
+
+
+def read_values(consumer: KafkaConsumer, polls: int) -> list[bytes]:
+    polled = [consumer.poll(100) for _ in range(polls)]
+    return sorted(record.value for one in polled for records in one.values() for record in records)
 
 
 def test_wrong_arguments_are_refused_with_words(consumer: KafkaConsumer) -> None:

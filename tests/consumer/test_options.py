@@ -59,8 +59,8 @@ def test_our_methods_take_what_kafka_pythons_take() -> None:
 
 
 def test_what_has_no_meaning_here_warns() -> None:
-    with pytest.warns(IgnoredOption, match="partition_assignment_strategy"):
-        CONSUMER_OPTIONS.parse(None, {"partition_assignment_strategy": []})
+    with pytest.warns(IgnoredOption, match="enable_incremental_fetch_sessions"):
+        CONSUMER_OPTIONS.parse(None, {"enable_incremental_fetch_sessions": False})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,14 @@ def test_what_has_no_meaning_here_warns() -> None:
         ({"enable_auto_commit": True}, "group_id"),
         ({"enable_auto_offset_store": False}, "group_id"),
         ({"group_instance_id": "i"}, "group"),
-        ({"client_rack": "r1"}, "replica"),
+        ({"session_timeout_ms": 10_000}, "group_id"),
+        ({"heartbeat_interval_ms": 100}, "group_id"),
+        ({"max_poll_interval_ms": 100}, "group_id"),
+        ({"partition_assignment_strategy": "range"}, "group_id"),
+        ({"group_id": "g", "group_instance_id": ""}, "not empty"),
+        ({"group_id": "g", "session_timeout_ms": 3000}, "heartbeat_interval_ms=3000 must be less"),
+        ({"group_id": "g", "group_protocol": "consumer"}, "KIP-848"),
+        ({"group_id": "g", "group_remote_assignor": "uniform"}, "KIP-848"),
     ],
 )
 def test_illegal_values_are_refused_with_words(given: dict[str, object], words: str) -> None:

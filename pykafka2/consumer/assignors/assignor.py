@@ -1,6 +1,6 @@
 """What an assignor is: it divides the partitions of a group's topics among the group's members.
 
-The leader of a classic group asks it once a rebalance, on its own thread; members send what it wants to know
+The leader of a classic group asks it once a rebalance, on a helper thread; members send what it wants to know
 of them in their subscriptions.  The assignors of Kafka lie beside this file, wire.py has the bytes, lookup.py
 finds them by name, leading.py is what the leader does.  Plain data and one protocol; owned by nobody.
 """
@@ -86,8 +86,9 @@ class Assignor(Protocol):
     """Divides the partitions of a group's topics among its members.
 
     Give one to `partition_assignment_strategy`, by name, as a class or as an object; inherit from this class
-    to have the defaults of what is not abstract.  All methods are called on the consumer's thread.  Members
-    must agree on the name: the group uses the first assignor of most members that all of them offer.
+    to have the defaults of what is not abstract.  `assign` is called on a helper thread, as heartbeats and
+    polls go on meanwhile, the other methods on the consumer's, and never two at once.  Members must agree on
+    the name: the group uses the first assignor of most members that all of them offer.
     """
 
     @property

@@ -1,0 +1,80 @@
+"""What a consumer with a group shows of it: as data for `health()`, in words for `explain()`.
+
+Any thread; reads what the two threads write, without locks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.consumer.group_parts import GroupParts
+from pykafka2.consumer.membership import MemberState
+from pykafka2.consumer.subscription import Hold, Mode, Subscription
+
+
+def group_health(group: GroupParts, now: float) -> dict[str, Any]:
+    """How the consumer stands with its group; ages are seconds, None for what never happened."""
+    member, standing, commits = group.membership, group.standing, group.commits
+    return {
+        "id": standing.group_id,
+        "state": member.state.value,
+        "member_id": standing.identity.member_id,
+        "generation": standing.identity.generation_id,
+        "leading": member.is_leading,
+        "coordinator": member.coordinator,
+        "because": member.because,
+        "last_poll_age": member.polls.gap(now),
+        "last_heartbeat_age": _age(member.heartbeat.answered_at, now),
+        "last_commit_age": _age(commits.last_written_at, now),
+        "last_commit_error": None if commits.last_error is None else str(commits.last_error),
+        "unfinished_rebalances": member.unfinished_rebalances,
+        "failure": None if member.failure is None else str(member.failure),
+    }
+
+
+def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]:
+    """The same in sentences, as far as it is worth saying."""
+    group, state = f"group {health['id']!r}", health["state"]
+    lines = []
+    if subscription.mode is Mode.TOPICS:
+        lines.append(_state_in_words(group, state, health))
+    elif subscription.mode is Mode.NONE:
+        lines.append("No partition is assigned; subscribe() or assign(), then poll().")
+    if health["failure"]:
+        lines.append(f"{health['failure']}.")
+    if health["coordinator"] is None and subscription.mode is not Mode.NONE:
+        lines.append(
+            f"The coordinator of {group} is not known; it is looked up when something is to be said."
+        )
+    if health["unfinished_rebalances"]:
+        lines.append(f"{health['unfinished_rebalances']} rebalances in a row did not come to an end.")
+    if health["last_commit_error"]:
+        lines.append(f"The last commit failed: {health['last_commit_error']}")
+    revoking = subscription.held(Hold.REVOKING)
+    if revoking:
+        lines.append(f"{', '.join(map(str, revoking))}: given back when their last commit is over.")
+    return lines
+
+
+def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
+    because = f": {health['because']}" if health["because"] else ""
+    if state == MemberState.STABLE.value:
+        role = "leads" if health["leading"] else "is a member of"
+        heard = health["last_heartbeat_age"]
+        return (
+            f"The consumer {role} {group} in generation {health['generation']}; its last heartbeat was "
+            f"answered {heard:.1f} s ago, its last poll was {health['last_poll_age']:.1f} s ago."
+        )
+    if state == MemberState.JOINING.value:
+        return f"The consumer joins {group} and waits for the other members, or for the coordinator{because}."
+    if state == MemberState.SYNCING.value:
+        return f"The consumer waits for what the leader of {group} assigns to it."
+    if state == MemberState.MUST_JOIN.value:
+        return f"{group} rebalances{because}; the next poll() takes part.".replace("group", "Group", 1)
+    if state == MemberState.FENCED.value:
+        return f"Another consumer has taken this one's place in {group}; close it."
+    return f"The consumer is no member of {group}{because}; poll() joins it."
+
+
+def _age(at: float, now: float) -> float | None:
+    return now - at if at > 0 else None

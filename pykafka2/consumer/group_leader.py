@@ -1,0 +1,99 @@
+"""What the leader of a group does besides reading: it assigns, and sees when topics get more partitions.
+
+Owned by membership.py, on the driver's thread; assignors run on a helper thread, as they may take long and
+heartbeats must not wait.  Members' topics are kept in the metadata for as long as this member leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pykafka2.clock import Clock
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.consumer.assignors.assignor import (
+    Assignor,
+    MemberSubscription,
+    RebalanceProtocol,
+    cluster_metadata,
+)
+from pykafka2.consumer.assignors.leading import group_assignment
+from pykafka2.consumer.assignors.wire import assignment_bytes, read_subscription
+from pykafka2.driver.script_runner import offloaded
+from pykafka2.errors import InconsistentGroupProtocol
+from pykafka2.network.script import Script, wait
+from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupRequestAssignment
+
+# Topics that only other members read must be heard of before they can be assigned.
+LOOK_EVERY = 0.02
+LONGEST_LOOK = 10.0
+
+
+class GroupLeader:
+    """The leader's part of one member."""
+
+    def __init__(
+        self, metadata: Metadata, clock: Clock, assignors: Sequence[Assignor], protocol: RebalanceProtocol
+    ) -> None:
+        self.topics: frozenset[str] = frozenset()
+        """What the members of the group read, while this one leads; else nothing."""
+        self._metadata = metadata
+        self._clock = clock
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._protocol = protocol
+        self._counts: dict[str, int] = {}
+        self._looked_at = -1
+
+    def lead(self, joined: JoinGroupResponse) -> Script[list[SyncGroupRequestAssignment]]:
+        """Assign the partitions of all topics; what SyncGroup is to carry."""
+        name = joined.protocol_name or ""
+        assignor = self._assignors.get(name)
+        if assignor is None:
+            raise InconsistentGroupProtocol(
+                f"the coordinator chose the assignor {name!r}, which was not offered"
+            )
+        members = {
+            member.member_id: read_subscription(bytes(member.metadata), member.group_instance_id)
+            for member in joined.members
+        }
+        yield from self._learn(members)
+        snapshot = self._metadata.snapshot
+        self._counts = {topic: self._count(topic) for topic in self.topics}
+        self._looked_at = snapshot.version
+        cluster = cluster_metadata(snapshot, self.topics)
+        assigned = yield from offloaded(lambda: group_assignment(assignor, self._protocol, cluster, members))
+        return [
+            SyncGroupRequestAssignment(member_id=member_id, assignment=assignment_bytes(assignment))
+            for member_id, assignment in sorted(assigned.items())
+        ]
+
+    def resign(self) -> None:
+        """This member leads no more, or does not know yet whether it will."""
+        self.topics = frozenset()
+        self._counts = {}
+
+    def keep_topics(self, now: float) -> None:
+        """Have the metadata of all members' topics kept."""
+        for topic in self.topics:
+            self._metadata.want_topic(topic, now)
+
+    def news(self) -> str:
+        """What must lead to a rebalance, in words: a topic with other partitions than were assigned."""
+        if not self.topics or self._metadata.version == self._looked_at:
+            return ""
+        self._looked_at = self._metadata.version
+        for topic in sorted(self.topics):
+            before, count = self._counts.get(topic, 0), self._count(topic)
+            if count != before:
+                return f"topic {topic!r} has {count} partitions now, and had {before}"
+        return ""
+
+    def _learn(self, members: Mapping[str, MemberSubscription]) -> Script[None]:
+        self.topics = frozenset(topic for member in members.values() for topic in member.topics)
+        for _ in range(int(LONGEST_LOOK / LOOK_EVERY)):
+            self.keep_topics(self._clock.monotonic())
+            if all(self._metadata.topic(topic) is not None for topic in self.topics):
+                return
+            yield from wait(LOOK_EVERY)
+
+    def _count(self, topic: str) -> int:
+        return self._metadata.partition_count(topic) or 0

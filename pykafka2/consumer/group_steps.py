@@ -1,0 +1,267 @@
+"""What a member and its coordinator say to each other, step by step: entering a group, and leaving it.
+
+Scripts (network/script.py) run by membership.py on the driver's thread.  What heals by itself is asked again
+with back-off inside the script; whatever else the coordinator says is raised, in words that name the setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.consumer.assignors.assignor import Assignment
+from pykafka2.consumer.assignors.wire import PROTOCOL_TYPE, read_assignment
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.driver.pollable import Destination
+from pykafka2.driver.script_runner import call_to, forget_coordinator
+from pykafka2.errors import (
+    BrokerError,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    GroupMaxSizeReached,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    KafkaError,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+    UnsupportedVersion,
+    error_of,
+)
+from pykafka2.network.script import Script, wait
+from pykafka2.protocol.messages.group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+
+# As in the Java client: the coordinator answers a join when the rebalance times out, or a moment later.
+ANSWER_LAPSE = 5.0
+MAX_REASON_CHARS = 255
+FIRST_VERSION_WITH_MEMBERS = 3
+
+Lead = Callable[[JoinGroupResponse], Script[list[SyncGroupRequestAssignment]]]
+
+
+@attrs.define(frozen=True)
+class JoinWish:
+    """What a member wants when it joins: made on the caller's thread, as assignors are asked for it."""
+
+    topics: frozenset[str]
+    subscriptions: tuple[tuple[str, bytes], ...]
+    """Of each assignor offered, the best first: its name, and what the member tells it."""
+    reason: str = ""
+
+
+@attrs.define(frozen=True)
+class Assigned:
+    """What the group's leader has given to this member."""
+
+    assignor: str
+    generation: int
+    assignment: Assignment
+
+
+class Watcher(Protocol):
+    """Who is told how far a join has come."""
+
+    def on_member_id(self, member_id: str) -> None: ...
+
+    def on_joined(self, response: JoinGroupResponse) -> None: ...
+
+
+def join_group(
+    options: ConsumerOptions,
+    wish: JoinWish,
+    member_id: str,
+    first_wait: float,
+    backoff: Backoff,
+    watcher: Watcher,
+    lead: Lead,
+) -> Script[Assigned]:
+    """Join and synchronise: ends with an assignment, or raises why there is none.
+
+    `RebalanceInProgress`, raised after `on_joined`: the group has begun to rebalance anew.
+    """
+    if first_wait > 0:
+        yield from wait(first_wait)
+    joined = yield from _join(options, wish, member_id, backoff, watcher)
+    watcher.on_joined(joined)
+    is_leading = joined.leader == joined.member_id
+    # A static leader that came back may be told to leave the assignment as it is (KIP-814).
+    assignments = (yield from lead(joined)) if is_leading and not joined.skip_assignment else []
+    data = yield from _synchronise(options, joined, assignments, backoff)
+    return Assigned(joined.protocol_name or "", joined.generation_id, read_assignment(data))
+
+
+def _join(
+    options: ConsumerOptions, wish: JoinWish, member_id: str, backoff: Backoff, watcher: Watcher
+) -> Script[JoinGroupResponse]:
+    while True:
+        request = JoinGroupRequest(
+            group_id=options.group_id or "",
+            session_timeout_ms=int(options.session_timeout * 1000),
+            rebalance_timeout_ms=int(options.max_poll_interval * 1000),
+            member_id=member_id,
+            group_instance_id=options.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=data) for name, data in wish.subscriptions
+            ],
+            reason=wish.reason[:MAX_REASON_CHARS],
+        )
+        try:
+            response = yield from call_to(request, timeout=_timeout(options))
+        except KafkaError as failure:
+            if not failure.retriable:
+                raise explained(failure, options) from failure
+            yield from wait(backoff.next())
+            continue
+        if not response.error_code:
+            backoff.reset()
+            return response
+        error = error_of(response.error_code)
+        if isinstance(error, MemberIdRequired):
+            # The id is given before the member counts, so that a lost answer leaves nobody behind (KIP-394).
+            member_id = response.member_id
+            watcher.on_member_id(member_id)
+            continue
+        yield from _wait_or_raise(error, options, backoff, and_retry=RebalanceInProgress)
+
+
+def _synchronise(
+    options: ConsumerOptions,
+    joined: JoinGroupResponse,
+    assignments: list[SyncGroupRequestAssignment],
+    backoff: Backoff,
+) -> Script[bytes]:
+    # Asked again under the same generation: if the group has gone on meanwhile, the answer says so.
+    while True:
+        request = SyncGroupRequest(
+            group_id=options.group_id or "",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=options.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=assignments,
+        )
+        try:
+            response = yield from call_to(request, timeout=_timeout(options))
+        except KafkaError as failure:
+            if not failure.retriable:
+                raise explained(failure, options) from failure
+            yield from wait(backoff.next())
+            continue
+        if not response.error_code:
+            backoff.reset()
+            return bytes(response.assignment)
+        yield from _wait_or_raise(error_of(response.error_code), options, backoff)
+
+
+def leave_group(
+    options: ConsumerOptions,
+    member_id: str,
+    reason: str,
+    attempts: int,
+    backoff: Backoff,
+    to: Destination | None = None,
+) -> Script[None]:
+    """Say good-bye, so that nobody waits for the session to end; raises if it could not be said."""
+    while True:
+        attempts -= 1
+        try:
+            response = yield from _leave(options, member_id, reason, to)
+        except KafkaError as failure:
+            if not failure.retriable or not attempts:
+                raise
+            yield from wait(backoff.next())
+            continue
+        codes = [response.error_code, *(member.error_code for member in response.members)]
+        error = next((error_of(code) for code in codes if code), None)
+        if error is None or isinstance(error, UnknownMemberId):
+            return
+        if not attempts:
+            raise error
+        yield from _wait_or_raise(error, options, backoff)
+
+
+def _leave(
+    options: ConsumerOptions, member_id: str, reason: str, to: Destination | None
+) -> Script[LeaveGroupResponse]:
+    group_id = options.group_id or ""
+    identity = MemberIdentity(
+        member_id=member_id,
+        group_instance_id=options.group_instance_id,
+        reason=reason[:MAX_REASON_CHARS],
+    )
+    timeout = min(options.request_timeout, options.session_timeout)
+    try:
+        return (
+            yield from call_to(LeaveGroupRequest(group_id=group_id, members=[identity]), to, timeout=timeout)
+        )
+    except UnsupportedVersion:
+        # Brokers before 2.4 take one member by its id.
+        request = LeaveGroupRequest(group_id=group_id, member_id=member_id)
+        return (yield from call_to(request, to, timeout=timeout, version=FIRST_VERSION_WITH_MEMBERS - 1))
+
+
+def _wait_or_raise(
+    error: BrokerError,
+    options: ConsumerOptions,
+    backoff: Backoff,
+    and_retry: type[KafkaError] | tuple[type[KafkaError], ...] = (),
+) -> Script[None]:
+    if not error.retriable and not isinstance(error, and_retry):
+        raise explained(error, options)
+    if error.refresh_coordinator:
+        yield from forget_coordinator()
+    yield from wait(backoff.next())
+
+
+def _timeout(options: ConsumerOptions) -> float:
+    return max(options.request_timeout, options.max_poll_interval + ANSWER_LAPSE)
+
+
+def explained(error: KafkaError, options: ConsumerOptions) -> KafkaError:
+    """The same error in words that say which setting, and what to do; itself if there is nothing to add."""
+    group = f"group {options.group_id!r}"
+    words: dict[type[KafkaError], str] = {
+        GroupAuthorizationFailed: f"this client may not use {group}; ask for an ACL that allows READ on it",
+        InconsistentGroupProtocol: (
+            f"{group} has members that share no assignor with this consumer's "
+            f"partition_assignment_strategy ({_names(options)}), or it is no "
+            "group of consumers; offer an assignor that the others have, or take another group_id"
+        ),
+        GroupMaxSizeReached: (
+            f"{group} has as many members as its coordinator allows (group.max.size); stop one, or raise it"
+        ),
+        InvalidSessionTimeout: (
+            f"session_timeout_ms={options.session_timeout * 1000:.0f} is outside what the brokers allow "
+            "(group.min.session.timeout.ms to group.max.session.timeout.ms); choose one within"
+        ),
+        InvalidGroupId: f"{group}: the brokers refuse this group_id; it must not be empty",
+        FencedInstanceId: (
+            f"another consumer of {group} has the same group_instance_id={options.group_instance_id!r} and "
+            "took this one's place; close this one, and give each consumer a name of its own"
+        ),
+        UnsupportedVersion: (
+            f"the coordinator of {group} is too old: {error}; leave out group_instance_id, or use brokers of "
+            "2.3 or later"
+        ),
+    }
+    told = words.get(type(error))
+    return type(error)(told) if told is not None else error
+
+
+def _names(options: ConsumerOptions) -> str:
+    return ", ".join(str(getattr(one, "name", one)) for one in options.partition_assignment_strategy)

@@ -1,0 +1,98 @@
+"""Who is told that partitions come and go: the public base class, and how plain functions stand in for it.
+
+Called on the thread that polls, unsubscribes or closes, inside that call and with no lock held, so a listener
+may use the consumer: commit, seek, position, pause.  What it raises reaches the caller of that call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from pykafka2.errors import IllegalArgument
+from pykafka2.types import TopicPartition
+
+Told = Callable[[Sequence[TopicPartition]], object]
+
+
+class ConsumerRebalanceListener:
+    """Inherit what you need of it; any object with these methods serves as well (KIP-429's semantics).
+
+    `on_partitions_assigned` follows every rebalance, with what is new for this member: nothing new is told as
+    an empty list.  The other two are told only of something.  Lists are sorted.
+    """
+
+    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        """These are read from now on; their positions can be changed here, before the first record."""
+
+    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        """These will be another member's; until this returns nobody reads them, and commits still count."""
+
+    def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> None:
+        """These may be another member's already, so nothing of them can be committed.
+
+        By default the same as `on_partitions_revoked`.
+        """
+        self.on_partitions_revoked(lost)
+
+
+def _tell_nobody(partitions: Sequence[TopicPartition]) -> None:
+    """Nobody listens."""
+
+
+@attrs.define(frozen=True)
+class Listeners:
+    """What `subscribe` was given, in one form."""
+
+    assigned: Told = _tell_nobody
+    revoked: Told = _tell_nobody
+    lost: Told = _tell_nobody
+
+
+NO_LISTENERS = Listeners()
+
+
+def listeners_of(
+    listener: Any, on_assigned: Told | None, on_revoked: Told | None, on_lost: Told | None
+) -> Listeners:
+    """An object with Kafka's three methods, or functions; raises `IllegalArgument` for both or neither.
+
+    Where nobody listens to losses, they are told as revocations.
+    """
+    functions = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+    if listener is not None:
+        given = [name for name, function in functions.items() if function is not None]
+        if given:
+            raise IllegalArgument(f"subscribe(): give a listener, or {' and '.join(given)}, and not both")
+        return _of_object(listener)
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise IllegalArgument(f"subscribe(): {name}={function!r} is not callable; give f(partitions)")
+    revoked = on_revoked or _tell_nobody
+    return Listeners(on_assigned or _tell_nobody, revoked, on_lost or revoked)
+
+
+def _of_object(listener: Any) -> Listeners:
+    assigned = _method(listener, "on_partitions_assigned")
+    revoked = _method(listener, "on_partitions_revoked")
+    lost = _method(listener, "on_partitions_lost")
+    if assigned is revoked is lost is None:
+        raise IllegalArgument(
+            f"subscribe(): listener={listener!r} has none of on_partitions_assigned, on_partitions_revoked "
+            "and on_partitions_lost; give an object with them, or on_assigned=, on_revoked=, on_lost="
+        )
+    told_of_revocation = revoked or _tell_nobody
+    return Listeners(assigned or _tell_nobody, told_of_revocation, lost or told_of_revocation)
+
+
+def _method(listener: Any, name: str) -> Told | None:
+    method = getattr(listener, name, None)
+    if method is not None and not callable(method):
+        raise IllegalArgument(f"subscribe(): {name} of listener={listener!r} is not callable")
+    return method
+
+
+def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    return sorted(partitions)

@@ -1,0 +1,507 @@
+"""A consumer's membership of a classic group: when to join, to beat, to leave, and what each answer means.
+
+Owned by the driver's thread, which polls it; the caller's thread (rebalance.py) sends it commands and reads
+its plain attributes, each of which is replaced by one assignment.  The exchanges themselves are scripts in
+group_steps.py, the leader's part is group_leader.py, timing is heartbeat.py.  What commits need to know of it
+stands in `GroupStanding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.assignors.assignor import Assignor, RebalanceProtocol
+from pykafka2.consumer.group_identity import NOBODY, GroupIdentity, GroupStanding
+from pykafka2.consumer.group_leader import GroupLeader
+from pykafka2.consumer.group_steps import Assigned, JoinWish, explained, join_group, leave_group
+from pykafka2.consumer.heartbeat import Heartbeat
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.poll_clock import PollClock
+from pykafka2.driver.pollable import GROUP, Destination, PollResult, Send, ToCoordinator, ToNode
+from pykafka2.driver.runtime import Outcome
+from pykafka2.driver.script_runner import ScriptRunner
+from pykafka2.errors import (
+    ClientClosed,
+    CommitFailed,
+    CorruptData,
+    FencedInstanceId,
+    IllegalGeneration,
+    IllegalTransition,
+    KafkaError,
+    RebalanceInProgress,
+    UnknownMemberId,
+    error_of,
+)
+from pykafka2.events import StateMoved
+from pykafka2.logs import ClientLogger
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupResponse
+
+LEAVE_ATTEMPTS = 5
+WARN_FROM = 3
+"""So many rebalances in a row that were not brought to an end are worth a warning."""
+
+
+class MemberState(Enum):
+    """How a consumer stands with its group."""
+
+    OUT = "out"
+    """No member, or no member any more."""
+    JOINING = "joining"
+    """The coordinator waits for the other members to join."""
+    SYNCING = "syncing"
+    """In the new generation; the leader is assigning."""
+    STABLE = "stable"
+    """In the group, with an assignment."""
+    MUST_JOIN = "must join"
+    """Still a member, but the group is rebalancing: the application's next poll has this member join."""
+    FENCED = "fenced"
+    """Another consumer has taken over its group_instance_id: for good."""
+
+
+class MemberEvent(Enum):
+    JOIN = "the application polls and is ready to join"
+    JOINED = "the coordinator has begun the generation"
+    SYNCED = "the assignment is there"
+    REBALANCE = "the group rebalances"
+    EXPELLED = "the coordinator does not know the member, or its generation is over"
+    REFUSED = "the coordinator refuses for another reason"
+    LEAVE = "the member leaves"
+    FENCE = "another has its group_instance_id"
+
+
+_S, _E = MemberState, MemberEvent
+MOVES: dict[tuple[MemberState, MemberEvent], MemberState] = {
+    (_S.OUT, _E.JOIN): _S.JOINING,
+    (_S.OUT, _E.LEAVE): _S.OUT,
+    (_S.JOINING, _E.JOINED): _S.SYNCING,
+    (_S.JOINING, _E.EXPELLED): _S.OUT,
+    (_S.JOINING, _E.REFUSED): _S.OUT,
+    (_S.JOINING, _E.LEAVE): _S.OUT,
+    (_S.JOINING, _E.FENCE): _S.FENCED,
+    (_S.SYNCING, _E.SYNCED): _S.STABLE,
+    (_S.SYNCING, _E.REBALANCE): _S.MUST_JOIN,
+    (_S.SYNCING, _E.EXPELLED): _S.OUT,
+    (_S.SYNCING, _E.REFUSED): _S.MUST_JOIN,
+    (_S.SYNCING, _E.LEAVE): _S.OUT,
+    (_S.SYNCING, _E.FENCE): _S.FENCED,
+    (_S.STABLE, _E.JOIN): _S.JOINING,
+    (_S.STABLE, _E.REBALANCE): _S.MUST_JOIN,
+    (_S.STABLE, _E.EXPELLED): _S.OUT,
+    (_S.STABLE, _E.LEAVE): _S.OUT,
+    (_S.STABLE, _E.FENCE): _S.FENCED,
+    (_S.MUST_JOIN, _E.JOIN): _S.JOINING,
+    (_S.MUST_JOIN, _E.REBALANCE): _S.MUST_JOIN,
+    (_S.MUST_JOIN, _E.EXPELLED): _S.OUT,
+    (_S.MUST_JOIN, _E.LEAVE): _S.OUT,
+    (_S.MUST_JOIN, _E.FENCE): _S.FENCED,
+    (_S.FENCED, _E.LEAVE): _S.FENCED,
+}
+BEATING = frozenset({_S.SYNCING, _S.STABLE, _S.MUST_JOIN})
+"""The states in which the coordinator expects heartbeats."""
+
+_EXPELLING = (UnknownMemberId, IllegalGeneration)
+
+
+class Membership:
+    """One consumer's place in its group (a `Pollable`)."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        standing: GroupStanding,
+        assignors: Sequence[Assignor],
+        protocol: RebalanceProtocol,
+    ) -> None:
+        self.state = MemberState.OUT
+        self.news = 0
+        """Grows with whatever the caller's thread should look at."""
+        self.losses = 0
+        """Memberships that ended without the caller's will: what it owned belongs to others."""
+        self.joins_handled = 0
+        """The number of the caller's last `join` that was begun, or came too late."""
+        self.because = ""
+        """Why the member has to join, in words."""
+        self.failure: KafkaError | None = None
+        """What the caller's next poll is to raise."""
+        self.unfinished_rebalances = 0
+        self.polls = PollClock(
+            cluster.driver.clock, options.max_poll_interval, cluster.driver.clock.monotonic()
+        )
+        random = cluster.driver.entropy.random
+        self._new_backoff = partial(Backoff, options.retry_backoff, options.retry_backoff_max, random)
+        self.heartbeat = Heartbeat(options.heartbeat_interval, options.session_timeout, self._new_backoff())
+        self._options = options
+        self._cluster = cluster
+        self._driver = cluster.driver
+        self._standing = standing
+        self._leader = GroupLeader(cluster.metadata, cluster.driver.clock, assignors, protocol)
+        self._to = ToCoordinator(GROUP, options.group_id or "")
+        self._log = ClientLogger(__name__, options.client_id)
+        self._runner: ScriptRunner[Assigned] | None = None
+        self._goodbyes: list[ScriptRunner[None]] = []
+        self._assigned: Assigned | None = None
+        self._backoff = self._new_backoff()
+        self._not_before = 0.0
+        self._now = 0.0
+
+    # ------------------------------------------------------------------ the caller's thread
+
+    @property
+    def coordinator(self) -> int | None:
+        """The coordinator's broker, if it is known."""
+        return self._cluster.coordinators.node_of(self._to)
+
+    @property
+    def is_leading(self) -> bool:
+        return bool(self._leader.topics)
+
+    def take_assignment(self) -> Assigned | None:
+        """The assignment that has come, once."""
+        # Another one comes only after the caller's next `join`, so nothing can be lost between the two.
+        assigned = self._assigned
+        if assigned is not None:
+            self._assigned = None
+        return assigned
+
+    def join(self, number: int, losses: int, wish: JoinWish) -> None:
+        """Join the group (again), unless the membership that the caller knows has ended meanwhile."""
+        self._driver.call_soon(partial(self._begin_join, number, losses, wish))
+
+    def rebalance(self, because: str) -> None:
+        """Have the group rebalance, with the caller's next `join`."""
+        self._driver.call_soon(partial(self._ask_to_join, because))
+
+    def reject(self, because: str) -> None:
+        """The assignment cannot be meant: join again, but not at once."""
+
+        def join_later(now: float) -> None:
+            self._not_before = now + self._options.retry_backoff_max
+            self._ask_to_join(because, now)
+
+        self._driver.call_soon(join_later)
+
+    def leave(self, reason: str, done: Callable[[KafkaError | None], None], *, say_so: bool) -> None:
+        """End the membership; `done(error)` on the driver's thread when the coordinator knows, or cannot be
+        told.  Without `say_so` it is left to find out when the session ends."""
+        self._driver.call_soon(partial(self._leave, reason, done, say_so))
+
+    # ------------------------------------------------------------------ the driver's turn
+
+    def poll(self, now: float) -> PollResult:
+        self._now = now
+        result = PollResult.idle()
+        for runner in (self._runner, *self._goodbyes):
+            if runner is not None:
+                _add(result, runner.poll(now))
+        if self._standing.rejection is not None:
+            self._on_rejected_commit(now)
+        if self.state in BEATING:
+            self._look_for_overrun(now)
+        if self.state is MemberState.STABLE:
+            self._follow_topics()
+        if self.state in BEATING:
+            _add(result, self._beat(now))
+        return result
+
+    def _beat(self, now: float) -> PollResult:
+        heartbeat = self.heartbeat
+        wake_at = min(heartbeat.wake_at(), self.polls.wake_at(now))
+        if not heartbeat.is_due(now):
+            return PollResult.idle_until(wake_at)
+        if heartbeat.is_session_over(now) and not heartbeat.is_warned:
+            heartbeat.is_warned = True
+            self._log.warning(
+                "no heartbeat of group %r was answered for %.1f s, longer than session_timeout_ms; the "
+                "coordinator may have given this member up",
+                self._to.key,
+                now - heartbeat.answered_at,
+            )
+        heartbeat.on_sent(now)
+        self._leader.keep_topics(now)
+        identity = self._standing.identity
+        request = HeartbeatRequest(
+            group_id=self._to.key,
+            generation_id=identity.generation_id,
+            member_id=identity.member_id,
+            group_instance_id=identity.group_instance_id,
+        )
+        send: Send[HeartbeatResponse] = Send(
+            request,
+            self._to,
+            lambda response, then: self._on_heartbeat(identity, send, response, then),
+            lambda error, then: self._on_heartbeat_failed(identity, error, then),
+            timeout=min(self._options.request_timeout, heartbeat.timeout),
+        )
+        return PollResult([send], self.polls.wake_at(now))
+
+    def _follow_topics(self) -> None:
+        news = self._leader.news()
+        if news:
+            self._ask_to_join(news, self._now)
+
+    def _look_for_overrun(self, now: float) -> None:
+        if not self.polls.is_overrun(now):
+            return
+        words = self.polls.complaint(self.polls.gap(now))
+        self._log.warning("leaving group %r: %s", self._options.group_id, words)
+        # A static member is not announced as gone: it may come back before its session ends (KIP-345).
+        self._say_goodbye(words, say_so=self._options.group_instance_id is None)
+        self._lose(MemberEvent.LEAVE, words)
+
+    # ------------------------------------------------------------------ commands
+
+    def _begin_join(self, number: int, losses: int, wish: JoinWish, now: float) -> None:
+        self.joins_handled = number
+        self.news += 1
+        if losses != self.losses or (self.state, MemberEvent.JOIN) not in MOVES:
+            return
+        self._move(MemberEvent.JOIN, wish.reason)
+        self.because = ""
+        self._assigned = None
+        self._leader.resign()
+        self.heartbeat.end()
+        self._standing.obstacle = RebalanceInProgress(
+            f"group {self._options.group_id!r} is rebalancing; poll() until it is over, then commit"
+        )
+        script = join_group(
+            self._options,
+            wish,
+            self._standing.identity.member_id,
+            self._not_before - now,
+            self._new_backoff(),
+            self,
+            self._leader.lead,
+        )
+        self._runner = runner = self._run(
+            script, lambda outcome, then: self._on_joined(runner, outcome, then)
+        )
+
+    def _ask_to_join(self, because: str, now: float) -> None:
+        if self.state in (MemberState.STABLE, MemberState.MUST_JOIN):
+            self.because = because
+            self._assigned = None
+            self._move(MemberEvent.REBALANCE, because)
+            self._log.info("group %r rebalances: %s", self._options.group_id, because)
+
+    def _leave(
+        self, reason: str, done: Callable[[KafkaError | None], None], say_so: bool, now: float
+    ) -> None:
+        self._say_goodbye(reason, say_so=say_so, done=done)
+        self._move(MemberEvent.LEAVE, reason)
+        self._forget_membership(keep_id=False)
+        self._standing.obstacle = None
+
+    # ------------------------------------------------------------------ what a join has come to
+
+    def on_member_id(self, member_id: str) -> None:
+        """See `group_steps.Watcher`."""
+        self._standing.identity = GroupIdentity(member_id, -1, self._options.group_instance_id)
+
+    def on_joined(self, response: JoinGroupResponse) -> None:
+        """See `group_steps.Watcher`."""
+        self._standing.identity = GroupIdentity(
+            response.member_id, response.generation_id, self._options.group_instance_id
+        )
+        self.heartbeat.begin(self._driver.clock.monotonic())
+        self._move(MemberEvent.JOINED, f"generation {response.generation_id}")
+
+    def _on_joined(self, runner: ScriptRunner[Assigned], outcome: Outcome[Assigned], now: float) -> None:
+        if self._runner is not runner:
+            return  # the member has left meanwhile
+        self._runner = None
+        if outcome.error is None:
+            self._backoff.reset()
+            self._not_before = now
+            self.unfinished_rebalances = 0
+            self._assigned = outcome.get()
+            self._standing.obstacle = None
+            self._move(MemberEvent.SYNCED)
+            return
+        error = outcome.error
+        self.unfinished_rebalances += 1
+        # What one more rebalance cures is tried at once, the first time.
+        is_curable = isinstance(error, (RebalanceInProgress, *_EXPELLING)) and self.unfinished_rebalances == 1
+        self._not_before = now if is_curable else now + self._backoff.next()
+        if self.unfinished_rebalances >= WARN_FROM:
+            self._log.warning(
+                "group %r: %d rebalances in a row did not come to an end; the last: %s",
+                self._options.group_id,
+                self.unfinished_rebalances,
+                error,
+            )
+        self._on_join_failed(error)
+
+    def _on_join_failed(self, error: BaseException) -> None:
+        if isinstance(error, FencedInstanceId):
+            self._fence(error)
+        elif isinstance(error, _EXPELLING):
+            self._expel(error)
+        elif isinstance(error, RebalanceInProgress):
+            self._standing.obstacle = None
+            self._join_anew("the group began another rebalance before this one was over")
+        elif isinstance(error, CorruptData) and self.state is MemberState.SYNCING:
+            self._log.warning("group %r: what another member sent cannot be read: %s", self._to.key, error)
+            self._join_anew(f"what another member sent cannot be read: {error}")
+        else:
+            self._refuse(error)
+
+    def _join_anew(self, because: str) -> None:
+        self.because = because
+        self._leader.resign()
+        self._move(MemberEvent.REBALANCE, because)
+
+    def _refuse(self, error: BaseException) -> None:
+        """The caller's poll raises it; the one after that tries again."""
+        self._leader.resign()
+        if self.state is MemberState.JOINING:
+            self.losses += 1  # without heartbeats the others get what was kept
+            self._standing.lost_because = str(error)
+        self.failure = error if isinstance(error, KafkaError) else _unexpected(error)
+        self.because = str(error)
+        self._move(MemberEvent.REFUSED, str(error))
+
+    # ------------------------------------------------------------------ what heartbeats and commits are told
+
+    def _on_heartbeat(
+        self, identity: GroupIdentity, send: Send[HeartbeatResponse], response: HeartbeatResponse, now: float
+    ) -> None:
+        if identity != self._standing.identity or self.state not in BEATING:
+            return
+        if not response.error_code:
+            self.heartbeat.on_answer(now)
+            return
+        error = error_of(response.error_code)
+        if isinstance(error, RebalanceInProgress):
+            self.heartbeat.on_answer(now)
+            if self.state is not MemberState.SYNCING:  # else SyncGroup says it
+                self._ask_to_join("the coordinator said so", now)
+            return
+        if error.refresh_coordinator:
+            self._cluster.coordinators.forget_answerer(send)
+        self._on_heartbeat_failed(identity, error, now)
+
+    def _on_heartbeat_failed(self, identity: GroupIdentity, error: KafkaError, now: float) -> None:
+        if identity != self._standing.identity or self.state not in BEATING:
+            return
+        self.heartbeat.on_failure(now)
+        if isinstance(error, FencedInstanceId):
+            self._fence(error)
+        elif isinstance(error, _EXPELLING):
+            self._expel(error)
+        elif not error.retriable:
+            self.failure = explained(error, self._options)
+            self.news += 1
+
+    def _on_rejected_commit(self, now: float) -> None:
+        """A commit was told first."""
+        rejection, self._standing.rejection = self._standing.rejection, None
+        if rejection is None or rejection.identity != self._standing.identity or self.state not in BEATING:
+            return
+        if isinstance(rejection.error, FencedInstanceId):
+            self._fence(rejection.error)
+        elif isinstance(rejection.error, _EXPELLING):
+            self._expel(rejection.error)
+        elif isinstance(rejection.error, RebalanceInProgress) and self.state is MemberState.STABLE:
+            self._ask_to_join("a commit was told so", now)
+
+    # ------------------------------------------------------------------ ends of a membership
+
+    def _expel(self, error: KafkaError) -> None:
+        because = f"the coordinator put this member out of group {self._options.group_id!r}: {error}"
+        self._log.warning("%s", because)
+        self._lose(MemberEvent.EXPELLED, because, keep_id=isinstance(error, IllegalGeneration))
+
+    def _fence(self, error: KafkaError) -> None:
+        self.failure = explained(error, self._options)
+        self._log.error("%s", self.failure)
+        self._lose(MemberEvent.FENCE, str(self.failure))
+
+    def _lose(self, event: MemberEvent, because: str, *, keep_id: bool = False) -> None:
+        """What was owned belongs to others from now on."""
+        self.losses += 1
+        self.because = because
+        self._standing.lost_because = because
+        self._standing.obstacle = CommitFailed(
+            f"nothing was committed, as this consumer is no member: {because}"
+        )
+        self._move(event, because)
+        self._forget_membership(keep_id=keep_id)
+
+    def _forget_membership(self, *, keep_id: bool) -> None:
+        identity = self._standing.identity
+        self._standing.identity = (
+            GroupIdentity(identity.member_id, -1, identity.group_instance_id) if keep_id else NOBODY
+        )
+        self._assigned = None
+        self._leader.resign()
+        self.heartbeat.end()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.cancel(ClientClosed("the member leaves"), self._now)
+
+    def _say_goodbye(
+        self, reason: str, *, say_so: bool, done: Callable[[KafkaError | None], None] = lambda error: None
+    ) -> None:
+        member_id = self._standing.identity.member_id
+        if not say_so or not member_id or self.state is MemberState.FENCED:
+            done(None)
+            return
+        script = leave_group(
+            self._options, member_id, reason, LEAVE_ATTEMPTS, self._new_backoff(), self._way_past_the_join()
+        )
+
+        def said(outcome: Outcome[None], now: float) -> None:
+            self._goodbyes.remove(runner)
+            error = outcome.error
+            if error is not None:
+                self._log.info("group %r was not told that a member left: %s", self._options.group_id, error)
+            done(error if isinstance(error, KafkaError) else None)
+
+        runner = self._run(script, said)
+        self._goodbyes.append(runner)
+
+    def _way_past_the_join(self) -> Destination | None:
+        """A broker answers a connection in order, so behind a join a good-bye would wait for all members."""
+        node_id = self.coordinator
+        return ToNode(node_id) if self._runner is not None and node_id is not None else None
+
+    # ------------------------------------------------------------------ inside
+
+    def _run(self, script: Any, then: Callable[[Outcome[Any], float], None]) -> ScriptRunner[Any]:
+        self._driver.wake()
+        return ScriptRunner(
+            script,
+            self._to,
+            then,
+            forget=self._cluster.coordinators.forget_answerer,
+            offload=self._driver.offload,
+        )
+
+    def _move(self, event: MemberEvent, because: str = "") -> None:
+        state = MOVES.get((self.state, event))
+        if state is None:
+            raise IllegalTransition(self.state, event)
+        before, self.state = self.state, state
+        self.news += 1
+        if before is not state and self._driver.event_sink.is_watched:
+            who = f"member of {self._options.group_id}"
+            self._driver.event_sink.emit(
+                StateMoved(self._driver.clock.monotonic(), who, before.value, state.value, because)
+            )
+
+
+def _add(result: PollResult, more: PollResult) -> None:
+    result.sends += more.sends
+    result.wake_at = min(result.wake_at, more.wake_at)
+
+
+def _unexpected(error: BaseException) -> KafkaError:
+    failed = KafkaError(f"joining the group failed by a mistake of the client: {error!r}")
+    failed.__cause__ = error
+    return failed

@@ -1,0 +1,362 @@
+"""The caller's side of a group: lets partitions go and takes them on, and tells the application's listeners.
+
+Caller's thread only, as one of the chores of poll(): each look does what can be done without waiting, so poll
+never blocks beyond its timeout.  What it decides follows from what it finds (the member's state, the holds
+of the partitions), so an exception of a listener or a Ctrl-C in the middle only delays the rest.
+Neighbours: membership.py (the driver's side), subscription.py (the table of partitions), listeners.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.assignors.assignor import (
+    Assignor,
+    LastAssignment,
+    MemberSubscription,
+    RebalanceProtocol,
+)
+from pykafka2.consumer.assignors.wire import subscription_bytes
+from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.group_steps import Assigned, JoinWish
+from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told, in_order
+from pykafka2.consumer.membership import Membership, MemberState
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.subscription import Hold, Mode, Subscription
+from pykafka2.consumer.undelivered import Undelivered
+from pykafka2.driver.completion import Completion
+from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
+from pykafka2.logs import ClientLogger
+from pykafka2.types import TopicPartition
+
+# A commit that hangs must not cost the membership: the others wait for a member as long as
+# max_poll_interval_ms, and half of it is left for the join.
+SHARE_OF_COMMIT = 0.5
+LONGEST_COMMIT = 30.0
+
+
+class LastCommits(Protocol):
+    """Who commits what was handed over of partitions that are let go: committer.py."""
+
+    def commit_before_rebalance(
+        self, partitions: Collection[TopicPartition], timeout: float
+    ) -> Completion[None] | None: ...
+
+
+class Rebalance:
+    """Takes one consumer through the rebalances of its group (a `Chore`)."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        undelivered: Undelivered,
+        standing: GroupStanding,
+        membership: Membership,
+        commits: LastCommits,
+        assignors: tuple[Assignor, ...],
+        protocol: RebalanceProtocol,
+    ) -> None:
+        self._options = options
+        self._metadata = cluster.metadata
+        self._driver = cluster.driver
+        self._subscription = subscription
+        self._undelivered = undelivered
+        self._standing = standing
+        self._membership = membership
+        self._commits = commits
+        self._assignors = assignors
+        self._protocol = protocol
+        self._log = ClientLogger(__name__, options.client_id)
+        self._seen_news = -1
+        self._seen_losses = 0
+        self._joins_asked = 0
+        self._joined_topics: frozenset[str] | None = None
+        """What the member last joined for; None while it is none."""
+        self._last: LastAssignment | None = None
+        self._commit: Completion[None] | None = None
+        """Of what was handed over of partitions that are being let go."""
+        self._commit_until = FOREVER
+        self._coming: Assigned | None = None
+        """The assignment that is being taken on."""
+        self._gives_way = False
+        """It takes partitions away that other members wait for."""
+        self._in_listener = False
+        self._listeners = NO_LISTENERS
+
+    # ------------------------------------------------------------------ a chore of poll()
+
+    def attend(self, remaining: float) -> None:
+        """Do what is due; never waits.  Raises what a listener raises, and why the group cannot be joined."""
+        if self._in_listener:
+            raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        self._complain_of(self._membership.polls.enter())
+        while self._step():
+            pass
+
+    def has_news(self) -> bool:
+        if self._subscription.mode is not Mode.TOPICS:
+            return False
+        if self._membership.news != self._seen_news:
+            return True
+        return self._commit is not None and self._commit.is_done
+
+    def due_in(self) -> float:
+        if self._commit is None:
+            return FOREVER
+        return max(self._commit_until - self._driver.clock.monotonic(), 0.001)
+
+    def on_return(self) -> None:
+        """poll() goes back to the application."""
+        if self._subscription.mode is Mode.TOPICS:
+            self._membership.polls.leave()
+
+    # ------------------------------------------------------------------ one look
+
+    def _step(self) -> bool:
+        """Do one thing; False if there is nothing to do now."""
+        member = self._membership
+        self._seen_news = member.news
+        if member.losses != self._seen_losses:
+            self._lose()
+            return True
+        self._raise_failure()
+        revoking = self._subscription.held(Hold.REVOKING)
+        if revoking:
+            return self._let_go(revoking)
+        self._coming = member.take_assignment() or self._coming
+        if self._coming is not None:
+            return self._take_on(self._coming)
+        return self._join_if_needed()
+
+    def _raise_failure(self) -> None:
+        """What the membership met, once; that another has its place, again and again."""
+        member = self._membership
+        failure = member.failure
+        if failure is not None:
+            if member.state is not MemberState.FENCED:
+                member.failure = None
+            raise type(failure)(str(failure)) from failure.__cause__
+
+    # ------------------------------------------------------------------ letting go
+
+    def _begin_to_let_go(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Hand over nothing more of these, and commit what was handed over; listeners are told after that."""
+        going = self._subscription.hold_back(partitions)
+        if not going:
+            return False
+        timeout = min(self._options.max_poll_interval * SHARE_OF_COMMIT, LONGEST_COMMIT)
+        # A topic that was deleted takes no commit, and nobody is to wait for that.
+        existing = [one for one in going if self._metadata.partition(*one) is not None]
+        self._commit = self._commits.commit_before_rebalance(existing, timeout)
+        self._commit_until = self._driver.clock.monotonic() + timeout
+        return True
+
+    def _let_go(self, partitions: list[TopicPartition]) -> bool:
+        commit = self._commit
+        if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
+            return False
+        self._commit = None
+        try:
+            self._tell(self._listeners.revoked, partitions)
+        finally:
+            self._forget(partitions)
+        return True
+
+    def _lose(self) -> None:
+        """The membership has ended: others may read these partitions already."""
+        self._commit = self._coming = self._joined_topics = self._last = None
+        lost = list(self._subscription.assigned)
+        try:
+            if lost:
+                self._log.warning("partitions are lost: %s", self._standing.lost_because)
+                self._tell(self._listeners.lost, lost)
+        finally:
+            self._forget(lost)
+            self._seen_losses += 1
+
+    def _forget(self, partitions: list[TopicPartition]) -> None:
+        self._undelivered.forget(partitions)
+        self._subscription.give_back(partitions)
+
+    # ------------------------------------------------------------------ taking on
+
+    def _take_on(self, coming: Assigned) -> bool:
+        """First what it takes away is let go, look by look; then what it brings is taken on."""
+        subscription, member = self._subscription, self._membership
+        wanted = coming.assignment.partitions
+        problem = self._problem_with(wanted)
+        if problem:
+            self._coming = None
+            self._log.warning("the leader of group %r %s", self._options.group_id, problem)
+            member.reject(f"the leader {problem}")
+            return False
+        gone = [one for one in subscription.assigned if one not in set(wanted)]
+        if gone:
+            self._gives_way = True
+            return self._begin_to_let_go(gone)
+        self._coming = None
+        self._last = LastAssignment(wanted, coming.generation)
+        if self._gives_way:
+            # Others are given them in the next rebalance, as this member no longer says that it has them.
+            self._gives_way = False
+            member.rebalance("partitions were given up for other members")
+        for assignor in self._assignors:
+            if assignor.name == coming.assignor:
+                assignor.on_assignment(coming.assignment, coming.generation)
+        new = [one for one in wanted if one not in subscription.assigned]
+        subscription.take_on(new)
+        try:
+            self._tell(self._listeners.assigned, new)
+        finally:
+            subscription.confirm(new)
+        return True
+
+    def _problem_with(self, wanted: Iterable[TopicPartition]) -> str:
+        """Why such an assignment cannot be meant, in words."""
+        topics = self._joined_topics or frozenset()
+        for partition in wanted:
+            if partition.partition < 0:
+                return f"gave this member the partition {partition}, which cannot be"
+            if partition.topic not in topics:
+                return f"gave this member {partition}, a topic that it has not subscribed to"
+        return ""
+
+    # ------------------------------------------------------------------ joining
+
+    def _join_if_needed(self) -> bool:
+        member = self._membership
+        if member.joins_handled != self._joins_asked:
+            return False  # the driver's thread has not looked at the last wish yet
+        reason = self._why_join()
+        if not reason:
+            return False
+        going = self._to_let_go_before_joining()
+        if going:
+            return self._begin_to_let_go(going)
+        self._joins_asked += 1
+        self._joined_topics = self._subscription.topics
+        member.join(self._joins_asked, self._seen_losses, self._wish(reason))
+        return False
+
+    def _why_join(self) -> str:
+        """In words; empty where there is no need."""
+        member, topics = self._membership, self._subscription.topics
+        if member.state is MemberState.OUT:
+            if self._subscription.pattern is not None and not self._metadata.version:
+                return ""  # what topics there are is not known yet
+            return member.because or "the consumer has subscribed"
+        if member.state is MemberState.MUST_JOIN:
+            return member.because or "the group rebalances"
+        if member.state is MemberState.STABLE and topics != self._joined_topics:
+            return f"the subscription is {', '.join(sorted(topics)) or 'nothing'} now"
+        return ""
+
+    def _to_let_go_before_joining(self) -> list[TopicPartition]:
+        assigned, topics = self._subscription.assigned, self._subscription.topics
+        if self._protocol is RebalanceProtocol.EAGER:
+            return list(assigned)
+        return [partition for partition in assigned if partition.topic not in topics]
+
+    def _wish(self, reason: str) -> JoinWish:
+        topics = self._subscription.topics
+        # The generation is that of the last assignment that came: a member whose later ones failed must not
+        # pretend that what it still has was given to it then.
+        last = self._last
+        return JoinWish(
+            topics,
+            tuple(
+                (
+                    assignor.name,
+                    subscription_bytes(
+                        MemberSubscription(
+                            topics=tuple(sorted(topics)),
+                            user_data=assignor.user_data(topics, last),
+                            owned=tuple(self._subscription.assigned),
+                            generation=last.generation if last is not None else -1,
+                            rack=self._options.client_rack or None,
+                        )
+                    ),
+                )
+                for assignor in self._assignors
+            ),
+            reason,
+        )
+
+    # ------------------------------------------------------------------ calls of the application
+
+    def subscribed(self, listeners: Listeners) -> None:
+        """The subscription has changed: the next look joins."""
+        self._listeners = listeners
+        if self._membership.state is MemberState.OUT and self._standing.obstacle is None:
+            self._standing.obstacle = RebalanceInProgress(
+                f"this consumer has not joined group {self._options.group_id!r} yet; poll(), then commit"
+            )
+
+    def enforce(self, reason: str) -> None:
+        """The application wants a rebalance."""
+        if self._subscription.mode is not Mode.TOPICS:
+            raise IllegalState("enforce_rebalance() is for members of a group: subscribe() first")
+        self._membership.rebalance(reason)
+
+    def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None:
+        """Give everything back and leave the group: `unsubscribe`, `close`.
+
+        With `commit` what was handed over is committed before, where that is automatic.
+        `leave=None` is Kafka's way: a static member stays, and may come back before its session ends.
+        """
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        deadline = self._driver.clock.monotonic() + timeout
+        member = self._membership
+        told: list[KafkaError | None] = []
+        try:
+            self._give_everything_back(deadline, commit=commit)
+        finally:
+            self._coming = self._commit = self._joined_topics = self._last = None
+            say_so = self._options.group_instance_id is None if leave is None else leave
+            member.leave(reason, told.append, say_so=say_so)
+            member.polls.leave()
+        self._driver.wait_until(lambda: bool(told), max(deadline - self._driver.clock.monotonic(), 0.0))
+
+    def _give_everything_back(self, deadline: float, *, commit: bool) -> None:
+        if self._membership.losses != self._seen_losses:
+            self._lose()
+        owned = list(self._subscription.assigned)
+        if not owned:
+            return
+        self._subscription.hold_back(owned)
+        timeout = max(deadline - self._driver.clock.monotonic(), 0.0)
+        last = self._commits.commit_before_rebalance(owned, timeout) if commit else None
+        try:
+            if last is not None:
+                self._driver.wait_until(last.done, timeout)
+            self._tell(self._listeners.revoked, owned)
+        finally:
+            self._forget(owned)
+
+    # ------------------------------------------------------------------ inside
+
+    def _tell(self, told: Told, partitions: Iterable[TopicPartition]) -> None:
+        """Call a listener; its time is the application's."""
+        self._in_listener = True
+        polls = self._membership.polls
+        was_polling = polls.is_polling
+        polls.leave()
+        try:
+            told(in_order(partitions))
+        finally:
+            self._in_listener = False
+            if was_polling:
+                polls.enter()
+
+    def _complain_of(self, gap: float) -> None:
+        polls = self._membership.polls
+        if gap > polls.limit and self._membership.losses != self._seen_losses:
+            self._standing.lost_because = polls.complaint(gap)

@@ -1,0 +1,158 @@
+"""The calls of `KafkaConsumer` about what is read: topics shared out by a group, or partitions of one's own.
+
+Callers' threads; what a group gives and takes is rebalance.py's work, inside poll().
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.cluster.arguments import checked_partitions, checked_topic
+from pykafka2.consumer.listeners import Told, listeners_of
+from pykafka2.consumer.ownership import Owned, owned
+from pykafka2.consumer.topic_pattern import topic_pattern
+from pykafka2.errors import ConfigurationError, IllegalState
+from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.consumer.group_parts import GroupParts
+    from pykafka2.consumer.options import ConsumerOptions
+    from pykafka2.consumer.reader import Reader
+    from pykafka2.consumer.subscription import Subscription
+    from pykafka2.consumer.undelivered import Undelivered
+
+# What unsubscribe() takes at most to commit and to say good-bye.
+LEAVE_TIMEOUT = 5.0
+
+
+class SubscriptionCalls(Owned):
+    """Mixed into the consumer."""
+
+    _options: ConsumerOptions
+    _cluster: ClusterClient
+    _subscription: Subscription
+    _undelivered: Undelivered
+    _reader: Reader
+    _group: GroupParts | None
+
+    @owned
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: Any = None,
+        *,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Read these topics from now on, partitions added later included.
+
+        With a group_id its members share the partitions: `poll` joins the group, and takes on or gives back
+        partitions when it rebalances.  Without, all partitions are read.  Replaces an earlier subscription
+        and its listener; partitions that stay keep their positions.  No topics: as `unsubscribe`.
+
+        Args:
+            topics: names.
+            pattern: instead of names: a regular expression, matched from the beginning of the name
+                (`re.match`); topics that come later are found with the metadata, metadata_max_age_ms at most
+                after they were made.
+            listener: an object with `on_partitions_assigned(partitions)`, `on_partitions_revoked(partitions)`
+                and `on_partitions_lost(partitions)`, see `ConsumerRebalanceListener`.
+            on_assigned, on_revoked, on_lost: functions instead of a listener; losses go to `on_revoked` where
+                there is no `on_lost`.
+
+        Raises:
+            IllegalState: partitions are assigned by `assign`.
+            ConfigurationError: a listener without a group_id: nothing would ever be told to it.
+            IllegalArgument: topics and a pattern, a bad pattern, or what is no listener.
+        """
+        if isinstance(topics, str):
+            raise TypeError(f"subscribe() takes a list of topics; write [{topics!r}]")
+        names = [checked_topic(name) for name in topics or ()]
+        if pattern is not None and names:
+            raise IllegalState("subscribe() takes topics or a pattern, and not both")
+        listeners = listeners_of(listener, on_assigned, on_revoked, on_lost)
+        if self._group is None and (listener or on_assigned or on_revoked or on_lost):
+            raise ConfigurationError(
+                "subscribe(): listeners are told what a group gives and takes; give group_id"
+            )
+        if pattern is not None:
+            named = topic_pattern(pattern, hides_internal=self._options.exclude_internal_topics)
+            self._subscription.subscribe_to_pattern(named)
+            self._subscription.match(self._cluster.metadata.snapshot)
+        elif names:
+            self._subscription.subscribe(names)
+        else:
+            self.unsubscribe()
+            return
+        self._cluster.metadata.want_all_topics(pattern is not None)
+        if self._group is not None:
+            self._group.rebalance.subscribed(listeners)
+        else:
+            topics_now = self._subscription.topics
+            self._release([p for p in self._subscription.assigned if p.topic not in topics_now])
+
+    @owned
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those that stay keep their positions.  No group is joined.
+
+        Raises:
+            IllegalState: topics are subscribed to.
+        """
+        wanted = checked_partitions(partitions)
+        change = self._subscription.assign(wanted)
+        self._undelivered.forget(change.removed)
+        self._reader.send_changes()
+
+    @owned
+    def unsubscribe(self) -> None:
+        """Read nothing any more, whether subscribed or assigned; positions are forgotten.
+
+        A member of a group commits what was handed over (where that is automatic), tells its listener, and
+        leaves the group; it waits 5 s at most for the brokers to take note.
+        """
+        try:
+            if self._group is not None:
+                self._group.rebalance.end("the consumer unsubscribed", LEAVE_TIMEOUT, commit=True)
+        finally:
+            self._cluster.metadata.want_all_topics(False)
+            removed = self._subscription.unsubscribe().removed
+            self._undelivered.forget(removed)
+            self._reader.send_changes()
+
+    @owned
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions being read; after `subscribe` they are known once `poll` has met the brokers."""
+        return set(self._subscription.assigned)
+
+    @owned
+    def subscription(self) -> set[str]:
+        """The topics subscribed to, those that a pattern names among them; empty after `assign`."""
+        return set(self._subscription.topics)
+
+    @owned
+    def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
+        """Have this member join its group again with the next `poll`, which may have the group rebalance.
+
+        The coordinator does so if the member is the leader, or tells its assignor something new (KIP-568).
+
+        Raises:
+            IllegalState: no topics are subscribed to, or there is no group_id.
+        """
+        if self._group is None:
+            raise IllegalState(
+                "enforce_rebalance() is for members of a group: give group_id, and subscribe()"
+            )
+        self._group.rebalance.enforce(reason)
+
+    # ------------------------------------------------------------------ inside
+
+    def _release(self, partitions: list[TopicPartition]) -> None:
+        """A new subscription leaves these out."""
+        self._subscription.give_back(partitions)
+        self._undelivered.forget(partitions)
+        self._reader.send_changes()

@@ -1,0 +1,363 @@
+"""Members that come, go, stall and die: what the others own, and what each is told; in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.errors import CommitFailed, IllegalState
+from pykafka2.protocol.messages.group import (
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from pykafka2.testing import Simulation
+from pykafka2.types import TopicPartition
+from tests.consumer.groups.life import Group
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_member_joins_reads_and_leaves(simulation: Simulation) -> None:
+    group = Group(simulation)
+    values = group.produce(60)
+    member = group.member("a")
+    group.settle()
+    group.turn(1)
+    assert sorted(member.read) == sorted(values)
+    history = group.cluster.history
+    assert history.count(JoinGroupRequest) == 2, "one to get an id, one with it"
+    assert history.count(SyncGroupRequest) == 1
+    member.consumer.close()
+    assert member.what("assigned", "revoked") == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
+    assert group.cluster.group("g").members == {}
+    assert set(group.cluster.group("g").offsets.values()) == {10}
+
+
+def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first = group.member("a")
+    group.settle()
+    second, third = group.member("b"), group.member("c")
+    group.settle()
+    assert sorted(len(one.owned) for one in group.members) == [2, 2, 2]
+    second.consumer.close()
+    group.members.remove(second)
+    assert group.settle() < 2, "a good-bye is not waited for until the session ends"
+    assert sorted(len(one.owned) for one in (first, third)) == [3, 3]
+
+
+def test_what_one_member_has_committed_the_next_one_does_not_read(simulation: Simulation) -> None:
+    group = Group(simulation)
+    values = group.produce(600)
+    first = group.member("a", max_poll_records=7)
+    group.turn_until(lambda: len(first.read) > 100)
+    second = group.member("b", max_poll_records=7)
+    group.turn_until(lambda: len(first.read) + len(second.read) >= 600)
+    group.turn(2)
+    assert sorted(first.read + second.read) == sorted(values), "each once"
+
+
+def test_a_dead_member_is_replaced_when_its_session_is_over(simulation: Simulation) -> None:
+    group = Group(simulation)
+    dead = group.member("a")
+    alive = group.member("b")
+    group.settle()
+    dead.crash()
+    assert 5 < group.settle() < 8
+    assert len(alive.owned) == 6
+
+
+def test_heartbeats_go_out_however_long_the_application_computes(simulation: Simulation) -> None:
+    group = Group(simulation)
+    busy, other = group.member("a"), group.member("b")
+    group.settle()
+    told = len(busy.told)
+    busy.is_stalled = True
+    group.turn(20)
+    assert len(busy.owned) == len(other.owned) == 3
+    assert len(group.cluster.group("g").members) == 2
+    busy.is_stalled = False
+    group.turn(1)
+    assert len(busy.told) == told, "nothing has happened to it"
+
+
+def test_who_does_not_poll_for_too_long_leaves_and_hears_how_long_it_was(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group(simulation, max_poll_interval_ms=10_000)
+    slow, other = group.member("a"), group.member("b")
+    group.produce(60)
+    group.settle()
+    slow.told.clear()
+    slow.is_stalled = True
+    group.turn_until(lambda: len(other.owned) == 6, 12)
+    assert "longer than max_poll_interval_ms=10000" in caplog.text
+    leaves = group.cluster.history.requests(LeaveGroupRequest, client_id="a")
+    assert len(leaves) == 1
+    group.turn(3)
+    with pytest.raises(
+        CommitFailed, match=r"poll\(\) was not called for 10\.\d s, .*max_poll_interval_ms=10000"
+    ):
+        slow.consumer.commit({TopicPartition("orders", 0): 3})
+    slow.is_stalled = False
+    group.settle()
+    assert [told.what for told in slow.told] == ["lost", "assigned"]
+    assert len(slow.owned) == 3
+
+
+def test_a_poll_during_a_rebalance_ends_in_time(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first, second = group.member("a"), group.member("b")
+    group.settle()
+    third = group.member("c")
+    for timeout_ms in (0, 1, 50, 700):
+        for member in (first, third):
+            before = group.now
+            member.poll(timeout_ms)
+            assert group.now - before <= timeout_ms / 1000 + 0.001
+    assert third.health()["state"] == "joining", "it waits for the one that does not poll"
+    del second
+
+
+def test_wakeup_ends_a_poll_that_waits_for_the_group(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first = group.member("a")
+    group.settle()
+    second = group.member("b")
+    simulation.spawn(lambda: (simulation.sleep(0.7), second.consumer.wakeup()))
+    before = group.now
+    assert second.consumer.poll(timeout_ms=float("inf")) == {}
+    assert 0.6 < group.now - before < 0.8
+    del first
+
+
+def test_iterating_takes_part_in_rebalances(simulation: Simulation) -> None:
+    group = Group(simulation)
+    values = group.produce(300)
+    other = group.member("b")
+    group.settle()
+    iterating = group.member("a", consumer_timeout_ms=3000)
+    found: list[bytes] = []
+
+    def iterate() -> None:
+        for record in iterating.consumer:
+            found.append(record.value)
+            simulation.sleep(0.02)
+
+    actor = simulation.spawn(iterate)
+    group.turn(11, other)
+    actor.result()
+    assert iterating.what("assigned") == [[0, 1, 2]]
+    assert sorted(found + other.read) == sorted(values)
+
+
+def test_iteration_gives_partitions_back_between_two_records(simulation: Simulation) -> None:
+    group = Group(simulation)
+    values = group.produce(120)
+    iterating = group.member("a", consumer_timeout_ms=5_000)
+    found: list[bytes] = []
+
+    def iterate() -> None:
+        for record in iterating.consumer:
+            found.append(record.value)
+            simulation.sleep(0.05)
+
+    actor = simulation.spawn(iterate)
+    simulation.sleep(2)
+    other = group.member("b")
+    group.turn_until(lambda: bool(other.owned), 3, other)
+    group.turn(12, other)
+    actor.result()
+    assert sorted(found + other.read) == sorted(values), "each once: only what was yielded was committed"
+
+
+def test_what_a_listener_raises_reaches_the_caller_of_poll(simulation: Simulation) -> None:
+    group = Group(simulation)
+    group.produce(60)
+    member = group.member("a")
+
+    def fail(what: str, partitions: list[TopicPartition]) -> None:
+        raise LookupError(what)
+
+    member.in_listener = fail
+    with pytest.raises(LookupError, match="assigned"):
+        group.turn(5)
+    group.turn(1)
+    assert len(member.read) == 60, "it goes on"
+    other = group.member("b")
+    with pytest.raises(LookupError, match="revoked"):
+        group.turn(5)
+    with pytest.raises(LookupError, match="assigned"):
+        group.turn(5, member)
+    member.in_listener = lambda what, partitions: None
+    group.settle()
+    assert len(other.owned) == 3
+
+
+def test_a_listener_may_use_the_consumer(simulation: Simulation) -> None:
+    group = Group(simulation, enable_auto_commit=False)
+    group.produce(60)
+    member = group.member("a")
+    consumer = member.consumer
+
+    def use(what: str, partitions: list[TopicPartition]) -> None:
+        if what == "assigned" and partitions:
+            consumer.seek(partitions[0], 7)
+            assert consumer.position(partitions[1]) == 0
+            consumer.pause(partitions[2])
+            assert consumer.assignment() == set(partitions)
+        if what == "revoked":
+            consumer.commit()
+        with pytest.raises(IllegalState, match="listener"):
+            consumer.poll()
+
+    member.in_listener = use
+    group.settle()
+    group.turn(1)
+    assert len(member.read) == 60 - 7 - 10
+    consumer.close()
+    offsets = group.cluster.group("g").offsets
+    assert offsets[TopicPartition("orders", 0)] == 10
+    assert TopicPartition("orders", 2) not in offsets or offsets[TopicPartition("orders", 2)] == 0
+
+
+def test_plain_functions_are_told_too(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a", subscribes=False)
+    told: list[tuple[str, int]] = []
+    member.consumer.subscribe(
+        ["orders"],
+        on_assigned=lambda partitions: told.append(("assigned", len(partitions))),
+        on_revoked=lambda partitions: told.append(("revoked", len(partitions))),
+    )
+    for _ in range(20):
+        member.consumer.poll(50)
+    member.consumer.close()
+    assert told == [("assigned", 6), ("revoked", 6)]
+
+
+def test_unsubscribing_leaves_and_subscribing_again_joins(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member, other = group.member("a"), group.member("b")
+    group.settle()
+    member.consumer.unsubscribe()
+    assert member.what("revoked")[-1] == [0, 1, 2]
+    assert member.consumer.assignment() == set()
+    group.turn_until(lambda: len(other.owned) == 6, 3)
+    assert member.health()["state"] == "out"
+    member.consumer.subscribe(["orders"], listener=member)
+    group.settle()
+    assert len(member.owned) == 3
+
+
+def test_another_subscription_is_taken_to_the_group(simulation: Simulation) -> None:
+    group = Group(simulation, {"orders": 4, "refunds": 2})
+    member = group.member("a")
+    group.settle()
+    member.consumer.subscribe(["refunds", "orders"], listener=member)
+    group.settle()
+    assert len(member.owned) == 6
+    member.consumer.subscribe(["refunds"], listener=member)
+    group.settle()
+    assert {partition.topic for partition in member.owned} == {"refunds"}
+
+
+def test_partitions_that_are_added_are_shared_out(simulation: Simulation) -> None:
+    group = Group(simulation, metadata_max_age_ms=2000)
+    group.member("a"), group.member("b")
+    group.settle()
+    group.add_partitions("orders", 10)
+    assert group.settle() < 6
+    assert sorted(len(one.owned) for one in group.members) == [5, 5]
+
+
+def test_a_pattern_finds_topics_that_come_later(simulation: Simulation) -> None:
+    group = Group(simulation, {"orders": 2, "other": 2}, metadata_max_age_ms=2000)
+    members = [group.member(name, subscribes=False) for name in ("a", "b")]
+    for member in members:
+        member.consumer.subscribe(pattern="ord.*", listener=member)
+    group.turn_until(lambda: sum(len(member.owned) for member in members) == 2)
+    group.cluster.create_topic("ordinary", 4)
+    group.counts["ordinary"] = 4
+    group.turn_until(lambda: sum(len(member.owned) for member in members) == 6, 10)
+    assert members[0].consumer.subscription() == {"orders", "ordinary"}
+    group.cluster.delete_topic("orders")
+    del group.counts["orders"]
+    group.turn_until(lambda: sum(len(member.owned) for member in members) == 4, 15)
+
+
+def test_enforce_rebalance_has_the_leader_assign_anew(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first, second = group.member("a"), group.member("b")
+    group.settle()
+    generation = first.health()["generation"]
+    leader = first if first.health()["leading"] else second
+    leader.consumer.enforce_rebalance("scales were wrong")
+    group.turn(2)
+    group.settle()
+    assert first.health()["generation"] == generation + 1
+    reasons = [request.reason for request in group.cluster.history.requests(JoinGroupRequest)]
+    assert "scales were wrong" in reasons
+
+
+@pytest.mark.parametrize("state", ["joining", "syncing", "stable"])
+def test_close_ends_in_time_in_every_state(simulation: Simulation, state: str) -> None:
+    group = Group(simulation)
+    if state == "joining":
+        other = group.member("b")
+        group.settle()
+        other.is_stalled = True
+    member = group.member("a")
+    if state == "syncing":
+        group.cluster.controls.hold(SyncGroupRequest)
+    for _ in range(100):
+        member.poll()
+        if member.health()["state"] == state:
+            break
+    assert member.health()["state"] == state
+    before = group.now
+    member.consumer.close(timeout=2)
+    assert group.now - before <= 2.5
+    group.simulation.sleep(1)
+    clients = {one.client_id for one in group.cluster.group("g").members.values()}
+    assert "a" not in clients, "it has said good-bye, past its own join"
+
+
+def test_closing_without_a_coordinator_ends_in_time(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    group.settle()
+    for broker in range(2):
+        group.cluster.controls.crash_broker(broker)
+    before = group.now
+    member.consumer.close(timeout=2)
+    assert group.now - before <= 3
+    assert member.what("revoked") == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_leaving_is_optional(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    group.settle()
+    member.consumer.close(leave_group=False)
+    assert len(group.cluster.group("g").members) == 1
+
+
+def test_health_and_explain_tell_of_the_group(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    assert "no member of group 'g'" in member.consumer.explain()
+    group.settle()
+    health = member.health()
+    assert health["id"] == "g"
+    assert health["state"] == "stable"
+    assert health["generation"] == 1
+    assert health["leading"]
+    assert health["coordinator"] == group.cluster.coordinator("g")
+    assert health["unfinished_rebalances"] == 0
+    assert 0 <= health["last_heartbeat_age"] < 1
+    assert 0 <= health["last_poll_age"] < 0.1
+    assert "leads group 'g' in generation 1" in member.consumer.explain()
+    group.member("b")
+    group.turn(0.6, group.members[1])
+    assert "rebalances: the coordinator said so" in member.consumer.explain()
