@@ -1,0 +1,237 @@
+"""What each error of the coordinator leads to: a cure without a word, or words that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.consumer.assignors.assignor import Assignment, Assignor
+from pykafka2.errors import (
+    AssignorFailed,
+    BrokerError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    NotCoordinator,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from pykafka2.testing import Simulation
+from pykafka2.types import TopicPartition
+from tests.consumer.groups.life import Group
+
+pytestmark = pytest.mark.slow
+
+CURED: list[tuple[Any, type[BrokerError]]] = [
+    (FindCoordinatorRequest, CoordinatorNotAvailable),
+    (FindCoordinatorRequest, CoordinatorLoadInProgress),
+    (JoinGroupRequest, CoordinatorLoadInProgress),
+    (JoinGroupRequest, CoordinatorNotAvailable),
+    (JoinGroupRequest, NotCoordinator),
+    (JoinGroupRequest, RebalanceInProgress),
+    (JoinGroupRequest, UnknownMemberId),
+    (JoinGroupRequest, IllegalGeneration),
+    (SyncGroupRequest, CoordinatorLoadInProgress),
+    (SyncGroupRequest, CoordinatorNotAvailable),
+    (SyncGroupRequest, NotCoordinator),
+    (SyncGroupRequest, RebalanceInProgress),
+    (SyncGroupRequest, UnknownMemberId),
+    (SyncGroupRequest, IllegalGeneration),
+    (HeartbeatRequest, CoordinatorLoadInProgress),
+    (HeartbeatRequest, CoordinatorNotAvailable),
+    (HeartbeatRequest, NotCoordinator),
+    (HeartbeatRequest, RebalanceInProgress),
+    (HeartbeatRequest, UnknownMemberId),
+    (HeartbeatRequest, IllegalGeneration),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_type", "error"), CURED, ids=[f"{one.__name__[:-7]}-{error.__name__}" for one, error in CURED]
+)
+def test_what_passes_is_cured_without_a_word_to_the_application(
+    simulation: Simulation, request_type: Any, error: type[BrokerError]
+) -> None:
+    group = Group(simulation)
+    group.produce(30)
+    if request_type is HeartbeatRequest:
+        group.member("a")
+        group.settle()
+    rule = group.cluster.controls.fail_next(request_type, error, times=2)
+    if request_type is not HeartbeatRequest:
+        group.member("a")
+    (member,) = group.members
+    group.turn_until(lambda: rule.fired == 2, 10)
+    group.settle(10)
+    group.turn_until(lambda: len(set(member.read)) == 30, 10)
+    assert member.errors == []
+    if request_type is HeartbeatRequest and error in (UnknownMemberId, IllegalGeneration):
+        assert "lost" in {told.what for told in member.told}
+    else:
+        assert "lost" not in {told.what for told in member.told}
+
+
+RAISED: list[tuple[Any, type[BrokerError], str]] = [
+    (FindCoordinatorRequest, GroupAuthorizationFailed, "ACL"),
+    (JoinGroupRequest, GroupAuthorizationFailed, "group 'g'; ask for an ACL"),
+    (JoinGroupRequest, InconsistentGroupProtocol, r"partition_assignment_strategy \(range"),
+    (JoinGroupRequest, GroupMaxSizeReached, "group.max.size"),
+    (JoinGroupRequest, InvalidSessionTimeout, "session_timeout_ms=6000"),
+    (JoinGroupRequest, InvalidGroupId, "group_id"),
+    (SyncGroupRequest, GroupAuthorizationFailed, "group 'g'; ask for an ACL"),
+    (SyncGroupRequest, InconsistentGroupProtocol, "partition_assignment_strategy"),
+    (HeartbeatRequest, GroupAuthorizationFailed, "group 'g'; ask for an ACL"),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_type", "error", "words"),
+    RAISED,
+    ids=[f"{one.__name__[:-7]}-{error.__name__}" for one, error, _ in RAISED],
+)
+def test_what_does_not_pass_is_raised_once_and_tried_again_by_the_next_poll(
+    simulation: Simulation, request_type: Any, error: type[BrokerError], words: str
+) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    if request_type is HeartbeatRequest:
+        group.settle()
+    rule = group.cluster.controls.fail_next(request_type, error)
+    group.turn_until(lambda: bool(member.errors), 5)
+    with pytest.raises(error, match=words):
+        raise member.errors[0]
+    assert rule.fired == 1
+    group.settle(5)
+    assert len(member.errors) == 1
+
+
+def test_a_lasting_refusal_is_asked_about_at_most_ten_times_a_second(simulation: Simulation) -> None:
+    group = Group(simulation)
+    group.cluster.controls.rule(api=JoinGroupRequest, then=GroupAuthorizationFailed)
+    member = group.member("a")
+    began = group.now
+    while group.now - began < 10:
+        member.poll(0)
+        group.simulation.sleep(0.001)
+    assert 5 < group.cluster.history.count(JoinGroupRequest) < 100
+
+
+def test_an_assignor_that_fails_is_raised_where_it_runs_and_the_group_goes_on(simulation: Simulation) -> None:
+    class Broken(Assignor):
+        name = "broken"
+
+        def assign(self, cluster: Any, members: Any) -> Any:
+            if not self.is_mended:
+                raise LookupError("no such luck")
+            (member,) = members
+            return {member: Assignment(tuple(cluster.topic_partitions("orders")))}
+
+        is_mended = False
+
+    broken = Broken()
+    group = Group(simulation)
+    member = group.member("a", partition_assignment_strategy=[broken])
+    group.turn_until(lambda: bool(member.errors), 5)
+    assert isinstance(member.errors[0], AssignorFailed)
+    assert "'broken'" in str(member.errors[0])
+    assert "LookupError('no such luck')" in str(member.errors[0])
+    broken.is_mended = True
+    group.settle()
+
+
+def test_an_assignment_that_cannot_be_meant_is_rejected(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Generous(Assignor):
+        name = "generous"
+        asked = 0
+
+        def assign(self, cluster: Any, members: Any) -> Any:
+            self.asked += 1
+            partitions = tuple(cluster.topic_partitions("orders"))
+            if self.asked <= 2:
+                bad = [TopicPartition("refunds", 0), TopicPartition("orders", -1)]
+                partitions += (bad[self.asked - 1],)
+            return {member: Assignment(partitions) for member in members}
+
+    generous = Generous()
+    group = Group(simulation, {"orders": 2, "refunds": 1})
+    member = group.member("a", partition_assignment_strategy=generous)
+    group.settle()
+    assert generous.asked == 3
+    assert "refunds-0, a topic that it has not subscribed to" in caplog.text
+    assert "which cannot be" in caplog.text
+    assert member.what("assigned") == [[0, 1]]
+    assert group.now > 1, "not at once"
+
+
+def test_the_good_bye_is_said_again_when_it_was_not_heard(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    group.settle()
+    group.cluster.controls.fail_next(LeaveGroupRequest, NotCoordinator)
+    group.cluster.controls.disconnect_next(LeaveGroupRequest)
+    member.consumer.close()
+    assert group.cluster.group("g").members == {}
+
+
+def test_unfinished_rebalances_are_counted_and_warned_of(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    rule = group.cluster.controls.rule(api=SyncGroupRequest, then=RebalanceInProgress)
+    group.turn_until(lambda: member.health()["unfinished_rebalances"] == 4, 20)
+    assert "3 rebalances in a row did not come to an end" in caplog.text
+    assert "4 rebalances in a row did not come to an end" in member.consumer.explain()
+    group.cluster.controls.remove_rule(rule)
+    group.settle()
+    assert member.health()["unfinished_rebalances"] == 0
+    assert member.errors == []
+
+
+def test_rebalances_that_cannot_end_are_not_asked_for_in_a_hot_loop(simulation: Simulation) -> None:
+    group = Group(simulation)
+    group.cluster.controls.rule(api=SyncGroupRequest, then=RebalanceInProgress)
+    member = group.member("a")
+    group.turn(10)
+    assert 8 < group.cluster.history.count(SyncGroupRequest) < 40
+    del member
+
+
+def test_a_fenced_member_is_told_of_its_loss_and_refuses_for_good(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first = group.member("a", group_instance_id="till-1")
+    group.settle()
+    first.is_stalled = True
+    second = group.member("b", group_instance_id="till-1")
+    group.settle()
+    first.is_stalled = False
+    group.turn(1)
+    assert first.what("lost") == [[0, 1, 2, 3, 4, 5]]
+    assert first.health()["state"] == "fenced"
+    assert len(first.errors) > 1, "every poll says it"
+    for error in first.errors:
+        assert isinstance(error, FencedInstanceId)
+        assert "group_instance_id='till-1'" in str(error)
+    assert "Another consumer has taken this one's place" in first.consumer.explain()
+    generation = second.health()["generation"]
+    first.consumer.close()
+    group.members.remove(first)
+    group.turn(1)
+    assert second.health()["generation"] == generation
+    assert len(second.owned) == 6, "closing it takes nothing from its successor"
