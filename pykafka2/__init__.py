@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pykafka2.consumer.listeners import ConsumerRebalanceListener
     from pykafka2.errors import KafkaError
     from pykafka2.producer.producer import KafkaProducer
+    from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction
     from pykafka2.types import (
         ConsumerGroupMetadata,
         ConsumerRecord,
@@ -58,6 +59,8 @@ _HOMES = {
     "PartitionInfo": "pykafka2.types",
     "RecordMetadata": "pykafka2.types",
     "TopicPartition": "pykafka2.types",
+    "TransactionHandle": "pykafka2.producer.transaction_handle",
+    "end_transaction": "pykafka2.producer.transaction_handle",
 }
 
 __version__ = "0.1.0"
@@ -83,6 +86,8 @@ __all__ = [
     "RebalanceProtocol",
     "RecordMetadata",
     "TopicPartition",
+    "TransactionHandle",
+    "end_transaction",
 ]
 
 

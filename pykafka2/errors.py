@@ -117,6 +117,14 @@ class RecordTooLarge(KafkaError, ValueError):
     """A record is larger than max_request_size or buffer_memory; nothing was queued."""
 
 
+class TransactionFailed(KafkaError):
+    """The transaction can only be aborted: its cause says why; abort_transaction(), then begin again."""
+
+
+class TransactionAborted(KafkaError):
+    """The record was taken for a transaction that was aborted before the record was sent."""
+
+
 class SerializationError(KafkaError, ValueError):
     """A serializer or deserializer failed; the message names topic, partition and offset where known."""
 

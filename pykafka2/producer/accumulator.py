@@ -32,8 +32,16 @@ from pykafka2.records.encoder import BatchBuilder, record_size_bound
 from pykafka2.types import TopicPartition
 
 
+def admit_always() -> None:
+    """For a producer without transactions."""
+
+
 class Accumulator:
-    """All queues of a producer and the memory they share."""
+    """All queues of a producer and the memory they share.
+
+    `admit` raises where no batch may be started now; it is asked under the queue's lock, so that after a
+    change of its mind and `close_tails` no record joins any more.
+    """
 
     def __init__(
         self,
@@ -44,8 +52,10 @@ class Accumulator:
         wake: Callable[[], None],
         notify: Callable[[], None],
         interrupt: Interrupt = raise_here,
+        admit: Callable[[], None] = admit_always,
     ) -> None:
         self._options = options
+        self._admit = admit
         self._monotonic = monotonic
         self._wait_until = wait_until
         self._wake = wake
@@ -94,6 +104,7 @@ class Accumulator:
             RecordTooLarge: no request or buffer could ever hold the record.
             BufferExhausted: the memory stayed full.
             ClientClosed: the producer was closed.
+            KafkaError: what `admit` raises.
             IllegalState: it would have to wait, on the IO thread.
         """
         needed_bytes = self._checked_size(queue, key, value, headers)
@@ -123,6 +134,14 @@ class Accumulator:
 
     def end_flush(self, who: object) -> None:
         self._flushing.pop(id(who), None)
+
+    def close_tails(self) -> None:
+        """Nothing joins the batches that are open now; the next record starts another, if it may."""
+        with self._lock:
+            queues = list(self._queues.values())
+        for queue in queues:
+            with queue.lock:
+                queue.close_tail()
 
     def close(self) -> None:
         """Take no more records.  What was appended before is in a batch, what comes later raises."""
@@ -286,6 +305,7 @@ class Accumulator:
                 if delivery is not None:
                     return delivery, False
                 queue.close_tail()
+            self._admit()
             delivery = batch.append(timestamp, key, value, headers, on_delivery)
             if delivery is None:
                 raise IllegalState(f"an empty batch for {queue} refused a record")

@@ -76,6 +76,7 @@ class ProducerBatch:
         retry_at: not to be sent before this moment.
         last_error: why it has to be sent again.
         is_done: the outcome is known; is_told: and all listeners were called.
+        is_transactional: it goes out as a part of a transaction.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class ProducerBatch:
         "error",
         "is_done",
         "is_told",
+        "is_transactional",
         "last_error",
         "log_append_time",
         "order",
@@ -147,6 +149,7 @@ class ProducerBatch:
         self.last_error: KafkaError | None = None
         self.is_done = False
         self.is_told = False
+        self.is_transactional = False
         self.error: KafkaError | None = None
         self.record_errors: Mapping[int, KafkaError] | None = None
         self.base_offset = NO_OFFSET
@@ -291,6 +294,7 @@ class ProducerBatch:
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
                 base_sequence=self.base_sequence,
+                is_transactional=self.is_transactional,
             )
             self._charge_all()
         return self.encoded

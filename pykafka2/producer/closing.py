@@ -17,6 +17,7 @@ from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors
 from pykafka2.producer.sender import Sender
+from pykafka2.producer.transaction_calls import TransactionCalls
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,9 @@ class Closing:
         inspection: Inspection,
         interceptors: Interceptors | None,
         close_partitioner: Callable[[], object],
+        transactions: TransactionCalls | None = None,
     ) -> None:
+        self._transactions = transactions
         self._client = client
         self._accumulator = accumulator
         self._sender = sender
@@ -110,16 +113,22 @@ class Closing:
     def _lead(self, timeout: float | None, deadline: float) -> None:
         if self.is_closed:
             return
+        monotonic = self._client.driver.clock.monotonic
         try:
+            if self._transactions is not None:
+                # Every step of it ends by itself only if a coordinator answers.
+                bound = self._transactions.max_block if timeout is None else timeout
+                self._transactions.end_for_close(bound)
+                timeout = None if timeout is None else max(0.0, deadline - monotonic())
             self.flush(timeout)
         except KafkaTimeoutError as error:
             self._failure = KafkaTimeoutError(f"close: {error}; they were given up")
         except KafkaError as error:
             self._failure = error
-        now = self._client.driver.clock.monotonic()
+        now = monotonic()
         end_by = now + END_TIMEOUT if timeout is None else max(deadline, now + GRACE)
         self._abort(end_by - now)
-        self._client.close(end_by - self._client.driver.clock.monotonic())
+        self._client.close(end_by - monotonic())
         if self._interceptors is not None:
             self._interceptors.close()
         try:

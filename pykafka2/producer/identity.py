@@ -12,25 +12,36 @@ import random
 from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import BrokerError, CorruptData, KafkaError, UnsupportedVersion, error_of
-from pykafka2.producer.identity_policy import IdentityPolicy
+from pykafka2.producer.identity_policy import IdempotentPolicy, IdentityPolicy, TransactionalPolicy
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.sequences import Sequences
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
 
 
+def policy_of(options: ProducerOptions) -> IdentityPolicy:
+    """The policy for the life of a producer with these options."""
+    if options.transactional_id is not None:
+        return TransactionalPolicy()
+    return IdempotentPolicy() if options.enable_idempotence else IdentityPolicy()
+
+
 class ProducerIdentity:
-    """One InitProducerId at a time, repeated with back-off until it succeeds or is refused for good."""
+    """One InitProducerId at a time, repeated with back-off until it succeeds or is refused for good.
+
+    That of a transactional producer asks for nothing: transaction_manager.py tells it who it is.
+    """
 
     def __init__(self, options: ProducerOptions, random: random.Random, policy: IdentityPolicy) -> None:
         self.sequences = Sequences(policy)
         self.refusal: KafkaError | None = None
         """Why no broker will ever give an id, or take records of the one that this producer had."""
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+        self._is_told = options.transactional_id is not None
         self._is_asking = False
         self._not_before = 0.0
 
     def poll(self, now: float) -> PollResult:
-        if self._is_asking or self.refusal is not None:
+        if self._is_asking or self._is_told or self.refusal is not None:
             return PollResult.idle()
         if now < self._not_before:
             return PollResult.idle_until(self._not_before)

@@ -2,8 +2,7 @@
 
 Pure decisions, as tables; outcomes.py carries them out on batches, sequences.py on numbers, identity.py on
 the producer.  A producer has one policy for its life: without idempotence nothing is numbered; with it the
-producer may raise its epoch by itself.  Inside a transaction it may not, as the coordinator owns the epoch:
-that will be another policy.
+producer may raise its epoch by itself.  Inside a transaction it may not, as the coordinator owns the epoch.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from enum import Enum
 from typing import ClassVar
 
 from pykafka2.errors import (
+    ClusterAuthorizationFailed,
     CorruptData,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
@@ -20,6 +20,7 @@ from pykafka2.errors import (
     KafkaError,
     OutOfOrderSequenceNumber,
     ProducerFenced,
+    TransactionalIdAuthorizationFailed,
     UnknownProducerId,
 )
 
@@ -49,6 +50,7 @@ class IdentityPolicy:
     """
 
     TABLE: ClassVar[Mapping[type[KafkaError], tuple[Verdict, Verdict]]] = {}
+    is_transactional: ClassVar[bool] = False
 
     def verdict(self, error: KafkaError, *, is_in_turn: bool) -> Verdict:
         """What the failed attempt means."""
@@ -87,3 +89,26 @@ class IdempotentPolicy(IdentityPolicy):
     def next_identity(self, identity: Identity) -> Identity:
         producer_id, epoch = identity
         return (producer_id, epoch + 1) if epoch < LAST_EPOCH else NOBODY
+
+
+class TransactionalPolicy(IdentityPolicy):
+    """Transactions: the coordinator alone gives ids and epochs, so a hole ends the transaction.
+
+    Nothing is numbered anew inside one: what was refused for its number may be in the log, or its
+    predecessors may be missing there, and the commit must not hide that.  The next epoch comes when the
+    transaction was aborted (transaction_manager.py).
+    """
+
+    is_transactional = True
+    TABLE = {  # noqa: RUF012
+        DuplicateSequenceNumber: (Verdict.WRITTEN, Verdict.WRITTEN),
+        # Behind an unfinished batch that is what must happen; in its turn, the broker lost what came before.
+        OutOfOrderSequenceNumber: (Verdict.FAIL, Verdict.RETRY),
+        UnknownProducerId: (Verdict.FAIL, Verdict.RETRY),
+        # The coordinator gave up this transaction, and may let the producer go on with the next.
+        InvalidProducerEpoch: (Verdict.FAIL, Verdict.FAIL),
+        InvalidProducerIdMapping: (Verdict.FAIL, Verdict.FAIL),
+        ProducerFenced: (Verdict.FATAL, Verdict.FATAL),
+        TransactionalIdAuthorizationFailed: (Verdict.FATAL, Verdict.FATAL),
+        ClusterAuthorizationFailed: (Verdict.FATAL, Verdict.FATAL),
+    }

@@ -11,14 +11,21 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.sender import Sender
+from pykafka2.producer.transaction_state import NEXT_STEP, TransactionState, TransactionStatus
 
 
 class Inspection:
     """Looks at the parts of one producer."""
 
     def __init__(
-        self, client: ClusterClient, accumulator: Accumulator, sender: Sender, metrics: Metrics
+        self,
+        client: ClusterClient,
+        accumulator: Accumulator,
+        sender: Sender,
+        metrics: Metrics,
+        transactions: TransactionStatus | None = None,
     ) -> None:
+        self._transactions = transactions
         self._client = client
         self._accumulator = accumulator
         self._sender = sender
@@ -48,6 +55,8 @@ class Inspection:
             "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
             "producer_id": None if identity is None else identity.sequences.identity[0],
             "producer_epoch": None if identity is None else identity.sequences.identity[1],
+            "transaction_state": None if self._transactions is None else self._transactions.state.value,
+            "transaction_error": None if self._transactions is None else _text(self._transactions.cause),
             "waiting_for": dict(self._sender.waiting_for),
         }
 
@@ -56,9 +65,10 @@ class Inspection:
         if health["state"] != "open":
             because = f": {health['failure']}; close it, and make a new one" if health["failure"] else ""
             return f"The producer is {health['state']}{because}."
+        lines = self._explain_transaction()
         if not health["records_waiting"]:
-            return "Nothing waits: every record sent was written or has failed."
-        lines = [f"{health['records_waiting']} records wait or are in flight."]
+            return "\n".join(["Nothing waits: every record sent was written or has failed.", *lines])
+        lines.insert(0, f"{health['records_waiting']} records wait or are in flight.")
         lines += [f"{queue} waits for {what}." for queue, what in health["waiting_for"].items()]
         lines += self._client.nodes.why_throttled(self._client.driver.clock.monotonic())
         if health["senders_waiting_for_memory"]:
@@ -66,6 +76,13 @@ class Inspection:
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         return "\n".join(lines)
+
+    def _explain_transaction(self) -> list[str]:
+        status = self._transactions
+        if status is None or status.state is TransactionState.READY:
+            return []
+        because = f" ({status.cause})" if status.cause is not None else ""
+        return [f"Transactions: {status.state.value}{because}; {NEXT_STEP[status.state]}."]
 
 
 def _text(error: BaseException | None) -> str | None:

@@ -23,7 +23,7 @@ MAX_IN_FLIGHT_IDEMPOTENT = 5
 """The broker remembers this many batches per producer and partition; more could not be told apart."""
 
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, -1: ACKS_ALL, "0": 0, 0: 0, "1": 1, 1: 1}
-_TRANSACTIONS = "transactions are not implemented yet"
+_TWO_PHASE_COMMIT = "transactions that are prepared for an outside coordinator are not implemented"
 
 
 def _read_acks(value: Any) -> int:
@@ -33,6 +33,12 @@ def _read_acks(value: Any) -> int:
     if key not in _ACKS:
         raise ValueError
     return _ACKS[key]
+
+
+def _read_transactional_id(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return value
 
 
 def _read_interceptors(value: Any) -> tuple[Any, ...]:
@@ -142,6 +148,19 @@ class ProducerOptions(ClientOptions):
         "See every record before it is serialized and every outcome: on_send, on_acknowledgement, close.",
         aliases=("interceptor_classes",),
     )
+    transactional_id: str | None = custom(
+        "transactional_id",
+        None,
+        _read_transactional_id,
+        "a string that is not empty",
+        "The name under which the coordinator knows this producer; with it records are sent in transactions.",
+    )
+    transaction_timeout: float = duration(
+        "transaction_timeout_ms",
+        60_000,
+        "After so long the coordinator aborts a transaction that was not ended.",
+        minimum_ms=1,
+    )
     metadata_max_idle: float = duration(
         "metadata_max_idle_ms", 300_000, "Topics unused for so long are forgotten.", minimum_ms=5_000
     )
@@ -193,8 +212,13 @@ def _with_idempotence(options: P, given: Mapping[str, Any]) -> P:
     flight raise all the same, because order would silently be lost.
     """
     if not options.enable_idempotence:
+        if options.transactional_id is not None:
+            raise ConfigurationError(
+                "enable_idempotence=False contradicts transactional_id, which needs it; drop one of them"
+            )
         return options
-    asked = "enable_idempotence" in given
+    asked = "enable_idempotence" in given or options.transactional_id is not None
+    because = "enable_idempotence=True" if "enable_idempotence" in given else "transactional_id"
     if options.max_in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
         raise ConfigurationError(
             f"max_in_flight_requests_per_connection={options.max_in_flight} contradicts enable_idempotence: "
@@ -209,8 +233,8 @@ def _with_idempotence(options: P, given: Mapping[str, Any]) -> P:
         return options
     if asked:
         raise ConfigurationError(
-            f"{conflict} contradicts enable_idempotence=True, which needs acks='all' and retries of at least "
-            "1; drop one of them"
+            f"{conflict} contradicts {because}, which needs acks='all' and retries of at least 1; "
+            "drop one of them"
         )
     logger.info("enable_idempotence is switched off because of %s", conflict)
     return attrs.evolve(options, enable_idempotence=False)
@@ -219,10 +243,8 @@ def _with_idempotence(options: P, given: Mapping[str, Any]) -> P:
 PRODUCER_OPTIONS = OptionTable(
     ProducerOptions,
     refused={
-        "transactional_id": Refused(_TRANSACTIONS),
-        "transaction_two_phase_commit_enable": Refused(_TRANSACTIONS, harmless=(False,)),
+        "transaction_two_phase_commit_enable": Refused(_TWO_PHASE_COMMIT, harmless=(False,)),
     },
-    ignored={"transaction_timeout_ms": "there are no transactions without transactional_id"},
 )
 
 
@@ -240,6 +262,8 @@ class PlainProducerConfig(ClientConfig, total=False):
     max_block_ms: float
     max_request_size: int
     max_in_flight_requests_per_connection: int
+    transactional_id: str | None
+    transaction_timeout_ms: float
     compression_type: str | None
     compression_gzip_level: int
     compression_lz4_level: int

@@ -26,12 +26,15 @@ from pykafka2.producer.batch import NO_OFFSET, ProducerBatch
 from pykafka2.producer.identity import ProducerIdentity
 from pykafka2.producer.identity_policy import Identity, IdentityPolicy, Verdict
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.transaction_manager import TransactionManager
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
 from pykafka2.types import NO_TIMESTAMP, Node
 
 
 class Outcomes:
-    """Settles batches.  `identity` is None for a producer without idempotence."""
+    """Settles batches.  `identity` is None for a producer without idempotence, `transactions` for one without
+    transactions; those hear of every batch that failed.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,10 @@ class Outcomes:
         random: random.Random,
         event_sink: EventSink,
         metrics: Metrics,
+        transactions: TransactionManager | None = None,
     ) -> None:
         self._options = options
+        self._transactions = transactions
         self._accumulator = accumulator
         self._metadata = metadata
         self._identity = identity
@@ -143,6 +148,8 @@ class Outcomes:
         """Fail it.  Its memory stays its own: it may be on the wire."""
         if self._sequences is not None:
             self._sequences.on_failed(batch)
+        if self._transactions is not None:
+            self._transactions.on_batch_failed(batch, error)
         self._accumulator.fail(batch, error, record_errors)
         self._metrics.add("record-error-total", batch.count)
         if self._event_sink.is_watched:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 
@@ -23,7 +24,7 @@ from pykafka2.errors import (
     SerializationError,
 )
 from pykafka2.metrics import Metrics
-from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.accumulator import Accumulator, admit_always
 from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
     checked_column,
@@ -43,6 +44,9 @@ from pykafka2.producer.route import Route
 from pykafka2.producer.routes import Routes
 from pykafka2.producer.sender import Sender
 from pykafka2.producer.sticky import NodeDelays, StickyChoice
+from pykafka2.producer.transaction_calls import TransactionCalls
+from pykafka2.producer.transaction_parts import transactional_parts
+from pykafka2.producer.transaction_state import Call, TransactionStatus
 from pykafka2.producer.transactions import TransactionalCalls
 from pykafka2.records.encoder import load_codec
 from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, serialize_function
@@ -158,6 +162,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._serialize_value = serialize_function(parsed.value_serializer, "value_serializer")
         self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
         self._refusal: KafkaError | None = None
+        self._transactions: TransactionCalls | None = None
         self._metrics = Metrics()
         lifecycle.load_for_io_thread(lambda: load_codec(parsed.compression_type, parsed.compression_level))
         self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
@@ -165,6 +170,9 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._metadata = client.metadata
         self._wall_ms = driver.clock.wall_ms
         self._monotonic = driver.clock.monotonic
+        status = None
+        if parsed.transactional_id is not None:
+            status = TransactionStatus(parsed.transactional_id, client.event_sink)
         self._accumulator = Accumulator(
             parsed,
             monotonic=driver.clock.monotonic,
@@ -172,6 +180,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             wake=driver.wake,
             notify=driver.notify,
             interrupt=driver.interrupt,
+            admit=admit_always if status is None else partial(status.check, Call.SEND),
         )
         strategy = strategy_of(
             parsed.partitioner, ignores_keys=parsed.partitioner_ignore_keys, seeded=driver.entropy.random
@@ -190,6 +199,11 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         )
         self._routes = Routes(client, self._accumulator, self._sticky)
         self._routes_by_topic = self._routes.by_topic
+        manager = None
+        if status is not None:
+            manager, self._transactions = transactional_parts(
+                client, parsed, status, self._accumulator, self._metrics
+            )
         self._sender = Sender(
             parsed,
             self._accumulator,
@@ -199,10 +213,11 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             random=driver.entropy.random,
             event_sink=client.event_sink,
             metrics=self._metrics,
+            transactions=manager,
         )
-        self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics)
+        self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics, status)
         driver.on_failed(self._sender.on_loop_failed)
-        client.add(self._sender)
+        client.add(self._sender, *([] if manager is None else [manager]))
         self._closing = Closing(
             client,
             self._accumulator,
@@ -210,6 +225,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             self._inspection,
             self._interceptors,
             strategy.close,
+            self._transactions,
         )
         description = f"a KafkaProducer ({parsed.client_id})"
         self._tracked = lifecycle.track(self, description, self._closing.drop)
@@ -247,6 +263,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             SerializationError: a serializer failed, or there is none and it is not bytes.
             IllegalArgument: headers, partition, timestamp_ms or on_delivery are not what is said above.
             RecordTooLarge: beyond max_request_size or buffer_memory.
+            IllegalState, TransactionFailed, ProducerFenced: with a transactional_id, outside of a
+                transaction, or in one that has failed; the message says which call comes next.
             BufferExhausted: no room within max_block_ms.
             UnknownTopicOrPartition, TopicAuthorizationFailed, NoBrokersAvailable, KafkaTimeoutError: no
                 metadata of the topic within max_block_ms.
@@ -420,6 +438,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     def close(self, timeout: float | None = None) -> None:
         """Send what is left, then end the connections and the thread.  Safe to repeat, from any thread.
 
+        An open transaction is aborted, one that was detached is left as it is.
+
         `timeout` is in seconds, for all of it; None waits until every record's outcome is known
         (delivery_timeout_ms bounds it).  No record is taken any more from the first call on.  Interrupted by
         Ctrl-C, nothing is given up: call it again to go on.  Calls at the same time end, and raise, alike.
@@ -488,6 +508,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         """The queue needs a new batch.  `route` is given for a record without a key: it may go elsewhere."""
         self._driver.raise_failure()
         self._driver.raise_interruption()
+        if self._transactions is not None:
+            self._transactions.status.check(Call.SEND)  # before anything is waited for
         identity = self._sender.identity
         if identity is not None and identity.refusal is not None:
             raise type(identity.refusal)(str(identity.refusal))  # a new one, as each gets a traceback
@@ -549,6 +571,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     def _on_exit(self, timeout: float) -> int:
         try:
             self._accumulator.close()
+            if self._transactions is not None:
+                self._transactions.end_for_close(timeout)
             self._closing.flush(timeout)
         except Exception as error:
             logger.debug("the flush at exit: %s", error)

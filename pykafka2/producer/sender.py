@@ -24,12 +24,13 @@ from pykafka2.events import EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import NO_OFFSET, BatchState, ProducerBatch
-from pykafka2.producer.identity import ProducerIdentity
-from pykafka2.producer.identity_policy import IdempotentPolicy, Identity, IdentityPolicy
+from pykafka2.producer.identity import ProducerIdentity, policy_of
+from pykafka2.producer.identity_policy import Identity
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.outcomes import Outcomes
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.sticky import NodeDelays
+from pykafka2.producer.transaction_manager import TransactionManager
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -63,7 +64,7 @@ class _Flight:
 
 
 class Sender:
-    """Drains, sends, retries, expires.  See the module."""
+    """Drains, sends, retries, expires.  See the module.  `transactions`: None for a producer without."""
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Sender:
         random: random.Random,
         event_sink: EventSink,
         metrics: Metrics,
+        transactions: TransactionManager | None = None,
     ) -> None:
         self._options = options
         self._accumulator = accumulator
@@ -89,9 +91,14 @@ class Sender:
         is_zstd = options.compression_type == "zstd"
         self._min_version = FIRST_VERSION_WITH_ZSTD if is_zstd else FIRST_VERSION_OF_FORMAT_2
         self._mutes = not options.enable_idempotence and options.max_in_flight == 1
-        policy = IdempotentPolicy() if options.enable_idempotence else IdentityPolicy()
-        self.identity = ProducerIdentity(options, random, policy) if options.enable_idempotence else None
-        self._sequences = self.identity.sequences if self.identity else None
+        policy = policy_of(options)
+        self.identity: ProducerIdentity | None = None
+        if transactions is not None:
+            self.identity = transactions.identity
+        elif options.enable_idempotence:
+            self.identity = ProducerIdentity(options, random, policy)
+        self._sequences = self.identity.sequences if self.identity is not None else None
+        self._transactions = transactions
         self._outcomes = Outcomes(
             options,
             accumulator,
@@ -101,12 +108,14 @@ class Sender:
             random=random,
             event_sink=event_sink,
             metrics=metrics,
+            transactions=transactions,
         )
         self.waiting_for: dict[str, str] = {}
         """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
 
     def poll(self, now: float) -> PollResult:
         result = PollResult.idle_until(self._expire(now))
+        self._give_up_doomed()
         queues = self._accumulator.active_queues()
         if not queues:
             self.waiting_for = {}
@@ -186,6 +195,8 @@ class Sender:
             if not batches:
                 return
             self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+            if self._transactions is not None:
+                self._transactions.on_request_sent()
             result.sends.append(self._produce(node_id, batches, now))
         for queue in queues:
             if queue.batches:
@@ -209,6 +220,9 @@ class Sender:
             if taken and first.size_estimate > room_bytes:
                 break
             if self._sequences is not None and not self._sequences.may_send(first):
+                continue
+            transactions = self._transactions
+            if transactions is not None and not transactions.may_send(queue.topic, queue.partition):
                 continue
             batch = queue.take()
             if self._sequences is not None:
@@ -237,22 +251,32 @@ class Sender:
             self._metrics.observe("batch-size", len(batch.bytes()))
             self._metrics.observe("record-queue-time", now - batch.created_at)
         request = ProduceRequest(
-            transactional_id=None,
+            transactional_id=self._options.transactional_id,
             acks=self._options.acks,
             timeout_ms=int(self._options.request_timeout * 1000),
             topic_data=[*topics.values()],
         )
         sent = [(batch, (batch.producer_id, batch.producer_epoch)) for batch in batches]
         flight = _Flight(node_id, now, sent)
+        low, high = self._versions(ids_are_known)
         return Send(
             request,
             ToNode(node_id),
             on_response=partial(self._on_response, flight),
             on_failure=partial(self._on_failure, flight),
             expects_response=self._options.acks != 0,
-            min_version=self._min_version,
-            max_version=None if ids_are_known else FIRST_VERSION_WITH_TOPIC_IDS - 1,
+            min_version=low,
+            max_version=high,
         )
+
+    def _versions(self, ids_are_known: bool) -> tuple[int, int | None]:
+        low, high = self._min_version, None if ids_are_known else FIRST_VERSION_WITH_TOPIC_IDS - 1
+        if self._transactions is not None:
+            first, last = self._transactions.produce_versions
+            low = max(low, first or low)
+            if last is not None:
+                high = last if high is None else min(high, last)
+        return low, high
 
     # ------------------------------------------------------------------ what came of it
 
@@ -285,6 +309,8 @@ class Sender:
     def _land(self, flight: _Flight) -> None:
         """The request is off the wire."""
         self._in_flight[flight.node_id] -= 1
+        if self._transactions is not None:
+            self._transactions.on_request_landed()
         for batch, _ in flight.batches:
             self._accumulator.queue(batch.topic, batch.partition).is_muted = False
             if batch.is_done:  # expired meanwhile; its bytes had to stay until now
@@ -297,6 +323,16 @@ class Sender:
             for answer in topic.partition_responses:
                 answers[name, answer.index] = answer
         return answers
+
+    def _give_up_doomed(self) -> None:
+        """Fail what waits, of a transaction that can only be aborted."""
+        doom = self._transactions.doom() if self._transactions is not None else None
+        if doom is None:
+            return
+        for queue in self._accumulator.active_queues():
+            for batch in [*queue.batches]:
+                self._outcomes.give_up(batch, doom)
+                self._accumulator.release(batch)
 
     def _expire(self, now: float) -> float:
         """Fail what is older than delivery_timeout; when to look again."""

@@ -85,6 +85,7 @@ class Sequences:
         """Number a batch that `may_send`; one that has its number keeps it, and with it its bytes."""
         if batch.base_sequence == NO_SEQUENCE:
             run = self._run(batch)
+            batch.is_transactional = self._policy.is_transactional
             batch.sequence(*run.identity, run.next_sequence)
             run.next_sequence = next_sequence(run.next_sequence, batch.count)
             run.unfinished.append(batch)

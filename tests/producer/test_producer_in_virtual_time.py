@@ -511,10 +511,12 @@ class TestBadInput:
         with pytest.raises(SerializationError, match="value_serializer failed for topic 'orders'"):
             producer.send("orders", 7)
 
-    def test_transactions_are_refused_with_words(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_transactions_need_their_option(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)
-        with pytest.raises(IllegalState, match="not available yet"):
+        with pytest.raises(IllegalState, match="needs the option transactional_id"):
             producer.init_transactions()
+        with pytest.raises(IllegalState, match="needs the option transactional_id"):
+            producer.transaction()
 
 
 class TestMemory:

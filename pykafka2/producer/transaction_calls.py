@@ -1,0 +1,231 @@
+"""The transactional calls on callers' threads: each becomes a ticket for the IO thread, and waits for it.
+
+Thread-safe.  A call never waits longer than its timeout; what it began goes on, and the same call again
+waits for that (transaction_manager.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.driver.completion import Completion
+from pykafka2.errors import (
+    IllegalArgument,
+    IllegalState,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionFailed,
+)
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.transaction_handle import TransactionHandle
+from pykafka2.producer.transaction_manager import Detached, Ticket, TransactionManager
+from pykafka2.producer.transaction_state import Call, TransactionState, TransactionStatus
+from pykafka2.producer.transaction_steps import Offsets
+from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+METRICS: Final = {
+    Call.INIT: "txn-init-time-ns-total",
+    Call.BEGIN: "txn-begin-time-ns-total",
+    Call.SEND_OFFSETS: "txn-send-offsets-time-ns-total",
+    Call.COMMIT: "txn-commit-time-ns-total",
+    Call.ABORT: "txn-abort-time-ns-total",
+}
+
+
+class TransactionCalls:
+    """What `KafkaProducer` offers of transactions; see its methods for what is promised."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        manager: TransactionManager,
+        status: TransactionStatus,
+        accumulator: Accumulator,
+        metrics: Metrics,
+        *,
+        max_block: float,
+    ) -> None:
+        self.status = status
+        self._client = client
+        self._driver = client.driver
+        self._manager = manager
+        self._accumulator = accumulator
+        self._metrics = metrics
+        self.max_block = max_block
+
+    def init(self, timeout: float | None) -> None:
+        self._call(Call.INIT, timeout)
+
+    def begin(self) -> None:
+        self._call(Call.BEGIN, None)
+
+    def send_offsets(
+        self, offsets: Mapping[Any, Any], group: ConsumerGroupMetadata | str, timeout: float | None
+    ) -> None:
+        checked = Offsets(_checked_offsets(offsets), _checked_group(group))
+        if checked.offsets:
+            self._call(Call.SEND_OFFSETS, timeout, checked)
+        else:
+            self.status.check(Call.SEND_OFFSETS)
+
+    def commit(self, timeout: float | None) -> None:
+        self._call(Call.COMMIT, timeout)
+
+    def abort(self, timeout: float | None) -> None:
+        self._call(Call.ABORT, timeout)
+        # With the transaction its failed records are done with: no flush needs to raise them.
+        self._accumulator.take_failed()
+
+    def detach(self, timeout: float | None) -> TransactionHandle:
+        told: Detached = self._call(Call.DETACH, timeout)
+        return TransactionHandle(
+            transactional_id=self.status.transactional_id,
+            producer_id=told.producer_id,
+            producer_epoch=told.producer_epoch,
+            transaction_version=told.transaction_version,
+            is_empty=told.is_empty,
+        )
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """`with producer.transaction():`."""
+        self.begin()
+        try:
+            yield
+        except BaseException as error:
+            self._abort_after(error)
+            raise
+        if self.status.state in (TransactionState.READY, TransactionState.DETACHED):
+            return  # the block has ended it, or handed it over, itself
+        try:
+            self.commit(None)
+        except TransactionFailed as error:
+            self._abort_after(error)
+            raise
+
+    def end_for_close(self, timeout: float) -> None:
+        """Before the producer closes: abort what is open, wait for the end of what is ending.  Never raises
+        a KafkaError: what could not be ended is said in the log, and its coordinator ends it in time.
+        """
+        state = self.status.state
+        call = _AT_CLOSE.get(state)
+        if call is None:
+            return
+        name = self.status.transactional_id
+        if call is Call.ABORT and state is not TransactionState.ABORTING:
+            logger.warning("the open transaction of %r is aborted, as its producer is closed", name)
+        try:
+            if call is Call.ABORT:
+                self.abort(timeout)
+            else:
+                self._call(call, timeout)
+        except KafkaError as error:
+            logger.warning("the transaction of %r did not end before its producer closed: %s", name, error)
+
+    # ------------------------------------------------------------------ inside
+
+    def _call(self, call: Call, timeout: float | None, offsets: Offsets | None = None) -> Any:
+        driver, clock = self._driver, self._driver.clock
+        if driver.is_own_thread():
+            raise IllegalState(
+                f"{call.value}() inside a callback of the IO thread would wait for itself; "
+                "call it from your own thread"
+            )
+        timeout = self.max_block if timeout is None else timeout
+        ticket = Ticket(call, Completion(driver, call.value), offsets)
+        began = clock.monotonic()
+        driver.call_soon(lambda now: self._manager.start(ticket, now))
+        if not driver.wait_until(ticket.completion.done, timeout):
+            raise self._timed_out(call, timeout)
+        ticket.is_heard = True
+        if call in METRICS:
+            self._metrics.add(METRICS[call], (clock.monotonic() - began) * 1e9)
+        return ticket.completion.result(0)
+
+    def _timed_out(self, call: Call, timeout: float) -> KafkaTimeoutError:
+        goes_on = (
+            "it goes on, and commit_transaction() waits for it"
+            if call is Call.SEND_OFFSETS
+            else f"it goes on; call {call.value}() again to wait for it"
+        )
+        last_error = self._manager.last_error
+        if not self._client.nodes.has_connection:
+            because = self._client.nodes.why_unreachable()
+        elif last_error is not None:
+            because = f"the last answer was {type(last_error).__name__}: {last_error}"
+        elif records := self._accumulator.unsent_records():
+            because = f"{records} records are not acknowledged yet"
+        else:
+            because = "no answer came"
+        error = KafkaTimeoutError(f"{call.value} did not end within {timeout:g} s: {because}; {goes_on}")
+        error.__cause__ = last_error
+        return error
+
+    def _abort_after(self, error: BaseException) -> None:
+        """Abort because of this error, which goes on; what hinders it is said in a note."""
+        if self.status.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            return  # ended already, being ended, or lost
+        try:
+            self.abort(None)
+        except KafkaError as failure:
+            error.add_note(f"the transaction could not be aborted: {type(failure).__name__}: {failure}")
+        else:
+            error.add_note("the transaction was aborted")
+
+
+_AT_CLOSE: Final = {
+    TransactionState.IN_TRANSACTION: Call.ABORT,
+    TransactionState.ABORTABLE_ERROR: Call.ABORT,
+    TransactionState.ABORTING: Call.ABORT,
+    TransactionState.COMMITTING: Call.COMMIT,
+    TransactionState.DETACHING: Call.DETACH,
+}
+
+
+def _checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets as our own types; kafka-python's, which have the same fields, are taken as well."""
+    if not isinstance(offsets, Mapping):
+        raise IllegalArgument(
+            f"offsets={offsets!r}: send_offsets_to_transaction takes a dict of TopicPartition to "
+            "OffsetAndMetadata"
+        )
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for place, what in offsets.items():
+        if not (isinstance(place, tuple) and len(place) == 2):
+            raise IllegalArgument(f"offsets has the key {place!r}; it takes a TopicPartition")
+        offset, metadata = getattr(what, "offset", None), getattr(what, "metadata", None)
+        is_whole = isinstance(offset, int) and not isinstance(offset, bool)
+        if not is_whole or not isinstance(metadata, str | None):
+            raise IllegalArgument(
+                f"offsets[{place!r}]={what!r}: it takes OffsetAndMetadata(offset, metadata), the offset "
+                "being that of the next record to read"
+            )
+        if offset is not None and offset < 0:
+            raise IllegalArgument(f"offsets[{place!r}]={what!r}: an offset is 0 or more")
+        epoch = getattr(what, "leader_epoch", None)
+        checked[TopicPartition(*place)] = OffsetAndMetadata(
+            offset or 0, metadata or "", -1 if epoch is None else epoch
+        )
+    return checked
+
+
+def _checked_group(group: Any) -> ConsumerGroupMetadata:
+    """Who commits; a group's name alone stands for a consumer that assigns its partitions itself."""
+    if isinstance(group, ConsumerGroupMetadata):
+        return group
+    if isinstance(group, str):
+        return ConsumerGroupMetadata(group)
+    fields = ("group_id", "generation_id", "member_id", "group_instance_id")
+    if not all(hasattr(group, name) for name in fields):
+        raise IllegalArgument(
+            f"group_metadata={group!r}: send_offsets_to_transaction takes a ConsumerGroupMetadata "
+            "(consumer.group_metadata()) or the name of the group"
+        )
+    return ConsumerGroupMetadata(*(getattr(group, name) for name in fields))
