@@ -108,6 +108,7 @@ class TransactionManager:
         """Carry the call out, join the same call that is under way, or refuse it."""
         missed = self._missed()
         if missed is ticket.call:
+            self._tickets.append(ticket)
             ticket.completion.succeed(None)
             return
         try:
@@ -318,7 +319,11 @@ class TransactionManager:
             return None
         if isinstance(error, StepFailed):
             return error.error
-        return error if isinstance(error, KafkaError) else KafkaError(f"a bug in a transaction: {error!r}")
+        if isinstance(error, KafkaError):
+            return error
+        bug = KafkaError(f"a bug in a transaction: {error!r}")
+        bug.__cause__ = error
+        return bug
 
     def _fail_transaction(self, error: KafkaError, now: float) -> None:
         """It can only be aborted."""

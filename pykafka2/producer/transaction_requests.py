@@ -83,7 +83,7 @@ def reaction_to(step: Step, error: KafkaError) -> Reaction:
         return Reaction.RETRY
     if isinstance(error, _IDENTITY_IS_LOST) or step is Step.INIT:
         return Reaction.FATAL
-    if isinstance(error, TransactionAbortable | _COORDINATOR_FORGOT_IT):
+    if isinstance(error, TransactionAbortable) or coordinator_forgot_it(error):
         return Reaction.ABORTABLE
     if step is Step.COMMIT:
         # In no such state a commit was, or will be, carried out; with any other error nobody can tell.
