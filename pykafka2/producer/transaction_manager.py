@@ -36,7 +36,6 @@ from pykafka2.producer.transaction_requests import (
     EPOCH_BUMP,
     Reaction,
     Step,
-    coordinator_forgot_it,
     produce_versions,
     reaction_to,
 )
@@ -217,7 +216,6 @@ class TransactionManager:
         if self.identity.refusal is not None:
             self._fail_for_good(error, self._polled_at)
             return
-        self._facts.is_forgotten = self._facts.is_forgotten or coordinator_forgot_it(error)
         if self._status.state in OPEN_STATES:
             self._fail_transaction(error, self._polled_at)
 
@@ -308,7 +306,6 @@ class TransactionManager:
                 error = again(error, f"{error}; whether the transaction was committed is not known")
             self._fail_for_good(error, now)
             return
-        self._facts.is_forgotten = self._facts.is_forgotten or coordinator_forgot_it(error)
         # What was begun before an abort is of no interest any more.
         if self._status.state in OPEN_STATES or failed.step is Step.ABORT:
             self._fail_transaction(error, now)

@@ -73,9 +73,6 @@ _IDENTITY_IS_LOST = (
     ClusterAuthorizationFailed,
 )
 
-_COORDINATOR_FORGOT_IT = (UnknownProducerId, InvalidProducerIdMapping)
-"""Nobody else has the id: InitProducerId gives another one, or says who has it."""
-
 
 def reaction_to(step: Step, error: KafkaError) -> Reaction:
     """What an error of a step means.  Of connections: it is asked again, as long as somebody wants it."""
@@ -83,17 +80,12 @@ def reaction_to(step: Step, error: KafkaError) -> Reaction:
         return Reaction.RETRY
     if isinstance(error, _IDENTITY_IS_LOST) or step is Step.INIT:
         return Reaction.FATAL
-    if isinstance(error, TransactionAbortable) or coordinator_forgot_it(error):
+    if isinstance(error, TransactionAbortable | UnknownProducerId | InvalidProducerIdMapping):
         return Reaction.ABORTABLE
     if step is Step.COMMIT:
         # In no such state a commit was, or will be, carried out; with any other error nobody can tell.
         return Reaction.ABORTABLE if isinstance(error, InvalidTxnState) else Reaction.FATAL
     return Reaction.FATAL if step is Step.ABORT else Reaction.ABORTABLE
-
-
-def coordinator_forgot_it(error: KafkaError) -> bool:
-    """Whether an EndTxn is of no use, as the coordinator does not know the producer id (any more)."""
-    return isinstance(error, _COORDINATOR_FORGOT_IT)
 
 
 def produce_versions(version: int) -> Versions:

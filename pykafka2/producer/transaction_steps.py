@@ -25,6 +25,7 @@ from pykafka2.errors import (
     ClientFailed,
     ConcurrentTransactions,
     CorruptData,
+    InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaError,
     error_of,
@@ -41,7 +42,6 @@ from pykafka2.producer.transaction_requests import (
     Step,
     add_partitions,
     commit_offsets,
-    coordinator_forgot_it,
     end_versions,
     error_of_offsets,
     error_of_partitions,
@@ -99,7 +99,6 @@ class Facts:
         has_joined: the coordinator has said so, before version 2.
         may_be_carried_out_late: a request got no answer, or a batch failed: this epoch must not serve another
             transaction.
-        is_forgotten: the coordinator does not know the producer id any more.
         last_error: why the present step has to be repeated; None once it went well.
     """
 
@@ -109,15 +108,13 @@ class Facts:
     is_started: bool = False
     has_joined: bool = False
     may_be_carried_out_late: bool = False
-    is_forgotten: bool = False
     last_error: KafkaError | None = None
 
     def forget(self) -> None:
         """The transaction is over; its version holds for the next one."""
         self.added.clear()
         self.new.clear()
-        self.is_started = self.has_joined = False
-        self.may_be_carried_out_late = self.is_forgotten = False
+        self.is_started = self.has_joined = self.may_be_carried_out_late = False
         self.last_error = None
 
 
@@ -192,17 +189,17 @@ class TransactionSteps:
 
     def end(self, step: Step) -> Script[None]:
         """End the transaction, if anybody knows of it, and have the epoch raised where that is needed."""
-        was_version = self.facts.version
-        if self.facts.is_started and not self.facts.is_forgotten:
-            yield from self._ask_to_end(step)
-        self.facts.version = self._features.finalized_feature(FEATURE)
-        is_raised = was_version >= EPOCH_BUMP and not self.facts.is_forgotten
-        if self.facts.is_forgotten or (
-            not is_raised and (self.facts.may_be_carried_out_late or self.facts.version >= EPOCH_BUMP)
-        ):
+        facts, is_raised = self.facts, False
+        if facts.is_started:
+            is_raised = yield from self._ask_to_end(step)
+        needs_epoch = facts.may_be_carried_out_late or (facts.is_started and facts.version >= EPOCH_BUMP)
+        was_version, facts.version = facts.version, self._features.finalized_feature(FEATURE)
+        is_upgraded = was_version < EPOCH_BUMP <= facts.version
+        if not is_raised and (needs_epoch or is_upgraded):
             yield from self.initialize(self._identity.sequences.identity)
 
-    def _ask_to_end(self, step: Step) -> Script[None]:
+    def _ask_to_end(self, step: Step) -> Script[bool]:
+        """Whether the answer raised the epoch."""
         identity = self._identity.sequences.identity
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -218,16 +215,17 @@ class TransactionSteps:
                 versions=end_versions(self.facts.version),
             )
         except StepFailed as failed:
-            is_abort = step is Step.ABORT
-            if is_abort and coordinator_forgot_it(failed.error):
-                self.facts.is_forgotten = True
-                return
-            if is_abort and isinstance(failed.error, InvalidTxnState) and not self.facts.has_joined:
-                self.facts.may_be_carried_out_late = True  # what would have begun it did not arrive, so far
-                return
-            raise
-        if answer.producer_id >= 0:
-            self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)
+            # The coordinator forgot the producer id; or what would have begun the transaction did not arrive.
+            is_forgotten = isinstance(failed.error, InvalidProducerIdMapping)
+            is_unknown = isinstance(failed.error, InvalidTxnState) and not self.facts.has_joined
+            if step is not Step.ABORT or not (is_forgotten or is_unknown):
+                raise
+            self.facts.may_be_carried_out_late = True
+            return False
+        if answer.producer_id < 0:
+            return False
+        self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)
+        return True
 
     def _ask(
         self,
