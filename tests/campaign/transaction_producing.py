@@ -236,20 +236,7 @@ class TransactionalProducing:
 
     def committed_offset(self) -> int:
         """What its group has committed; -1 for nothing."""
-        topic = committed_offsets.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
-        asked = committed_offsets.OffsetFetchRequestGroup(group_id=self.group, topics=[topic])
-        request = committed_offsets.OffsetFetchRequest(groups=[asked], require_stable=True)
-
-        def code(answer: Any) -> int:
-            group = answer.groups[0]
-            found: int = group.error_code or group.topics[0].partitions[0].error_code
-            return found
-
-        answer: Any = self._client.request(
-            request, ToCoordinator(GROUP, self.group), RECOVERY_TIME, _checked(code), 9
-        )
-        offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
-        return offset
+        return committed_offset(self._client, self.group, RECOVERY_TIME)
 
     @property
     def _coordinator(self) -> ToCoordinator:
@@ -267,3 +254,19 @@ def _checked(code: Callable[[Any], int]) -> Callable[[Any], KafkaError | None]:
         return error_of(found) if found else None
 
     return check
+
+
+def committed_offset(client: ClusterClient, group: str, timeout: float) -> int:
+    """What the group has committed, once nothing of it is open; -1 for nothing."""
+    topic = committed_offsets.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
+    asked = committed_offsets.OffsetFetchRequestGroup(group_id=group, topics=[topic])
+    request = committed_offsets.OffsetFetchRequest(groups=[asked], require_stable=True)
+
+    def code(answer: Any) -> int:
+        one = answer.groups[0]
+        found: int = one.error_code or one.topics[0].partitions[0].error_code
+        return found
+
+    answer: Any = client.request(request, ToCoordinator(GROUP, group), timeout, _checked(code), 9)
+    offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
+    return offset

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = 0
     began = time.monotonic()
     plays = [(seed, version) for seed in options.seeds for version in options.versions]
-    one = partial(play_one, seconds=options.virtual_seconds)
+    one = partial(play_one, seconds=options.virtual_seconds, by_clients=options.clients)
     for (seed, version), story in play_all(one, plays, options.jobs):
         if isinstance(story, str):
             failed += 1
@@ -43,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def play_one(what: tuple[int, int], seconds: float) -> tuple[tuple[int, int], Story | str]:
+def play_one(what: tuple[int, int], seconds: float, by_clients: bool) -> tuple[tuple[int, int], Story | str]:
     """A seed in a version, in whatever process: what it did, or what failed in words."""
     seed, version = what
     try:
-        return what, play(seed, seconds=seconds, transaction_version=version)
+        return what, play(seed, seconds=seconds, transaction_version=version, by_clients=by_clients)
     except Exception as error:
         return what, f"{type(error).__name__}: {error}"
 
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seeds", type=seed_range, default=seed_range("0-9"), help="seeds to play: 0-99")
     parser.add_argument("--versions", type=int, nargs="+", default=[2, 1], choices=[1, 2])
+    parser.add_argument("--clients", action="store_true", help="write by KafkaProducer, not by raw requests")
     parser.add_argument("--jobs", type=int, default=1, help="how many are played at a time")
     parser.add_argument("--virtual-seconds", type=float, default=40.0, help="how long faults go on")
     return parser

@@ -3,7 +3,7 @@
 A transaction is all or nothing: what a producer committed is read whole, what it did not ask to commit is
 never read, and what it cannot know is one of the two; with it stand or fall the offsets that it committed.
 `play` plays one seed.  Requests are made by hand through the cluster client, so that only the broker is
-on trial; the reader is our consumer.
+on trial, or by `KafkaProducer`; the reader is our consumer.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind, Tallie
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import World
 from pykafka2.types import TopicPartition
+from tests.campaign.transaction_clients import ClientProducing
 from tests.campaign.transaction_producing import (
     ABORTED,
     COMMITTED,
@@ -143,12 +144,14 @@ def play(
     *,
     seconds: float = 40.0,
     transaction_version: int = 2,
+    by_clients: bool = False,
     sabotage: Callable[[World], object] | None = None,
 ) -> Story:
     """Play one seed to its end.
 
     Three producers, two of which share a transactional id, and a reader, for `seconds` of faults; then
-    everything heals, and what is open ends.  Raises `InvariantViolated` where a promise was broken.
+    everything heals, and what is open ends.  The producers are raw requests, or with `by_clients` the
+    library's.  Raises `InvariantViolated` where a promise was broken.
     """
     story = Story(seed)
     with Simulation(seed) as simulation:
@@ -162,8 +165,10 @@ def play(
         stop, done = simulation.event(), simulation.event()
         names = {"alone": "own", "first": "shared", "second": "shared"}
         is_new = transaction_version >= 2
-        producers = [
-            TransactionalProducing(world, stop, name, transactional_id, is_new)
+        producers: list[TransactionalProducing | ClientProducing] = [
+            ClientProducing(world, stop, name, transactional_id)
+            if by_clients
+            else TransactionalProducing(world, stop, name, transactional_id, is_new)
             for name, transactional_id in names.items()
         ]
         reader = CommittedReading(world, done)
@@ -218,7 +223,10 @@ def _is_stable(world: World, topic: str, partition: int) -> bool:
 
 
 def _check(
-    producers: Sequence[TransactionalProducing], reader: CommittedReading, *, is_end: bool = False
+    producers: Sequence[TransactionalProducing | ClientProducing],
+    reader: CommittedReading,
+    *,
+    is_end: bool = False,
 ) -> None:
     """Nothing that was not committed is ever read; at the end each transaction is there whole or not at all,
     in order and once, and its offset with it.
@@ -254,7 +262,7 @@ def _all(written: Written) -> list[tuple[TopicPartition, bytes]]:
 
 def _fill(
     story: Story,
-    producers: Sequence[TransactionalProducing],
+    producers: Sequence[TransactionalProducing | ClientProducing],
     reader: CommittedReading,
     injector: Injector,
 ) -> None:

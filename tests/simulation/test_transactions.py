@@ -29,6 +29,16 @@ def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -
     assert story.effective_faults >= 3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "version"), rest_in_gate([(1, 2), (2, 1)]))
+def test_transactions_of_the_client_library_are_all_or_nothing_under_faults(seed: int, version: int) -> None:
+    story = play(seed, seconds=SECONDS, transaction_version=version, by_clients=True)
+    assert story.outcomes["committed"] >= 5
+    assert story.outcomes["aborted"] >= 5
+    assert story.fenced >= 1
+    assert story.effective_faults >= 3
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 def test_the_same_seed_plays_the_same_transactions_whatever_the_hash_seed() -> None:
