@@ -4,7 +4,10 @@ partitions do not wait for each other; a group's commits apply in order.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from threading import get_ident
 
 import pytest
 
@@ -16,7 +19,7 @@ from pykafka2.protocol.messages.committed_offsets import (
     OffsetFetchRequestTopic,
 )
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
-from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.testing.cluster import KafkaCluster
 from tests.testing.wire import Wire, batch, partition_of, produce, produce_request
 
@@ -70,6 +73,45 @@ def test_nor_with_handlers_on_threads_of_their_own(kafka_cluster: KafkaCluster, 
     check(kafka_cluster, write_all(wires, 50, acks=-1), 50)
     view = kafka_cluster.partition("t", 0)
     assert {one.log_end_offset for one in view.replicas.values()} == {800}
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(
+    brokers=1,
+    topics={"t": 1},
+    config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 3},
+)
+def test_four_handlers_take_turns(kafka_cluster: KafkaCluster, connect: Callable[[], Wire]) -> None:
+    """Requests on their way in and replies on their way out are looked at by one thread at a time."""
+    looking, most = set[int](), [0]
+
+    def look() -> None:
+        looking.add(get_ident())
+        most[0] = max(most[0], len(looking))
+        time.sleep(0.001)  # the others run meanwhile, if they may
+        looking.discard(get_ident())
+
+    def on_the_way_in(_: object) -> bool:
+        look()
+        return True
+
+    def on_the_way_out(_: object, answer: ProduceResponse) -> ProduceResponse:
+        look()
+        return answer
+
+    kafka_cluster.controls.rule(
+        api="Produce", then="replace_reply", reply=on_the_way_out, where=on_the_way_in
+    )
+    wires = [connect() for _ in range(CONNECTIONS)]
+    for _ in range(10):
+        for wire in wires:
+            wire.send(produce_request("t", 0, batch(), acks=1), 12)
+    for wire in wires:
+        for _ in range(10):
+            assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+    handlers = {one.name for one in threading.enumerate() if "handler" in one.name}
+    assert len(handlers) == 4, handlers
+    assert most == [1]
 
 
 @pytest.mark.kafka(brokers=1, topics={"held": 1, "free": 2})

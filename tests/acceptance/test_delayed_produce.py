@@ -13,7 +13,12 @@ import pytest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.testing.cluster import Topic
-from tests.error_codes import NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT
+from tests.error_codes import (
+    NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, partition_of, produce_request
 
@@ -75,6 +80,24 @@ def test_its_timeout_answers_request_timed_out_and_keeps_the_data(scene: Scene) 
     assert scene.values == [b"kept"]
     scene.cluster.controls.resume_followers()
     assert scene.simulation.wait_until(lambda: scene.cluster.log("t", 0).high_watermark == 1, 10)
+
+
+def test_its_timeout_leaves_alone_what_had_finished(scene: Scene) -> None:
+    """One request: a partition without followers is done, one is refused, one waits in vain."""
+    leader = scene.leader
+    scene.cluster.create_topic("alone", assignment=[[leader]])
+    scene.simulation.run_for(1.0)
+    scene.cluster.controls.pause_followers()
+    scene.simulation.run_for(1.0)
+    request = produce_request("t", 0, batch([b"waits"]), timeout_ms=3000)
+    for topic, records in (("alone", batch([b"done"])), ("missing", batch())):
+        request.topic_data += produce_request(topic, 0, records).topic_data
+    scene.wire.send(request, 12)
+    answer = scene.wire.receive(ProduceRequest, 12)[1]
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+    assert codes == {"t": REQUEST_TIMED_OUT, "alone": NONE, "missing": UNKNOWN_TOPIC_OR_PARTITION}
+    offsets = {topic.name: topic.partition_responses[0].base_offset for topic in answer.responses}
+    assert offsets["alone"] == 0
 
 
 def test_an_isr_below_the_minimum_refuses_before_the_append(scene: Scene) -> None:
