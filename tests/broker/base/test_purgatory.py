@@ -96,6 +96,27 @@ def test_an_operation_that_starts_another_on_the_same_key_does_not_lose_it() -> 
     assert second.completions == 1
 
 
+def test_one_that_comes_to_a_key_while_it_is_looked_at_is_not_lost() -> None:
+    """It has no other key to be found by, and it is in nobody's way that was there before it."""
+    wheel = TimingWheel(0.0)
+    purgatory: Purgatory[str] = Purgatory("test", wheel)
+    granted: set[str] = set()
+    older, newcomer = Wanted(5.0, {"a", "b"}, granted), Wanted(5.0, {"a", "b"}, granted)
+
+    class Starts(Wanted):
+        def on_complete(self, now: float) -> None:
+            purgatory.try_complete_else_watch(newcomer, ["a"], now)
+
+    purgatory.try_complete_else_watch(Starts(5.0, {"a"}, granted), ["a"], 0.0)
+    purgatory.try_complete_else_watch(older, ["a"], 0.0)
+    granted.add("a")
+    assert purgatory.check("a", 0.1) == 1
+    assert purgatory.waiting() == 2
+    granted.add("b")
+    assert purgatory.check("a", 0.2) == 2
+    assert (older.completions, newcomer.completions, len(wheel)) == (1, 1, 0)
+
+
 def test_completed_operations_are_swept_out_of_keys_that_stay_silent() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     granted: set[str] = set()

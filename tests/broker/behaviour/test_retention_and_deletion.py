@@ -25,7 +25,7 @@ from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.leading import append, ends
 from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce
+from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce, produce_request
 
 KEY = ("t", 0)
 Leader = Callable[[str, int], Wire]
@@ -189,6 +189,30 @@ def test_the_answer_waits_for_the_live_replicas(
     # It is the live ones that count; the leader hears of the crash by the new image.
     answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
     assert (answer.low_watermark, answer.error_code) == (2, 0)
+
+
+def test_minus_one_deletes_up_to_the_high_watermark(simulation: Simulation) -> None:
+    """What followers have not copied yet stays, whatever the leader has."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    wire = SimWire(simulation, cluster.broker(cluster.partition(*KEY).leader).address)
+    for value in (b"a", b"b"):
+        wire.call(produce_request(*KEY, batch([value])), 12)
+    simulation.run_for(1)
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    wire.call(produce_request(*KEY, batch([b"kept"]), acks=1), 12)
+    view = cluster.partition(*KEY)
+    assert (view.high_watermark, view.log_end_offset) == (2, 3)
+    asked = DeleteRecordsPartition(partition_index=0, offset=-1)
+    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
+    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=5_000), 2)
+    simulation.run_for(1)
+    cluster.controls.resume_followers()
+    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
+    assert (answer.low_watermark, answer.error_code) == (2, 0)
+    assert {one.log_start_offset for one in cluster.partition(*KEY).replicas.values()} == {2}
+    assert cluster.log(*KEY).values() == [b"kept"]
+    wire.close()
 
 
 def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation) -> None:
