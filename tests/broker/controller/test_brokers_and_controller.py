@@ -380,6 +380,22 @@ def test_a_broker_that_learns_late_still_leads_as_far_as_it_knows(simulation: Si
     wire.close()
 
 
+@pytest.mark.parametrize("late", [1, 2])
+def test_a_new_controller_tells_everybody_everything(simulation: Simulation, late: int) -> None:
+    """Nobody waits for what the old one had under way to a broker, nor for the end of its session."""
+    cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=0)
+    simulation.run_for(1)
+    cluster.controls.delay_metadata(late, 60.0)
+    cluster.create_topic("new", 1, 2)
+    cluster.controls.crash_broker(0, unnoticed=True)
+    cluster.controls.delay_metadata(late, 0.0)
+    assert simulation.wait_until(lambda: cluster.controller.epoch == 2, 20)
+    simulation.run_for(0.1)
+    assert not cluster.controller.image.brokers[0].is_fenced, "nothing else has made it publish"
+    assert all("new" in cluster.brokers[one].image.topics for one in (1, 2))
+    assert all(cluster.brokers[one].image is cluster.controller.image for one in (1, 2))
+
+
 def test_a_slow_change_delays_the_changes_behind_it_and_nothing_else(simulation: Simulation) -> None:
     """One queue, in the order of receipt, to be seen in the timeline; data does not wait."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})

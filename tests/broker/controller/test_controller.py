@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import pytest
 
 from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
@@ -11,6 +12,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
 from pykafka2.broker.controller.records import ProducerIdsAllocated
+from pykafka2.broker.controller.registrations import Registration, register
 from pykafka2.broker.controller.state import State
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import (
@@ -78,6 +80,18 @@ def test_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published
     assert published.partition.leader == -1
     published.controller.register_broker(1, "host", 9093, None)
     assert (published.partition.leader, published.partition.isr) == (1, (1,))
+
+
+def test_the_same_incarnation_keeps_its_epoch(published: Published) -> None:
+    """Its registration is repeated when the answer was lost; a new epoch would make it refuse itself."""
+    controller = published.controller
+    first = Registration(7, "host", 9099, "rack", b"i" * 16)
+    epoch = register(controller, first)
+    broker, count = controller.image.brokers[7], len(published.images)
+    assert register(controller, first) == epoch
+    assert controller.image.brokers[7] is broker
+    assert len(published.images) == count, "nothing has changed"
+    assert register(controller, attrs.evolve(first, incarnation_id=b"j" * 16)) > epoch
 
 
 def test_a_broker_that_is_gone_twice_changes_nothing(published: Published) -> None:

@@ -481,6 +481,16 @@ def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
     assert _code(syncing.response) == NOT_COORDINATOR
 
 
+def test_a_join_into_a_dead_group_looks_for_its_coordinator() -> None:
+    """The group is about to go from here: who joins is to ask again, and keeps the member id that it has."""
+    bench = Bench()
+    (member,) = bench.stable(1)
+    bench.classic().move_to(DEAD, 0)
+    for join in (bench.join(member), bench.join()):
+        assert _code(join.response) == COORDINATOR_NOT_AVAILABLE
+    assert list(bench.classic().members) == [member]
+
+
 def test_a_stable_group_goes_on_under_its_new_coordinator() -> None:
     bench = Bench()
     ids = bench.stable(3)
