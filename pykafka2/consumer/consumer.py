@@ -156,6 +156,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
 
     def __next__(self) -> ConsumerRecord:
         """The next record alone; as iterating."""
+        for record in self._undelivered.slice:
+            return record  # without a lock: the slice is ended by whoever makes it void
         return next(self._next_slice())
 
     @owned
@@ -163,12 +165,15 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         """Some of the records that follow; an application that iterates is handed them one by one."""
         undelivered = self._undelivered
         if undelivered and not self._group_has_news():
-            return undelivered.slice(self._slice_length.next())
+            if undelivered.is_between_slices:
+                undelivered.cut(self._slice_length.next())
+            return undelivered.slice
         self._slice_length.pause()
         undelivered.put(self._reader.poll(self._options.consumer_timeout, self._options.max_poll_records))
         if not undelivered:
             raise StopIteration
-        return undelivered.slice(self._slice_length.next())
+        undelivered.cut(self._slice_length.next())
+        return undelivered.slice
 
     def wakeup(self) -> None:
         """End the current `poll` or iteration, or the next one, early.  Any thread, or a signal handler."""

@@ -24,7 +24,8 @@ class Undelivered:
         self._cut = 0
         """How many of the records were put into slices."""
         self._slice: list[ConsumerRecord] = []
-        self._iterator = iter(self._slice)
+        self.slice: Iterator[ConsumerRecord] = iter(self._slice)
+        """The next records, one after the other, up to the end of their slice; see `cut`."""
 
     def __bool__(self) -> bool:
         return self._next < len(self._records)
@@ -32,7 +33,7 @@ class Undelivered:
     @property
     def _next(self) -> int:
         """The index of the next record to be handed out."""
-        return self._cut - length_hint(self._iterator)
+        return self._cut - length_hint(self.slice)
 
     def put(self, polled: Records) -> None:
         """Records of a poll, after those that are here."""
@@ -41,13 +42,15 @@ class Undelivered:
             waiting.extend(records)
         self._replace(waiting)
 
-    def slice(self, limit: int) -> Iterator[ConsumerRecord]:
-        """An iterator over the next records, up to `limit`; that begun before, if it is not at its end."""
-        if not length_hint(self._iterator):
-            self._slice = self._records[self._cut : self._cut + limit]
-            self._iterator = iter(self._slice)
-            self._cut += len(self._slice)
-        return self._iterator
+    @property
+    def is_between_slices(self) -> bool:
+        return not length_hint(self.slice)
+
+    def cut(self, limit: int) -> None:
+        """Begin the next slice, of up to `limit` records; only between slices."""
+        self._slice = self._records[self._cut : self._cut + limit]
+        self.slice = iter(self._slice)
+        self._cut += len(self._slice)
 
     def take(self, limit: int, *, keep: bool) -> Records:
         """Up to `limit` records by partition; with `keep` they stay."""
@@ -97,4 +100,4 @@ class Undelivered:
         self._slice.clear()  # whoever holds the iterator is at its end
         self._records, self._cut = records, 0
         self._slice = []
-        self._iterator = iter(self._slice)
+        self.slice = iter(self._slice)
