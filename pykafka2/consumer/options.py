@@ -167,7 +167,7 @@ class ConsumerOptions(ClientOptions):
     )
     partition_assignment_strategy: Any = custom(
         "partition_assignment_strategy",
-        ("range",),
+        ("range", "cooperative-sticky"),
         _read_strategy,
         "names of assignors, classes or objects, one or a list",
         "How the group's leader shares out the partitions; the best one that all members offer is used.",

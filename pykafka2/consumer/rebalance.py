@@ -32,10 +32,10 @@ from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
 from pykafka2.logs import ClientLogger
 from pykafka2.types import TopicPartition
 
-# A commit that hangs must not cost the membership: the others wait for a member as long as
-# max_poll_interval_ms, and half of it is left for the join.
+# A commit that hangs must not cost the membership.  The others wait for a member as long as
+# max_poll_interval_ms; and what the coordinator does not answer keeps heartbeats of that connection waiting.
+# So half of either is left for what follows.
 SHARE_OF_COMMIT = 0.5
-LONGEST_COMMIT = 30.0
 
 
 class LastCommits(Protocol):
@@ -151,7 +151,8 @@ class Rebalance:
         going = self._subscription.hold_back(partitions)
         if not going:
             return False
-        timeout = min(self._options.max_poll_interval * SHARE_OF_COMMIT, LONGEST_COMMIT)
+        options = self._options
+        timeout = min(options.max_poll_interval, options.session_timeout) * SHARE_OF_COMMIT
         # A topic that was deleted takes no commit, and nobody is to wait for that.
         existing = [one for one in going if self._metadata.partition(*one) is not None]
         self._commit = self._commits.commit_before_rebalance(existing, timeout)

@@ -202,6 +202,13 @@ class Group:
         self.counts[topic] = count
 
     def check(self) -> None:
+        """No partition has two owners: called at the end of each round of polls."""
+        owners: dict[TopicPartition, str] = {}
+        for member in self.members:
+            for partition in () if member.is_stalled else sorted(member.owned):
+                if partition in owners:
+                    self.problems.append(f"{partition} belongs to {owners[partition]} and to {member.name}")
+                owners[partition] = member.name
         assert self.problems == []
 
     def describe(self) -> str:
