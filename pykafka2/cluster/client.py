@@ -155,7 +155,9 @@ class ClusterClient:
         timeout = self.options.default_api_timeout if timeout is None else timeout
         completion = self.start(request, to, timeout, check, max_version)
         try:
-            self.driver.wait_until(lambda: completion.is_done or self.is_closed, timeout + GRACE)
+            self.driver.wait_until(
+                lambda: completion.is_done or self.is_closed, timeout + GRACE, completion.waiters
+            )
             if not completion.is_done:
                 self._raise_if_closed()
                 raise self._timed_out(type(request).__name__, timeout, None)
@@ -285,7 +287,9 @@ class ClusterClient:
 
             with suppress(ClientFailed):  # just now: the requests have failed then
                 self.driver.call_soon(close_requests)
-            self.runtime.wait_until(lambda: closed.is_done or self.driver.failure is not None, timeout)
+            self.runtime.wait_until(
+                lambda: closed.is_done or self.driver.failure is not None, timeout, closed.waiters
+            )
         stopped = self.driver.close(timeout)
         if self._own_runtime is not None:
             self._own_runtime.close()

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import KafkaTimeoutError
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 class Waiting(Protocol):
     """What a completion needs to block a caller: driver.py."""
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool: ...
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool: ...
 
 
 class Completion(Generic[T]):
@@ -29,7 +30,7 @@ class Completion(Generic[T]):
     `what` is named by the error of a wait that takes too long.
     """
 
-    __slots__ = ("_callbacks", "_driver", "_error", "_value", "is_cancelled", "is_done", "what")
+    __slots__ = ("_callbacks", "_driver", "_error", "_value", "is_cancelled", "is_done", "waiters", "what")
 
     def __init__(self, driver: Waiting, what: str) -> None:
         self.what = what
@@ -40,6 +41,8 @@ class Completion(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
         self._callbacks: deque[Callable[[], object]] = deque()
+        self.waiters = WaitQueue()
+        """Of the threads that wait for it."""
 
     def done(self) -> bool:
         return self.is_done
@@ -72,7 +75,7 @@ class Completion(Generic[T]):
 
     def exception(self, timeout: float = float("inf")) -> BaseException | None:
         """The error, or None; waits as `result` does."""
-        if not self.is_done and not self._driver.wait_until(self.done, timeout):
+        if not self.is_done and not self._driver.wait_until(self.done, timeout, self.waiters):
             raise KafkaTimeoutError(f"{self.what} is not done after {timeout:g} s; it goes on")
         return self._error
 
@@ -102,6 +105,7 @@ class Completion(Generic[T]):
     def _finish(self) -> None:
         # From here on others may read the outcome; everything it consists of is in place.
         self.is_done = True
+        self.waiters.wake()
         self._tell()
 
     def _tell(self) -> None:

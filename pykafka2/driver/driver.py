@@ -18,6 +18,7 @@ from pykafka2.clock import FOREVER, Clock, Entropy
 from pykafka2.driver.channel import Channel, ChannelHandler
 from pykafka2.driver.pollable import Pollable, RequestRouter, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ClientFailed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import EventSink
 from pykafka2.network.endpoint import Endpoint
@@ -79,13 +80,12 @@ class Driver:
         """Have the managers polled soon.  From any thread or signal handler; takes no lock."""
         self._task.wake()
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         """Block until the predicate holds (see `Runtime.wait_until`); the value of the predicate at the end.
 
         Raises a background failure, and `ClientClosed` if the driver is closed meanwhile; at its end what
-        `interrupt` was given.  Called from the
-        driver's own thread (an acknowledgement callback, say) it raises `IllegalState` at once: the thread
-        that is waited for would be the one that waits.
+        `interrupt` was given.  Called from the driver's own thread (an acknowledgement callback, say) it
+        raises `IllegalState` at once: the thread that is waited for would be the one that waits.
         """
         if self._in_turn and self.is_own_thread():
             raise IllegalState(
@@ -100,7 +100,7 @@ class Driver:
             held = predicate()
             return held or self.failure is not None or self.is_closed
 
-        self.runtime.wait_until(is_over, timeout)
+        self.runtime.wait_until(is_over, timeout, *queues)
         self.raise_interruption()
         if not held:
             self.raise_failure()

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from pykafka2.clock import Clock, Entropy
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.network.transport import Network, Ready, Selector
 
 T = TypeVar("T")
@@ -89,21 +90,22 @@ class Runtime(Protocol):
         """
         ...
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         """Block the calling thread until `predicate()` is true, at most `timeout` seconds.
 
-        The value of the predicate at the end.  It is evaluated on the calling thread, at first, after each
-        `notify` and at the timeout, and by whoever calls `check_waiters`; by one thread at a time, and not
-        again once it held.  It must be cheap and take no lock that the waiter holds.
+        The value of the predicate at the end.  With queues, whoever makes it true wakes one of them, and it
+        is evaluated on the calling thread alone: at first, after each wake or `notify`, and at the timeout.
+        Without, it is evaluated by `check_waiters`, too; by one thread at a time, and not again once it held:
+        it must be cheap and take no lock that the waiter holds.
         """
         ...
 
     def notify(self) -> None:
-        """Something that waiters look at may have changed.  From any thread; cheap when nobody waits."""
+        """Wake every waiter, those of queues as well.  From any thread; cheap when nobody waits."""
         ...
 
     def check_waiters(self) -> None:
-        """As `notify`, but wakes only those whose predicate holds by now.
+        """Wake those without a queue whose predicate holds by now.
 
         The predicates are evaluated on this thread, which must hold no lock; a wake-up costs ten times as
         much, and most turns of a loop change nothing that anybody waits for.

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.network.transport import Network, Ready, Selector
@@ -61,22 +62,20 @@ class Parker:
                 pass  # another thread was faster: the permit is there
 
 
-class Waiter:
-    """A thread that waits for its predicate, which others may evaluate for it.
+class Watched:
+    """A thread that waits for a predicate of no wait queue, which others evaluate for it.
 
     Waiting takes no lock that could be found held for long: whoever finds the predicate being evaluated by
     another thread unparks the waiter, which then looks itself.
     """
 
-    __slots__ = ("_is_over", "_looking", "_parker", "_predicate", "park", "unpark")
+    __slots__ = ("_is_over", "_looking", "_predicate", "_unpark")
 
-    def __init__(self, predicate: Callable[[], bool]) -> None:
+    def __init__(self, predicate: Callable[[], bool], unpark: Callable[[], None]) -> None:
         self._predicate = predicate
         self._is_over = False
         self._looking = threading.Lock()
-        self._parker = Parker()
-        self.park = self._parker.park
-        self.unpark = self._parker.unpark
+        self._unpark = unpark
 
     def look(self) -> bool:
         """Whether the predicate holds or has held.  On the waiter's own thread; raises what it raises."""
@@ -87,16 +86,16 @@ class Waiter:
     def check(self) -> None:
         """Unpark the waiter if its predicate holds.  From any thread; never blocks."""
         if not self._looking.acquire(blocking=False):
-            self.unpark()
+            self._unpark()
             return
         try:
             self._is_over = self._is_over or bool(self._predicate())
         except BaseException:
-            self.unpark()  # to raise it on its own thread
+            self._unpark()  # to raise it on its own thread
         finally:
             self._looking.release()
         if self._is_over:
-            self.unpark()
+            self._unpark()
 
 
 class ThreadTask:
@@ -194,7 +193,8 @@ class ThreadRuntime:
         self.network: Network = network or TcpNetwork()
         self._pid = os.getpid()
         # Registered and taken out by single dict operations, so neither side needs a lock.
-        self._waiters: dict[Waiter, None] = {}
+        self._waiters: dict[Parker, None] = {}
+        self._watched: dict[Watched, None] = {}
         self._pool = _Pool()
 
     def spawn(
@@ -210,7 +210,7 @@ class ThreadRuntime:
         task.start()
         return task
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         """Block the calling thread until `predicate()` is true, at most `timeout` seconds (see `Runtime`).
 
         Ctrl-C and signal handlers interrupt it at once.
@@ -221,30 +221,40 @@ class ThreadRuntime:
         monotonic = self.clock.monotonic
         deadline = monotonic() + timeout
         longest = SIGNAL_CHECK if threading.current_thread() is threading.main_thread() else FOREVER
-        waiter = Waiter(predicate)
-        self._waiters[waiter] = None
+        parker = Parker()
+        watched = None if queues else Watched(predicate, parker.unpark)
+        look = predicate if watched is None else watched.look
         try:
-            # Looked at again after registering: a notify in between has set the permit.
-            while not waiter.look():
+            self._waiters[parker] = None
+            if watched is not None:
+                self._watched[watched] = None
+            for queue in queues:
+                queue.join(parker)
+            # Looked at again after registering: a wake in between has set the permit.
+            while not look():
                 remaining = deadline - monotonic()
                 if remaining <= 0:
-                    return waiter.look()
-                waiter.park(min(remaining, longest))
+                    return look()
+                parker.park(min(remaining, longest))
             return True
         finally:
-            self._waiters.pop(waiter, None)
+            for queue in queues:
+                queue.leave(parker)
+            if watched is not None:
+                self._watched.pop(watched, None)
+            self._waiters.pop(parker, None)
 
     def notify(self) -> None:
         """Something that waiters look at may have changed.  From any thread; 0.05 us when nobody waits."""
         if self._waiters:
-            for waiter in list(self._waiters):
-                waiter.unpark()
+            for parker in list(self._waiters):
+                parker.unpark()
 
     def check_waiters(self) -> None:
         """Wake those whose predicate holds by now (see `Runtime`)."""
-        if self._waiters:
-            for waiter in list(self._waiters):
-                waiter.check()
+        if self._watched:
+            for watched in list(self._watched):
+                watched.check()
 
     def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
         """Run `work`, then `then(outcome)`, in one of a few helper threads.

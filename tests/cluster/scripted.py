@@ -16,6 +16,7 @@ import attrs
 from pykafka2.clock import FOREVER, SeededEntropy
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.runtime import Outcome, Step, ignore_error
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import Disconnected, NoBrokersAvailable
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.frames import FrameReader
@@ -80,6 +81,9 @@ class VirtualClock:
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + int(self.now * 1000)
+
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
 
 
 @attrs.define(eq=False)
@@ -259,7 +263,7 @@ class VirtualRuntime:
         self.tasks.append(task)
         return task
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         deadline = self.clock.now + timeout
         for _ in range(100_000):
             if predicate():

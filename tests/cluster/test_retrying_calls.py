@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_blocking_call_ends_its_retries(
 ) -> None:
     failing(cluster, CoordinatorLoadInProgress.code, 1000)
 
-    def interrupted(predicate: Any, timeout: float) -> bool:
+    def interrupted(predicate: Any, timeout: float, *queues: Any) -> bool:
         cluster.runtime.run_for(1)
         raise KeyboardInterrupt
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import Disconnected, KafkaError
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.transport import (
@@ -137,6 +138,9 @@ class HandClock:
     def wall_ms(self) -> int:
         return int(self.now * 1000)
 
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
+
 
 class HandTask:
     """A loop that the test turns."""
@@ -187,7 +191,7 @@ class HandRuntime:
         finally:
             self.turning = False
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         for _ in range(10):
             if predicate():
                 return True

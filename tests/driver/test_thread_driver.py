@@ -15,6 +15,7 @@ import pytest
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.thread_driver import OFFLOAD_IDLE, Parker, ThreadRuntime
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.network.transport import Ready, Selector
 from tests.driver.interleave import at_every_line, at_line
@@ -347,3 +348,54 @@ def test_a_runtime_does_not_survive_a_fork(runtime: ThreadRuntime, monkeypatch: 
         runtime.wait_until(lambda: False, 1.0)
     with pytest.raises(ForkedClientError):
         runtime.spawn("loop", Loop())
+
+
+def test_who_waits_in_a_queue_is_woken_by_it_and_looked_at_by_nobody_else(runtime: ThreadRuntime) -> None:
+    queue, other = WaitQueue(), WaitQueue()
+    looked_at_by: list[threading.Thread] = []
+    is_waiting = threading.Event()
+    has_come: list[int] = []
+
+    def look() -> bool:
+        looked_at_by.append(threading.current_thread())
+        if len(looked_at_by) == 2:
+            is_waiting.set()
+        return bool(has_come)
+
+    over: list[bool] = []
+    waiter = threading.Thread(target=lambda: over.append(runtime.wait_until(look, 30.0, queue, other)))
+    waiter.start()
+    assert is_waiting.wait(5.0)
+    for _ in range(100):
+        runtime.check_waiters()
+    assert set(looked_at_by) == {waiter}
+    assert len(looked_at_by) <= 3
+    has_come.append(1)
+    queue.wake()
+    waiter.join(5.0)
+    assert over == [True]
+    assert not queue._waiters
+    assert not other._waiters
+
+
+def test_a_wake_between_the_look_and_the_sleep_is_not_lost(runtime: ThreadRuntime) -> None:
+    queue = WaitQueue()
+    looks: list[int] = []
+
+    def look() -> bool:
+        looks.append(1)
+        if len(looks) == 2:
+            queue.wake()  # as from another thread, after this one saw that it has not come
+        return len(looks) == 3
+
+    assert runtime.wait_until(look, 30.0, queue)
+
+
+def test_notify_wakes_those_in_queues_too(runtime: ThreadRuntime) -> None:
+    is_over: list[bool] = []
+    waiter = threading.Thread(target=lambda: runtime.wait_until(lambda: bool(is_over), 30.0, WaitQueue()))
+    waiter.start()
+    is_over.append(True)
+    runtime.notify()
+    waiter.join(5.0)
+    assert not waiter.is_alive()

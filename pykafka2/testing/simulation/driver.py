@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.network.transport import Network, Selector
 from pykafka2.testing.simulation.network import SimNetwork
 from pykafka2.testing.simulation.scheduler import START, Scheduler
@@ -51,6 +52,9 @@ class SimClock:
             offset += self._world._wall_offset
         return EPOCH_MS + int((self._scheduler.now - START + offset) * 1000)
 
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
+
     def jump(self, seconds: float) -> None:
         """Let the wall clock show another time from now on, later or earlier."""
         self._wall_offset += seconds
@@ -61,6 +65,13 @@ class SimClock:
         if clock is None:
             clock = self.places[place] = SimClock(self._scheduler, self)
         return clock
+
+
+class _Waiter:
+    """An actor in wait queues: a wake has the scheduler look at the predicates of all who wait."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.unpark = scheduler.notify
 
 
 class SimRuntime:
@@ -99,8 +110,15 @@ class SimRuntime:
         place = place_of(name) if self.place is None else self.place
         return self.scheduler.spawn_task(name, place, step, cast("TaskSelector | None", selector), on_failed)
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        return self.scheduler.wait_until(predicate, timeout)
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        waiter = _Waiter(self.scheduler)
+        for queue in queues:
+            queue.join(waiter)
+        try:
+            return self.scheduler.wait_until(predicate, timeout)
+        finally:
+            for queue in queues:
+                queue.leave(waiter)
 
     def notify(self) -> None:
         self.scheduler.notify()
