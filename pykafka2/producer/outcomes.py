@@ -23,6 +23,7 @@ from pykafka2.events import BatchCompleted, BatchRetried, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import NO_OFFSET, ProducerBatch
+from pykafka2.producer.failures import Failures
 from pykafka2.producer.identity import ProducerIdentity
 from pykafka2.producer.identity_policy import Identity, IdentityPolicy, Verdict
 from pykafka2.producer.options import ProducerOptions
@@ -58,6 +59,7 @@ class Outcomes:
         self._policy = policy
         self._event_sink = event_sink
         self._metrics = metrics
+        self._failures = Failures(options.client_id)
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
 
     def settle(
@@ -97,6 +99,7 @@ class Outcomes:
         """Send it again in its place, or give it up.  `is_moved`: the new leader is known already."""
         if batch.is_done:
             return
+        self._failures.attempt_failed(batch, error)
         if error.refresh_metadata and not is_moved:
             self._metadata.request_update(error)
         verdict = self._verdict(batch, sent_as, error)
@@ -108,7 +111,7 @@ class Outcomes:
                 error, f"this producer's id is not its own any more: {error}; make a new one"
             )
         if verdict in (Verdict.FAIL, Verdict.FATAL) or batch.attempts > self._options.retries:
-            self.give_up(batch, error)
+            self.give_up(batch, self._failures.final_error(batch, error))
             self._accumulator.release(batch)
             return
         if verdict is Verdict.RENUMBER and self._sequences is not None:
@@ -133,6 +136,7 @@ class Outcomes:
             return
         if self._sequences is not None:
             self._sequences.on_written(batch)
+        self._failures.on_written(batch)
         self._accumulator.release(batch)
         self._metrics.add("record-send-total", batch.count)
         self._accumulator.complete(batch, base_offset, log_append_time)
@@ -151,6 +155,7 @@ class Outcomes:
         if self._transactions is not None:
             self._transactions.on_batch_failed(batch, error)
         self._accumulator.fail(batch, error, record_errors)
+        self._failures.on_failed(batch, error)
         self._metrics.add("record-error-total", batch.count)
         if self._event_sink.is_watched:
             text = f"{type(error).__name__}: {error}"
