@@ -60,15 +60,18 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """10,000 simulation seeds, the suite three times over, all of librdkafka's tests, every benchmark.
+    """10,000 seeds of each simulated scenario, the suite three times over, all of librdkafka's tests, every
+    benchmark.
 
-    The seeds are kept in a file of the commit's name: a session that was stopped goes on where it was.
+    The seeds are kept in files of the commit's name: a session that was stopped goes on where it was, and
+    `python -m tests.campaign.run --scenario producers --summary FILE` says again what they came to.
     """
     session.install(".[test,bench]")
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
-    seeds = f"seeds-{str(commit).strip()}.jsonl"
     jobs = ("--jobs", str(os.cpu_count() or 1))
-    session.run("python", "-m", "tests.campaign.run", "--corpus", "0-9999", *jobs, "--resume", seeds)
+    for scenario in ("producers", "system"):
+        seeds = ("--corpus", "0-9999", "--resume", f"seeds-{scenario}-{str(commit).strip()}.jsonl")
+        session.run("python", "-m", "tests.campaign.run", "--scenario", scenario, *seeds, *jobs)
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
     for _ in range(3):
         # All in one process, which must not take more for that.

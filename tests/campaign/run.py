@@ -30,9 +30,6 @@ from tests.campaign.scenarios import SCENARIOS, Scenario
 from tests.campaign.seed import Report
 from tests.campaign.seed_pool import play_all, without_logs
 
-# With fewer seeds than this a kind may be missing by chance: each seed uses half of them.
-SEEDS_FOR_ALL_KINDS = 25
-
 # What the arguments may say of a scenario's size.
 SIZES = ("seconds", "brokers", "producers", "consumers", "members")
 
@@ -179,7 +176,7 @@ def _conclude(
         problems.append(f"failed seeds: {', '.join(map(str, failed))}")
     if counting * 2 < len(reports):
         problems.append("most seeds did not count: too short, too idle or too calm")
-    if len(reports) >= SEEDS_FOR_ALL_KINDS:
+    if len(reports) >= scenario.seeds_for_all_faults:
         idle = [name for name in scenario.fault_names if name not in tallies or not tallies[name].effective]
         if idle:
             problems.append(f"faults that never took effect: {', '.join(idle)}")

@@ -24,6 +24,8 @@ class Scenario:
     play: PlaySeed
     sizes: Mapping[str, Any]
     fault_names: tuple[str, ...]
+    seeds_for_all_faults: int
+    """With fewer seeds than this a fault may be missing by chance: each seed uses half of them."""
 
 
 def _system(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
@@ -41,11 +43,13 @@ SCENARIOS = {
         _system,
         {"seconds": 60.0, "brokers": 3, "producers": 2, "consumers": 1, "members": 2},
         tuple(kind.name for kind in KINDS),
+        25,
     ),
     "producers": Scenario(
         "producers",
         _producers,
         {"seconds": producer_story.SECONDS, "producers": 0},
         tuple(kind.name for kind in producer_kinds()),
+        100,
     ),
 }
