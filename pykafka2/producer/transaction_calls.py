@@ -218,14 +218,12 @@ def _checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
 
 def _checked_group(group: Any) -> ConsumerGroupMetadata:
     """Who commits; a group's name alone stands for a consumer that assigns its partitions itself."""
-    if isinstance(group, ConsumerGroupMetadata):
-        return group
-    if isinstance(group, str):
-        return ConsumerGroupMetadata(group)
     fields = ("group_id", "generation_id", "member_id", "group_instance_id")
-    if not all(hasattr(group, name) for name in fields):
+    if isinstance(group, str):
+        group = ConsumerGroupMetadata(group)
+    if not all(hasattr(group, name) for name in fields) or not isinstance(group.group_id, str):
         raise IllegalArgument(
             f"group_metadata={group!r}: send_offsets_to_transaction takes a ConsumerGroupMetadata "
-            "(consumer.group_metadata()) or the name of the group"
+            "(consumer.group_metadata(), of a consumer with group_id) or the name of the group"
         )
     return ConsumerGroupMetadata(*(getattr(group, name) for name in fields))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pykafka2 import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, TopicPartition
+from pykafka2.driver.pollable import ToController
 from pykafka2.errors import (
     ClientClosed,
     ForkedClientError,
@@ -25,6 +26,7 @@ from pykafka2.errors import (
     TransactionFailed,
     UnknownMemberId,
 )
+from pykafka2.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import (
@@ -175,6 +177,30 @@ class TestEnds:
         assert requests(cluster, "InitProducerId") == 1
 
 
+def test_a_cluster_that_is_upgraded_is_followed_with_a_new_epoch(simulation: Simulation) -> None:
+    """From the first transaction that ends after the producer has heard of it."""
+    cluster = a_cluster(simulation, 1)
+    producer = a_producer(simulation, cluster)
+    epochs = []
+    for number in range(4):
+        with producer.transaction():
+            producer.send("orders", b"%d" % number)
+        epochs.append(producer.health()["producer_epoch"])
+        if number == 0:
+            raised = FeatureUpdateKey(feature="transaction.version", max_version_level=2, upgrade_type=1)
+            answer = producer._client.request(UpdateFeaturesRequest(feature_updates=[raised]), ToController())
+            assert answer.error_code == 0
+            simulation.sleep(1)
+            coordinator = cluster.coordinator("t", "transaction")
+            cluster.controls.stop_broker(coordinator)
+            cluster.controls.restart_broker(coordinator)
+            simulation.sleep(1)
+    assert epochs == [0, 1, 2, 3]
+    assert requests(cluster, "AddPartitionsToTxn") == 2
+    assert requests(cluster, "InitProducerId") == 2
+    assert committed(simulation, cluster) == [b"0", b"1", b"2", b"3"]
+
+
 class TestBlock:
     def test_a_block_commits(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
@@ -306,6 +332,7 @@ class TestOffsets:
             ({ORDERS: OffsetAndMetadata(-1)}, "g", "an offset is 0 or more"),
             ({ORDERS: OffsetAndMetadata(True)}, "g", "it takes OffsetAndMetadata"),
             ({ORDERS: OffsetAndMetadata(1)}, 5, "group_metadata=5"),
+            ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata(None), "of a consumer with group_id"),  # type: ignore[arg-type]
         ],
     )
     def test_bad_arguments_are_named(
