@@ -352,6 +352,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         if self._group.rebalance.has_news():
             self._rewind(self._subscription.assigned)
             return True
+        self._group.rebalance.on_records_asked_for()
         self._group.committer.attend(0.0)
         return False
 

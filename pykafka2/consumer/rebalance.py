@@ -117,6 +117,11 @@ class Rebalance:
         if self._subscription.mode is Mode.TOPICS:
             self._membership.polls.leave()
 
+    def on_records_asked_for(self) -> None:
+        """The application takes the next records of a poll: to those who watch it that is a poll."""
+        if self._subscription.mode is Mode.TOPICS:
+            self._membership.polls.leave()
+
     # ------------------------------------------------------------------ one look
 
     def _step(self) -> bool:

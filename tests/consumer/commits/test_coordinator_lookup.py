@@ -16,18 +16,19 @@ from pykafka2.errors import (
     GroupAuthorizationFailed,
     InvalidGroupId,
     KafkaError,
+    RebalanceInProgress,
 )
 from pykafka2.protocol.messages.coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commits.lookup_mutants import kept_by_asynchronous_commits, noted_when_it_is_over
 from tests.consumer.commits.stories import FIRST, GROUP, ORDERS, Callbacks, committed, produce, reader
 
 Cell = tuple[str, str]
-MODES = ["assign"]
+MODES = ["assign", "subscribe"]
 CELLS = [(mode, way) for mode in MODES for way in ("auto", "async", "sync")]
 ONE_BACK_OFF = 1.2
 """retry_backoff_max_ms and its jitter, in seconds."""
@@ -66,6 +67,8 @@ class Application:
     def _commit_blocking(self, seconds: float) -> None:
         try:
             self.consumer.commit(timeout_ms=max(seconds, 0.0) * 1000)
+        except RebalanceInProgress:
+            pass  # it has not joined yet
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -114,7 +117,7 @@ def failing_cells(how: str, lookups: str) -> set[Cell]:
     failing = set()
     for cell in CELLS:
         with Simulation(seed=11) as simulation:
-            cluster = simulation.cluster(brokers=3, topics={"orders": 2})
+            cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK))
             produce(simulation, cluster, 10, ORDERS)
             if recovery(simulation, cluster, cell, how, lookups) is None:
                 failing.add(cell)
