@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import attrs
 
 from pykafka2.broker.base.image import NO_LEADER
+from pykafka2.broker.config.keys import nearest
+from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.broker.replication.in_sync import FollowerState
-from pykafka2.errors import NotLeaderOrFollower
+from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
 from pykafka2.records.batch import RecordBatch
 from pykafka2.testing.running import Running
 from pykafka2.types import ConsumerRecord
@@ -64,9 +66,16 @@ class PartitionView:
         return -1 if leader is None else leader.log_end_offset
 
 
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
 @attrs.define(frozen=True)
 class LogView:
-    """A replica's log; everything that was appended, the part above the high watermark included."""
+    """A replica's log: everything that was appended, the part above the high watermark included.
+
+    With `isolation="read_committed"` records, values and keys are those that a consumer of that level is
+    given: below `last_stable_offset`, and without those of aborted transactions.
+    """
 
     topic: str
     partition: int
@@ -74,27 +83,50 @@ class LogView:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
+    last_stable_offset: int
+    """Where the first transaction begins that is still open; the high watermark if none is."""
     _batches: tuple[RecordBatch, ...]
+    _aborted: tuple[AbortedTransaction, ...]
 
     def batches(self) -> list[RecordBatch]:
         """The batches as they were appended, control batches included, in the order of the log."""
         return list(self._batches)
 
-    def records(self) -> Iterator[ConsumerRecord]:
-        """Records in order, without control records; keys and values are bytes."""
+    def records(self, isolation: str = "read_uncommitted") -> Iterator[ConsumerRecord]:
+        """Records in order, without control records; keys and values are bytes.
+
+        Raises `ConfigurationError` for an isolation that Kafka does not have.
+        """
+        if isolation not in ISOLATIONS:
+            raise ConfigurationError(
+                f"isolation={isolation!r}: say one of {', '.join(map(repr, ISOLATIONS))}"
+                f"{nearest(str(isolation), ISOLATIONS)}"
+            )
+        return self._records(is_committed_only=isolation == "read_committed")
+
+    def values(self, isolation: str = "read_uncommitted") -> list[bytes | None]:
+        """The values of `records()`, in the order of the log."""
+        return [record.value for record in self.records(isolation)]
+
+    def keys(self, isolation: str = "read_uncommitted") -> list[bytes | None]:
+        """The keys of `records()`, in the order of the log."""
+        return [record.key for record in self.records(isolation)]
+
+    def _records(self, is_committed_only: bool) -> Iterator[ConsumerRecord]:
         from pykafka2.records.decoder import decode_records  # the broker itself never decodes records
 
         for batch in self._batches:
-            if not batch.is_control:
+            is_hidden = is_committed_only and (
+                batch.base_offset >= self.last_stable_offset or self._is_aborted(batch)
+            )
+            if not (batch.is_control or is_hidden):
                 yield from decode_records(batch, self.topic, self.partition, self.log_start_offset)
 
-    def values(self) -> list[bytes | None]:
-        """The values of `records()`, in the order of the log."""
-        return [record.value for record in self.records()]
-
-    def keys(self) -> list[bytes | None]:
-        """The keys of `records()`, in the order of the log."""
-        return [record.key for record in self.records()]
+    def _is_aborted(self, batch: RecordBatch) -> bool:
+        return batch.is_transactional and any(
+            one.producer_id == batch.producer_id and one.first_offset <= batch.base_offset < one.last_offset
+            for one in self._aborted
+        )
 
 
 @attrs.define(frozen=True)
@@ -199,5 +231,7 @@ def _log(running: Running, topic: str, partition: int, broker_id: int | None) ->
         log.log_start_offset,
         log.log_end_offset,
         log.high_watermark,
+        log.last_stable_offset,
         tuple(log.batches(log.log_start_offset)),
+        tuple(log.aborted_transactions(log.log_start_offset, log.log_end_offset)),
     )
