@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pykafka2.errors import IllegalState
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.remote.http_port import AdminPort
+from tests.testing.wire import Wire, batch, produce
 
 AUTHORIZED = "Authorization: Bearer secret\r\n"
 
@@ -127,6 +128,19 @@ def test_the_connection_ends_when_asked_to(caller: socket.socket) -> None:
             "ConfigurationError",
         ),
         (request("/controls/shrink_isr", '{"brokers": [1]}'), 400, "ConfigurationError"),
+        (request("/wait", "{}"), 400, "ConfigurationError"),
+        (request("/wait", '{"call": "topisc"}'), 400, "ConfigurationError"),
+        (request("/wait", '{"call": "create_topic"}'), 400, "ConfigurationError"),
+        (request("/wait", '{"call": "topics", "timeout": "5"}'), 400, "ConfigurationError"),
+        (request("/wait", '{"call": "topics", "until": 3}'), 400, "ConfigurationError"),
+        (request("/wait", '{"call": "group", "arguments": {"group": "g"}}'), 400, "ConfigurationError"),
+        (request("/wait", '{"call": "topics", "until": {"count": "3"}}'), 400, "ConfigurationError"),
+        (request("/wait", '{"call": "transactions", "timeout": 0}'), 400, "KafkaTimeoutError"),
+        (
+            request("/values", '{"topic": "t", "partition": 0, "isolation": "committed"}'),
+            400,
+            "ConfigurationError",
+        ),
         (
             request("/controls/shrink_isr", '{"partition": ["t", 0], "brokers": 1}'),
             400,
@@ -195,5 +209,100 @@ def test_no_call_with_odd_arguments_does_more_than_fail(data: st.DataObject, por
     keys = ("partition", "broker_id", "rule", "topic", "to", "brokers", "name", "api", "then", "seconds")
     arguments = data.draw(st.dictionaries(st.sampled_from(keys), NO_NUMBERS, max_size=4))
     body = json.dumps(arguments).encode()
-    status, answer = port.answer("POST", f"/{name}", "secret", body)
-    assert status in (200, 400), (name, arguments, answer)
+    answer = port.answer("POST", f"/{name}", "secret", body)
+    assert isinstance(answer, tuple), (name, arguments)
+    assert answer[0] in (200, 400), (name, arguments, answer)
+
+
+def ask(caller: socket.socket, path: str, **arguments: Any) -> Any:
+    """The result, or the error's type and message."""
+    caller.sendall(request(path, json.dumps(arguments)))
+    ((status, answer),) = receive(caller)
+    return answer["result"] if status == 200 else (answer["error"]["type"], answer["error"]["message"])
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[KafkaCluster]:
+    """A cluster whose admin port is open, with a topic of text, one of other bytes, and one to be waited
+    for."""
+    with KafkaCluster(brokers=1, topics={"text": 1, "bytes": 1, "late": 1}) as cluster:
+        cluster.open_admin_port(token="secret")
+        with Wire(cluster.brokers[0].address) as wire:
+            produce(wire, "text", 0, batch(["ä".encode(), b"{}", None]))
+            produce(wire, "bytes", 0, batch([b"\xff\xfe"]))
+        yield cluster
+
+
+@pytest.fixture
+def clerk(shop: KafkaCluster) -> Iterator[socket.socket]:
+    host, number = shop._admin_port.address.split(":")  # type: ignore[union-attr]
+    with socket.create_connection((host, int(number)), 10) as made:
+        yield made
+
+
+def test_values_come_as_text(clerk: socket.socket) -> None:
+    assert ask(clerk, "/values", topic="text", partition=0) == ["ä", "{}", None]
+    assert ask(clerk, "/values", topic="text", partition=0, isolation="read_committed") == ["ä", "{}", None]
+    assert ask(clerk, "/values", topic="bytes", partition=0, encoding="base64") == ["//4="]
+    kind, message = ask(clerk, "/values", topic="bytes", partition=0)
+    assert (kind, message) == ("ConfigurationError", "b'\\xff\\xfe' is no UTF-8; say encoding='base64'")
+    assert "'utf-8'" in ask(clerk, "/values", topic="text", partition=0, encoding="utf8")[1]
+
+
+def test_records_have_offsets_keys_and_headers(clerk: socket.socket) -> None:
+    first, *_ = ask(clerk, "/records", topic="text", partition=0)
+    assert {**first, "timestamp": 0} == {
+        "offset": 0,
+        "timestamp": 0,
+        "key": None,
+        "value": "ä",
+        "headers": [],
+    }
+
+
+def test_a_wrong_name_of_an_argument_is_told_the_right_ones(clerk: socket.socket) -> None:
+    kind, message = ask(clerk, "/controls/crash_broker", broker=0)
+    assert kind == "ConfigurationError"
+    assert "no argument 'broker'; did you mean 'broker_id'?; it takes broker_id, lose_unreplicated" in message
+    assert "no argument 'id'; it takes topic, partition, broker" in ask(clerk, "/log", id=3)[1]
+    assert "no argument 'id'; it takes none" in ask(clerk, "/topics", id=3)[1]
+
+
+def test_a_call_waits_until_the_view_is_as_wanted(shop: KafkaCluster, clerk: socket.socket) -> None:
+    """Calls behind it on its connection wait, too; those of others are served meanwhile."""
+    place = {"topic": "late", "partition": 0}
+    clerk.sendall(
+        request("/wait", json.dumps({"call": "values", "arguments": place, "until": {"count": 2}}))
+        + request("/topics")
+    )
+    host, number = shop._admin_port.address.split(":")  # type: ignore[union-attr]
+    with socket.create_connection((host, int(number)), 10) as other:
+        assert ask(other, "/values", **place) == []
+        assert ask(other, "/wait", call="partition", arguments=place, until={"replicas.0.is_leader": True})
+        assert ask(other, "/wait", call="topics") == ["bytes", "late", "text"], "not empty is enough"
+    with Wire(shop.brokers[0].address) as wire:
+        for value in (b"one", b"two"):
+            produce(wire, "late", 0, batch([value]))
+    waited, topics = receive(clerk, 2)
+    assert waited == (200, {"result": ["one", "two"]})
+    assert topics == (200, {"result": ["bytes", "late", "text"]})
+
+
+def test_what_is_not_there_yet_is_waited_for_and_the_end_says_what_was_last(clerk: socket.socket) -> None:
+    kind, message = ask(
+        clerk, "/wait", call="group", arguments={"group_id": "g"}, until={"state": "Stable"}, timeout=0.05
+    )
+    assert kind == "KafkaTimeoutError"
+    assert message.startswith("group had not state='Stable' within 0.05 seconds; last: CoordinatorNotAvail")
+    kind, message = ask(clerk, "/wait", call="topics", until={"count": 9}, timeout=0)
+    assert message == "topics had not count=9 within 0 seconds; last: ['bytes', 'late', 'text']"
+
+
+def test_a_caller_that_goes_is_waited_for_no_more(shop: KafkaCluster, clerk: socket.socket) -> None:
+    assert ask(clerk, "/topics")
+    port = shop._admin_port
+    assert port is not None
+    clerk.sendall(request("/wait", '{"call": "topics", "until": {"count": 9}, "timeout": 600}'))
+    shop.wait_until(lambda: any(one._wait is not None for one in [*port._callers]))
+    clerk.close()
+    shop.wait_until(lambda: not any(one._wait is not None for one in [*port._callers]))

@@ -21,6 +21,7 @@ from pykafka2.protocol.struct import Struct
 from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.as_data import to_data
+from pykafka2.testing.remote.waits import Wait
 
 CONTROLS = "controls/"
 
@@ -38,6 +39,30 @@ CLUSTER_METHODS = (
     "transaction",
     "transactions",
 )
+
+
+# What `wait` may look at: views, which change nothing.
+VIEWS = (
+    "brokers",
+    "connections",
+    "controller",
+    "coordinator",
+    "events",
+    "group",
+    "history",
+    "in_flight_max",
+    "log",
+    "metrics",
+    "partition",
+    "problems",
+    "records",
+    "topics",
+    "transaction",
+    "transactions",
+    "values",
+)
+
+BASE64, UTF8 = "base64", "utf-8"
 
 
 class UnknownCall(ConfigurationError):
@@ -62,8 +87,11 @@ class AdminApi:
             "metrics": lambda: cluster.metrics().as_dict(),
             "metrics_state": self._metrics_state,
             "problems": lambda: _problems(cluster.problems),
+            "records": self._records,
             "take_problems": lambda: _problems(cluster.problems.take()),
             "timeline": self._timeline,
+            "values": self._values,
+            "wait": self._wait,
         }
         self._calls |= {name: getattr(cluster, name) for name in CLUSTER_METHODS}
 
@@ -87,8 +115,9 @@ class AdminApi:
         return found
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call by name.  Raises `UnknownCall`, `ConfigurationError` for arguments that do not fit, and what
-        the call raises.
+        """Call by name; `wait` answers a `Wait`, everything else plain data.
+
+        Raises `UnknownCall`, `ConfigurationError` for arguments that do not fit, and what the call raises.
         """
         if name not in self.names():
             raise UnknownCall(f"the admin port has no {name!r}{nearest(name, self.names())}")
@@ -97,7 +126,8 @@ class AdminApi:
         else:
             function = self._calls[name]
         positional, named = _fitted(name, function, arguments)
-        return to_data(function(*positional, **named))
+        result = function(*positional, **named)
+        return result if isinstance(result, Wait) else to_data(result)
 
     # ------------------------------------------------------------------ answers of its own
 
@@ -126,8 +156,79 @@ class AdminApi:
         timeline = self._cluster.timeline(last)
         return {"text": timeline.text(), "items": timeline.as_list()}
 
+    def _values(
+        self,
+        topic: str,
+        partition: int,
+        isolation: str = "read_uncommitted",
+        broker: int | None = None,
+        encoding: str = UTF8,
+    ) -> list[str | None]:
+        """The values of a partition in the order of the log, as text; those that are no UTF-8 need
+        encoding="base64".  isolation="read_committed" leaves out open and aborted transactions.
+        """
+        view = self._cluster.log(topic, partition, broker)
+        return [_text(value, encoding) for value in view.values(isolation)]
+
+    def _records(
+        self,
+        topic: str,
+        partition: int,
+        isolation: str = "read_uncommitted",
+        broker: int | None = None,
+        encoding: str = UTF8,
+    ) -> list[dict[str, Any]]:
+        """As values, each with its offset, timestamp, key and headers."""
+        return [
+            {
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "key": _text(record.key, encoding),
+                "value": _text(record.value, encoding),
+                "headers": [[name, _text(value, encoding)] for name, value in record.headers],
+            }
+            for record in self._cluster.log(topic, partition, broker).records(isolation)
+        ]
+
+    def _wait(
+        self,
+        call: str,
+        arguments: Mapping[str, Any] | None = None,
+        until: Mapping[str, Any] | None = None,
+        timeout: float = 10.0,
+    ) -> Wait:
+        """Call a view again and again until its result has all of `until`, and answer it: fields by name,
+        deeper ones behind dots ({"state": "Stable", "members.count": 2}), "count" the least length.  Without
+        `until`: until the result is not empty.
+        """
+        if call not in VIEWS:
+            raise ConfigurationError(
+                f"wait: call={call!r} is no view{nearest(str(call), VIEWS)}; views are {', '.join(VIEWS)}"
+            )
+        for name, value in (("arguments", arguments), ("until", until)):
+            if not isinstance(value, Mapping | None):
+                raise ConfigurationError(f"wait: {name}={value!r}: say a JSON object")
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+            raise ConfigurationError(f"wait: timeout={timeout!r}: say a number of seconds")
+        _fitted(call, self._calls[call], arguments or {})
+        return Wait(call, lambda: self.call(call, arguments or {}), until or {}, timeout)
+
     def _metrics_state(self) -> dict[str, Any]:
         return {str(broker): one.state() for broker, one in self._cluster.metrics().brokers.items()}
+
+
+def _text(data: bytes | None, encoding: str) -> str | None:
+    """Bytes as JSON can say them.  Raises `ConfigurationError` for bytes that are no text."""
+    if data is None or encoding == BASE64:
+        return None if data is None else str(to_data(data))
+    if encoding != UTF8:
+        raise ConfigurationError(
+            f"encoding={encoding!r}: say {UTF8!r} or {BASE64!r}{nearest(str(encoding), (UTF8, BASE64))}"
+        )
+    try:
+        return data.decode(UTF8)
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{data[:40]!r} is no UTF-8; say encoding={BASE64!r}") from error
 
 
 def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
@@ -144,7 +245,8 @@ def _fitted(
     values = {key: _value(key, value) for key, value in arguments.items()}
     for key in values:
         if key not in known and not takes_any:
-            raise ConfigurationError(f"{name} has no argument {key!r}{nearest(key, known)}")
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ConfigurationError(f"{name} has no argument {key!r}{nearest(key, known)}; {takes}")
     spread = [one.name for one in parameters.values() if one.kind is Parameter.VAR_POSITIONAL]
     missing = [
         one.name

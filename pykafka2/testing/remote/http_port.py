@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
@@ -23,6 +23,7 @@ from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Ready, Transport
 from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.remote.api import AdminApi, UnknownCall
+from pykafka2.testing.remote.waits import Wait
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,11 @@ MAX_BODY_BYTES = 64 << 20
 READ_BYTES = 64 << 10
 REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error"}
 
+# Nobody tells of every change, so what is waited for is looked at so often, in seconds.
+LOOK_EVERY = 0.01
+
 Answer = tuple[int, dict[str, Any]]
+R = TypeVar("R")
 
 
 class AdminPort:
@@ -70,8 +75,11 @@ class AdminPort:
             if target is self:
                 self._accept()
             elif isinstance(target, Caller):
-                target.on_ready(bits)
-        return FOREVER
+                target.on_ready(bits, now)
+        is_waited_for = False
+        for caller in list(self._callers):
+            is_waited_for |= caller.look(now)
+        return now + LOOK_EVERY if is_waited_for else FOREVER
 
     def _accept(self) -> None:
         while True:
@@ -96,8 +104,8 @@ class AdminPort:
             del self._callers[caller]
             self._selector.unregister(caller.transport)
 
-    def answer(self, method: str, path: str, token: str | None, body: bytes) -> Answer:
-        """One call.  Whatever goes wrong is said in the answer."""
+    def answer(self, method: str, path: str, token: str | None, body: bytes) -> Answer | Wait:
+        """One call.  Whatever goes wrong is said in the answer; a `Wait` is answered later."""
         from hmac import compare_digest
 
         if token is None or not compare_digest(token.encode(), self.token.encode()):
@@ -107,11 +115,24 @@ class AdminPort:
             return 200, {"result": self._api.names()}
         if name == "help":
             return 200, {"result": self._api.help()}
-        try:
+
+        def call() -> Answer | Wait:
             arguments = json.loads(body) if body.strip() else {}
             if not isinstance(arguments, dict) or method not in ("GET", "POST"):
                 return 400, _error("BadRequest", "POST a JSON object of arguments, or GET without any")
-            return 200, {"result": self._api.call(name, arguments)}
+            result = self._api.call(name, arguments)
+            return result if isinstance(result, Wait) else (200, {"result": result})
+
+        return self._safely(name, call)
+
+    def look(self, wait: Wait, now: float) -> Answer | None:
+        """The answer of a call that waits, once there is one."""
+        return self._safely(wait.call, lambda: (200, {"result": wait.result}) if wait.is_over(now) else None)
+
+    def _safely(self, name: str, call: Callable[[], R]) -> R | Answer:
+        """What the call answers, or what went wrong."""
+        try:
+            return call()
         except UnknownCall as error:
             return 404, _error("UnknownCall", str(error))
         except (KafkaError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -159,12 +180,38 @@ class Caller:
         self._head: Head | None = None  # of the request whose body comes in
         self._unsent: deque[memoryview] = deque()
         self._is_ending = False
+        self._wait: Wait | None = None
+        """The call that is waited for; those behind it on this connection are not taken before."""
 
-    def on_ready(self, bits: int) -> None:
-        try:
+    def on_ready(self, bits: int, now: float) -> None:
+        def go_on() -> None:
             if bits & READABLE and not self._is_ending:
-                self._read()
+                self._read(now)
             self._write()
+
+        self._safely(go_on)
+
+    def look(self, now: float) -> bool:
+        """Look at what is waited for; whether anything still is."""
+
+        def go_on() -> None:
+            if self._wait is None:
+                return
+            answer = self._port.look(self._wait, now)
+            if answer is None:
+                return
+            self._wait = None
+            self._answer(*answer)
+            self._take_requests(now)
+            self._write()
+
+        self._safely(go_on)
+        return self._wait is not None
+
+    def _safely(self, go_on: Callable[[], None]) -> None:
+        """What goes wrong ends the connection."""
+        try:
+            go_on()
         except KafkaError as error:
             logger.debug("admin port: %s: %s", self.transport.peer, error)
             self.close()
@@ -173,10 +220,11 @@ class Caller:
             self.close()
 
     def close(self) -> None:
+        self._wait = None
         self._port.forget(self)
         self.transport.close()
 
-    def _read(self) -> None:
+    def _read(self, now: float) -> None:
         scratch = memoryview(bytearray(READ_BYTES))
         count = self.transport.read_into(scratch)
         if count is None:
@@ -184,10 +232,15 @@ class Caller:
         if count == 0:
             raise CorruptData("the caller has gone")
         self._received += scratch[:count]
-        while not self._is_ending and self._take_request():
+        if len(self._received) > MAX_HEAD_BYTES + MAX_BODY_BYTES:
+            raise CorruptData("too much was sent behind a call that waits")
+        self._take_requests(now)
+
+    def _take_requests(self, now: float) -> None:
+        while not self._is_ending and self._wait is None and self._take_request(now):
             pass
 
-    def _take_request(self) -> bool:
+    def _take_request(self, now: float) -> bool:
         """Answer the next request, if it is whole.  What has come before is not looked at again."""
         received = self._received
         if self._head is None:
@@ -207,7 +260,11 @@ class Caller:
         del received[: head.body_bytes]
         self._head = None
         self._is_ending = head.is_last
-        self._answer(*self._port.answer(head.method, head.path, head.token, body))
+        answer = self._port.answer(head.method, head.path, head.token, body)
+        if isinstance(answer, Wait):
+            self._wait = answer  # the same turn takes the first look
+        else:
+            self._answer(*answer)
         return True
 
     def _answer(self, status: int, result: dict[str, Any]) -> None:
@@ -230,7 +287,7 @@ class Caller:
                     self._unsent.popleft()
                 else:
                     self._unsent[0], taken = first[taken:], 0
-        if self._is_ending and not self._unsent:
+        if self._is_ending and not self._unsent and self._wait is None:
             self.close()
             return
         self._port.wait_for(self, READABLE | (WRITABLE if self._unsent else 0))

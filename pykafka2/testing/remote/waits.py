@@ -1,0 +1,88 @@
+"""The admin port's `wait`: a view is looked at again and again until it is as the caller wants it.
+
+Other calls are served meanwhile: the port's loop looks at what is waited for in its turns (http_port.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from pykafka2.errors import ConfigurationError, KafkaTimeoutError
+from pykafka2.testing.waiting import NOT_YET
+
+COUNT = "count"
+
+
+@attrs.define(eq=False)
+class Wait:
+    """One call that is not answered yet."""
+
+    call: str
+    view: Callable[[], Any]
+    """What to look at, as plain data."""
+    until: Mapping[str, Any]
+    timeout: float
+    """Seconds."""
+    deadline: float | None = None
+    """Set by the first look."""
+    result: Any = None
+
+    def is_over(self, now: float) -> bool:
+        """Whether the view is as wanted; it is in `result` then.
+
+        Raises `KafkaTimeoutError` when time is up, and what the view raises but for "not there yet".
+        """
+        if self.deadline is None:
+            self.deadline = now + self.timeout
+        missing: Exception | None = None
+        try:
+            self.result = self.view()
+        except NOT_YET as error:
+            missing = error
+        if missing is None and is_as_wanted(self.result, self.until):
+            return True
+        if now < self.deadline:
+            return False
+        wanted = ", ".join(f"{path}={value!r}" for path, value in self.until.items()) or "something"
+        last = repr(missing or self.result)
+        shown = last if len(last) <= 500 else last[:500] + "..."
+        raise KafkaTimeoutError(
+            f"{self.call} had not {wanted} within {self.timeout:g} seconds; last: {shown}"
+        )
+
+
+def is_as_wanted(result: Any, until: Mapping[str, Any]) -> bool:
+    """Whether every field is as wanted and every count large enough; without any, whether it is not empty.
+
+    A field is a name or a place in a list, deeper ones stand behind dots ("members.0.client_id"); "count" at
+    the end is the length of a list or object.
+    """
+    if not until:
+        return bool(result)
+    return all(_matches(result, path, wanted) for path, wanted in until.items())
+
+
+def _matches(result: Any, path: str, wanted: Any) -> bool:
+    *steps, last = path.split(".")
+    for step in steps:
+        result = _inside(result, step)
+    if last == COUNT and isinstance(result, list | dict) and COUNT not in result:
+        if not isinstance(wanted, int) or isinstance(wanted, bool):
+            raise ConfigurationError(f"until: {path}={wanted!r}: say the least number")
+        return len(result) >= wanted
+    found = _inside(result, last)
+    return found is not MISSING and bool(found == wanted)
+
+
+MISSING = object()
+
+
+def _inside(value: Any, step: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(step, MISSING)
+    if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+        return value[int(step)]
+    return MISSING
