@@ -39,9 +39,12 @@ class Member:
     told: list[Told] = attrs.Factory(list)
     read: list[bytes] = attrs.Factory(list)
     places: list[tuple[TopicPartition, int]] = attrs.Factory(list)
+    """Where each record was read; -1 where an ownership begins."""
     owned: set[TopicPartition] = attrs.Factory(set)
     errors: list[KafkaError] = attrs.Factory(list)
     is_stalled: bool = False
+    may_run_on: bool = False
+    """It was cut off, so it may be out of the group without knowing: until it is told."""
     in_listener: Callable[[str, list[TopicPartition]], object] = lambda what, partitions: None
     waits: int = 0
 
@@ -60,11 +63,12 @@ class Member:
         for partition in partitions:
             assert partition not in self.owned, f"{self.name} was given {partition} twice"
             for other in self.group.members:
-                if partition in other.owned and not other.is_stalled:
+                if partition in other.owned and not (other.is_stalled or other.may_run_on):
                     self.group.problems.append(
                         f"{partition} belongs to {other.name} and to {self.name} at {self.group.now:.3f}"
                     )
         self.owned |= set(partitions)
+        self.places += [(partition, -1) for partition in partitions]
         self.in_listener("assigned", list(partitions))
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
@@ -81,6 +85,7 @@ class Member:
             self.in_listener(what, list(partitions))
         finally:
             self.owned -= set(partitions)
+            self.may_run_on = False
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         assert list(partitions) == sorted(partitions)
@@ -205,7 +210,7 @@ class Group:
         """No partition has two owners: called at the end of each round of polls."""
         owners: dict[TopicPartition, str] = {}
         for member in self.members:
-            for partition in () if member.is_stalled else sorted(member.owned):
+            for partition in () if member.is_stalled or member.may_run_on else sorted(member.owned):
                 if partition in owners:
                     self.problems.append(f"{partition} belongs to {owners[partition]} and to {member.name}")
                 owners[partition] = member.name
