@@ -16,6 +16,7 @@ Headers = list[tuple[str, "bytes | None"]]
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 NO_TIMESTAMP = -1
+NO_OFFSET = -1
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -96,8 +97,8 @@ class ConsumerRecord:
     serialized_value_size: int = -1
 
 
-@attrs.define
-class RecordMetadata:
+# Made once a record that has a callback: a tuple is made without a call of Python's.
+class RecordMetadata(NamedTuple):
     """Where a sent record is: offset -1 with acks=0; timestamp in milliseconds since the epoch."""
 
     topic: str

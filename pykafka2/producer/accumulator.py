@@ -11,24 +11,21 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from pykafka2.compression import codec as find_codec
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
-from pykafka2.producer.batch import (
-    BATCH_OVERHEAD_BYTES,
-    BatchState,
-    Interrupt,
-    ProducerBatch,
-    WaitUntil,
-    raise_here,
-)
+from pykafka2.producer.batch import BatchState, ProducerBatch, raise_here
+from pykafka2.producer.batch_outcome import WaitUntil
+from pykafka2.producer.batch_sizes import BATCH_OVERHEAD_BYTES, LONGER_OVERHEAD_BYTES, BatchPlan
 from pykafka2.producer.buffer_pool import BufferPool, Permit
+from pykafka2.producer.callbacks import Interrupt
 from pykafka2.producer.compression_ratios import CompressionRatios
-from pykafka2.producer.delivery import Delivery, OnDelivery
+from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.options import ProducerOptions
-from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.producer.partition_queue import PartitionQueue, delivery_of
 from pykafka2.records.batch import HEADER_BYTES
-from pykafka2.records.encoder import BatchBuilder, record_size_bound
+from pykafka2.records.encoder import Row
 from pykafka2.types import TopicPartition
 
 
@@ -50,7 +47,6 @@ class Accumulator:
         monotonic: Callable[[], float],
         wait_until: WaitUntil,
         wake: Callable[[], None],
-        notify: Callable[[], None],
         interrupt: Interrupt = raise_here,
         admit: Callable[[], None] = admit_always,
     ) -> None:
@@ -59,7 +55,6 @@ class Accumulator:
         self._monotonic = monotonic
         self._wait_until = wait_until
         self._wake = wake
-        self._notify = notify
         self._interrupt = interrupt
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -69,6 +64,11 @@ class Accumulator:
         self._flushing: dict[int, None] = {}
         self._active: dict[PartitionQueue, None] = {}
         self._ratios = CompressionRatios()
+        self._plan = BatchPlan(
+            find_codec(options.compression_type), options.compression_level, self._batch_bytes
+        )
+        self._closing = WaitQueue()
+        """Of the threads that wait for memory, should that become needless."""
         self.pool = BufferPool(options.buffer_memory)
         self.incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         """Batches that are not told yet, in order of creation.  Each operation on it is one step in C."""
@@ -84,20 +84,11 @@ class Accumulator:
         queue = self._queues.get(key)
         if queue is None:
             with self._lock:
-                queue = self._queues.setdefault(key, PartitionQueue(topic, partition))
+                queue = self._queues.setdefault(key, PartitionQueue(topic, partition, self._wake))
                 queue.is_closed = self.is_closed
         return queue
 
-    def append_waiting(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Any,
-        on_delivery: OnDelivery | None,
-        timeout: float,
-    ) -> Delivery:
+    def append_waiting(self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float) -> Delivery:
         """Append, with a new batch if it takes one; waits at most `timeout` seconds for memory.
 
         Raises:
@@ -107,7 +98,7 @@ class Accumulator:
             KafkaError: what `admit` raises.
             IllegalState: it would have to wait, on the IO thread.
         """
-        needed_bytes = self._checked_size(queue, key, value, headers)
+        needed_bytes = self._checked_size(queue, size_bytes)
         permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
@@ -115,7 +106,7 @@ class Accumulator:
             if not permit.is_granted:
                 self._wait_for_memory(queue, permit, timeout)
             batch = self._new_batch(queue, permit)
-            delivery, is_new = self._append_with(queue, batch, timestamp, key, value, headers, on_delivery)
+            delivery, is_new = self._append_with(queue, batch, row, size_bytes)
             if is_new:
                 # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
                 self._wake()
@@ -148,6 +139,7 @@ class Accumulator:
         with self._lock:
             self.is_closed = True
             queues = list(self._queues.values())
+        self._closing.wake()
         for queue in queues:
             with queue.lock:
                 queue.is_closed = True
@@ -200,7 +192,8 @@ class Accumulator:
     def learn(self, batch: ProducerBatch) -> None:
         """Its bytes have been made for the first time: they tell how well the topic's records compress."""
         if self._options.compression_type != "none":
-            self._ratios.observe(batch.topic, batch.raw_bytes, len(batch.bytes()) - HEADER_BYTES)
+            encoded_bytes = len(batch.bytes()) - HEADER_BYTES
+            self._ratios.observe(batch.topic, batch.raw_bytes, encoded_bytes)
 
     def put_back(self, batch: ProducerBatch) -> None:
         """To be sent again."""
@@ -219,8 +212,10 @@ class Accumulator:
 
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """Written."""
-        batch.complete(base_offset, log_append_time)
-        self.incomplete.pop(batch, None)
+        try:
+            batch.complete(base_offset, log_append_time)
+        finally:
+            self.incomplete.pop(batch, None)
 
     def fail(
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
@@ -229,13 +224,15 @@ class Accumulator:
         self.queue(batch.topic, batch.partition).remove(batch)
         # Noted before its waiters learn of it, so that a flush they wake from sees it.
         self._failed.append(batch)
-        batch.fail(error, record_errors)
+        try:
+            batch.fail(error, record_errors)
+        finally:
+            self.incomplete.pop(batch, None)
         if not batch.unreported:
             try:
                 self._failed.remove(batch)
             except ValueError:  # a flush has taken it just now
                 pass
-        self.incomplete.pop(batch, None)
 
     def release(self, batch: ProducerBatch) -> None:
         """Its bytes are needed no longer.  Safe to repeat."""
@@ -243,24 +240,24 @@ class Accumulator:
 
     # ------------------------------------------------------------------ inside
 
-    def _checked_size(
-        self, queue: PartitionQueue, key: bytes | None, value: bytes | None, headers: Any
-    ) -> int:
-        size = HEADER_BYTES + record_size_bound(key, value, headers)
+    def _checked_size(self, queue: PartitionQueue, size_bytes: int) -> int:
+        needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
         for name, limit in (
             ("max_request_size", self._options.max_request_size),
             ("buffer_memory", self._options.buffer_memory),
         ):
-            if size > limit:
+            if needed_bytes > limit:
                 raise RecordTooLarge(
-                    f"a record for {queue} takes up to {size} bytes with its batch header, more than "
+                    f"a record for {queue} takes up to {needed_bytes} bytes with its batch header, more than "
                     f"{name}={limit}; send less, or raise {name}"
                 )
-        return size
+        return needed_bytes
 
     def _wait_for_memory(self, queue: PartitionQueue, permit: Permit, timeout: float) -> None:
         self._wake()  # memory is short: batches need not linger
-        if not self._wait_until(lambda: permit.is_granted or self.is_closed, timeout):
+        queues = [self._closing] if permit.waiters is None else [permit.waiters, self._closing]
+        is_over = self._wait_until(lambda: permit.is_granted or self.is_closed, timeout, *queues)
+        if not is_over:
             beside = f" (with {self.pool.overhead_bytes} bytes of overhead)"
             raise BufferExhausted(
                 f"no room for a record for {queue} within {timeout:g} s: buffer_memory of "
@@ -271,13 +268,12 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, permit: Permit) -> ProducerBatch:
         options = self._options
-        # Nobody splits a batch that came out too large, so its records must fit a request uncompressed, too.
+        # A batch that came out too large is split only when a broker refuses it.
         ratio = max(self._ratios.ratio(queue.topic), self._batch_bytes / options.max_request_size)
-        builder = BatchBuilder(options.compression_type, options.compression_level, self._batch_bytes, ratio)
         return ProducerBatch(
             queue.topic,
             queue.partition,
-            builder,
+            self._plan._replace(ratio=ratio),
             order=0,
             permit=permit,
             created_at=self._monotonic(),
@@ -287,27 +283,20 @@ class Accumulator:
         )
 
     def _append_with(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Any,
-        on_delivery: OnDelivery | None,
+        self, queue: PartitionQueue, batch: ProducerBatch, row: Row, size_bytes: int
     ) -> tuple[Delivery, bool]:
         """Append to the tail if it has room by now, else to the new batch, which then joins the queue."""
         with queue.lock:
             if queue.is_closed:
                 raise _closed(queue)
             if queue.tail is not None:
-                delivery = queue.tail.append(timestamp, key, value, headers, on_delivery)
-                if delivery is not None:
-                    return delivery, False
+                index = queue.tail.append(row, size_bytes)
+                if index is not None:
+                    return delivery_of(queue.tail, index), False
                 queue.close_tail()
             self._admit()
-            delivery = batch.append(timestamp, key, value, headers, on_delivery)
-            if delivery is None:
+            index = batch.append(row, size_bytes)
+            if index is None:
                 raise IllegalState(f"an empty batch for {queue} refused a record")
             batch.order = queue.next_order
             queue.next_order += 1
@@ -315,7 +304,7 @@ class Accumulator:
             self._active[queue] = None
             queue.batches.append(batch)
             queue.tail = batch
-            return delivery, True
+            return delivery_of(batch, index), True
 
     def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
         """After an error or a Ctrl-C on the way: no memory may be lost, nor given back twice."""
@@ -330,8 +319,7 @@ class Accumulator:
         self._return(permit)
 
     def _return(self, permit: Permit) -> None:
-        if self.pool.give_back(permit):
-            self._notify()
+        self.pool.give_back(permit)
 
 
 def _closed(queue: PartitionQueue) -> ClientClosed:

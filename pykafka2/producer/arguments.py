@@ -10,6 +10,7 @@ from operator import index
 from typing import Any, NoReturn
 
 from pykafka2.errors import IllegalArgument
+from pykafka2.records.encoder import encode_headers
 from pykafka2.types import Headers
 
 NO_TIMESTAMP_FROM = 1 << 63
@@ -36,6 +37,18 @@ def checked_headers(topic: object, headers: Any) -> Headers:
         if not (value is None or isinstance(value, bytes | bytearray | memoryview)):
             refuse(f"headers[{number}]", pair, topic, f"has no bytes as value; headers are pairs: {HEADERS}")
     return pairs
+
+
+def encoded_headers(topic: object, headers: Any) -> bytes:
+    """The headers as they stand in a record; values are copied.
+
+    Raises IllegalArgument as `checked_headers`, and for a name that cannot be encoded.
+    """
+    pairs = checked_headers(topic, headers)
+    try:
+        return encode_headers(pairs)
+    except UnicodeEncodeError as error:
+        refuse("headers", headers, topic, f"has a name that UTF-8 does not know: {error}")
 
 
 def checked_partition(topic: object, partition: Any) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState
 
 MIN_ALLOWANCE_BYTES = 1 << 20
@@ -26,12 +27,14 @@ class Permit:
     `overhead_bytes` is what was charged beside them so far; what it is made with is charged at the grant.
     """
 
-    __slots__ = ("is_granted", "overhead_bytes", "size_bytes")
+    __slots__ = ("is_granted", "overhead_bytes", "size_bytes", "waiters")
 
     def __init__(self, size_bytes: int, overhead_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
         self.overhead_bytes = overhead_bytes
         self.is_granted = False
+        self.waiters: WaitQueue | None = None
+        """Of the thread that waits for the grant, if it has to."""
 
 
 class BufferPool:
@@ -71,6 +74,7 @@ class BufferPool:
                 self.overhead_bytes += permit.overhead_bytes
                 permit.is_granted = True
             else:
+                permit.waiters = WaitQueue()
                 self._waiters.append(permit)
 
     def charge(self, permit: Permit, overhead_bytes: int) -> bool:
@@ -81,31 +85,33 @@ class BufferPool:
                 permit.overhead_bytes = overhead_bytes
             return self._grantable_bytes() >= 0
 
-    def give_back(self, permit: Permit) -> bool:
-        """Return the bytes, or leave the queue.  Safe to repeat.
+    def give_back(self, permit: Permit) -> None:
+        """Return the bytes, or leave the queue, and wake those who are granted theirs by it.
 
-        True if a waiter was granted its bytes by this, who then wants to be woken.
+        Safe to repeat.
         """
         with self._lock:
             if permit.is_granted:
                 permit.is_granted = False
                 self.available_bytes += permit.size_bytes
                 self.overhead_bytes -= permit.overhead_bytes
-            elif permit in self._waiters:
-                self._waiters.remove(permit)
-            return self._grant()
+            if self._waiters:
+                if permit in self._waiters:
+                    self._waiters.remove(permit)
+                self._grant()
 
     def _grantable_bytes(self) -> int:
         return self.available_bytes - max(0, self.overhead_bytes - self._allowance_bytes)
 
-    def _grant(self) -> bool:
-        granted = False
+    def _grant(self) -> None:
         waiters = self._waiters
-        while waiters and waiters[0].size_bytes <= self._grantable_bytes():
+        # One that is granted and in the queue still: a Ctrl-C came between the two.
+        while waiters and (waiters[0].is_granted or waiters[0].size_bytes <= self._grantable_bytes()):
             permit = waiters[0]
-            self.available_bytes -= permit.size_bytes
-            self.overhead_bytes += permit.overhead_bytes
-            permit.is_granted = True
-            granted = True
+            if not permit.is_granted:
+                self.available_bytes -= permit.size_bytes
+                self.overhead_bytes += permit.overhead_bytes
+                permit.is_granted = True
+            if permit.waiters is not None:
+                permit.waiters.wake()
             waiters.popleft()
-        return granted

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError
@@ -60,18 +61,23 @@ class Closing:
 
     def flush(self, timeout: float | None) -> None:
         """See `KafkaProducer.flush`; also for a producer that takes no more records."""
+        driver = self._client.driver
+        deadline = driver.clock.monotonic() + (float("inf") if timeout is None else timeout)
         who = object()
         try:
             batches = self._accumulator.begin_flush(who)
-            is_done = self._client.driver.wait_until(
-                lambda: _all_told(batches), float("inf") if timeout is None else timeout
-            )
+            # The newest first: when that is done, most of the others are, so there is little waking.
+            while batches:
+                left = max(0.0, deadline - driver.clock.monotonic())
+                if not driver.wait_until(partial(_is_told, batches[-1]), left, batches[-1].waiters):
+                    break
+                batches.pop()
         finally:
             self._accumulator.end_flush(who)
-        if not is_done:
-            left = sum(batch.size for batch in batches if not batch.is_told)
+        if batches:
+            left_over = sum(batch.size for batch in batches if not batch.is_told)
             raise KafkaTimeoutError(
-                f"{left} records remain after {timeout:g} s. {self._inspection.explain()}"
+                f"{left_over} records remain after {timeout:g} s. {self._inspection.explain()}"
             )
         failed = self._accumulator.take_failed()
         if failed:
@@ -171,11 +177,8 @@ class Closing:
         self._client.close(DROP_TIMEOUT)
 
 
-def _all_told(batches: list[ProducerBatch]) -> bool:
-    """Whether all are done; forgets the done ones, so that asking often stays cheap."""
-    while batches and batches[-1].is_told:
-        batches.pop()
-    return not batches
+def _is_told(batch: ProducerBatch) -> bool:
+    return batch.is_told
 
 
 def _failure(failed: list[ProducerBatch]) -> KafkaError:

@@ -1,19 +1,18 @@
-"""What becomes of sent records, for those who sent them: light futures that share their batch's completion.
+"""What becomes of sent records, for those who sent them: light futures that share their batch's outcome.
 
-A `Delivery` holds its batch and its place in it, and no lock or event of its own; a batch completes all its
-records by one assignment on the IO thread (batch.py).  Waiting happens on the caller's thread.
+A `Delivery` holds that outcome and its place in it, and no lock or event of its own; nothing holds the
+delivery but its user.  Waiting happens on the caller's thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from functools import partial
+from typing import Any, overload
 
 from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.producer.batch_outcome import BatchOutcome
 from pykafka2.types import RecordMetadata
-
-if TYPE_CHECKING:
-    from pykafka2.producer.batch import ProducerBatch
 
 OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], None]
 """Called once per record as `on_delivery(metadata, error)`; exactly one of the two is None.
@@ -30,32 +29,20 @@ class Delivery:
     `failed`), the standard names (`result`, `exception`, `done`, `add_done_callback`), and `await`.
     """
 
-    __slots__ = ("_batch", "_index", "_key_bytes", "_on_delivery", "_timestamp", "_value_bytes")
+    __slots__ = ("_index", "_outcome")
 
-    # Hot: made once per record.  The metadata is built only when somebody asks for it.
-    def __init__(
-        self,
-        batch: ProducerBatch,
-        index: int,
-        timestamp: int,
-        key_bytes: int,
-        value_bytes: int,
-        on_delivery: OnDelivery | None,
-    ) -> None:
-        self._batch = batch
+    # The accumulator fills the slots itself: a call of this would cost a record a tenth of its time.
+    def __init__(self, outcome: BatchOutcome, index: int) -> None:
+        self._outcome = outcome
         self._index = index
-        self._timestamp = timestamp
-        self._key_bytes = key_bytes
-        self._value_bytes = value_bytes
-        self._on_delivery = on_delivery
 
     def done(self) -> bool:
         """True once the record is written or has failed."""
-        return self._batch.is_done
+        return self._outcome.is_done
 
     @property
     def is_done(self) -> bool:
-        return self._batch.is_done
+        return self._outcome.is_done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is; waits at most `timeout` seconds (None: until it is known).
@@ -68,7 +55,7 @@ class Delivery:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        return self._metadata()
+        return self._outcome.metadata_of(self._index)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """`result`, under kafka-python's name."""
@@ -76,33 +63,31 @@ class Delivery:
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         """Why the record failed; None if it was written.  Waits as `result` does."""
-        batch = self._batch
-        if not batch.is_done:
-            wait = float("inf") if timeout is None else timeout
-            if not batch.wait_until(lambda: batch.is_done, wait):
-                raise KafkaTimeoutError(
-                    f"the record for {batch.topic}-{batch.partition} was neither written nor failed within "
-                    f"{timeout:g} s; it stays on its way until delivery_timeout_ms"
-                )
-        if batch.error is not None:
-            batch.mark_reported(self._index)
-        return batch.error_of(self._index)
+        outcome = self._outcome
+        if not outcome.wait(timeout):
+            raise KafkaTimeoutError(
+                f"the record for {outcome.topic}-{outcome.partition} was neither written nor failed within "
+                f"{timeout:g} s; it stays on its way until delivery_timeout_ms"
+            )
+        error = outcome.error_of(self._index)
+        if error is not None:
+            outcome.mark_reported(self._index)
+        return error
 
     def outcome(self) -> tuple[RecordMetadata | None, KafkaError | None]:
         """Metadata and error of a record that is done, one of them None; counts as nobody's being told."""
-        if self._batch.error is not None:
-            return None, self._batch.error_of(self._index)
-        return self._metadata(), None
+        error = self._outcome.error_of(self._index)
+        return (self._outcome.metadata_of(self._index), None) if error is None else (None, error)
 
     def succeeded(self) -> bool:
-        return self._batch.is_done and self._batch.error is None
+        return self._outcome.is_done and self._outcome.error_of(self._index) is None
 
     def failed(self) -> bool:
-        return self._batch.is_done and self._batch.error is not None
+        return self._outcome.is_done and self._outcome.error_of(self._index) is not None
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> Delivery:
         """Call `callback(self)` when done, on the IO thread; if it is done already, here and now."""
-        self._batch.add_listener(lambda: callback(self))
+        self._outcome.add_listener(partial(callback, self))
         return self
 
     @overload
@@ -113,12 +98,9 @@ class Delivery:
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
-
-        def told() -> None:
-            if self._batch.error is None:
-                callback(*args, self._metadata(), **kwargs)
-
-        self._batch.add_listener(told)
+        if args or kwargs:
+            callback = partial(callback, *args, **kwargs)
+        self._outcome.add_callback(self._index, callback)
         return self
 
     @overload
@@ -129,13 +111,9 @@ class Delivery:
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
-
-        def told() -> None:
-            if self._batch.error is not None:
-                self._batch.mark_reported(self._index)
-                callback(*args, self._batch.error_of(self._index), **kwargs)
-
-        self._batch.add_listener(told)
+        if args or kwargs:
+            callback = partial(callback, *args, **kwargs)
+        self._outcome.add_errback(self._index, callback)
         return self
 
     @overload
@@ -158,17 +136,17 @@ class Delivery:
             if not done.done():
                 done.set_result(None)
 
-        self._batch.add_listener(lambda: loop.call_soon_threadsafe(set_done))
+        self._outcome.add_listener(lambda: loop.call_soon_threadsafe(set_done))
         yield from done
         return self.result(0)
 
-    def _metadata(self) -> RecordMetadata:
-        return self._batch.metadata_of(self._index, self._timestamp, self._key_bytes, self._value_bytes)
-
     def __repr__(self) -> str:
-        batch = self._batch
-        state = "pending" if not batch.is_done else "written" if batch.error is None else repr(batch.error)
-        return f"<Delivery {batch.topic}-{batch.partition} {state}>"
+        outcome = self._outcome
+        state = "pending"
+        if outcome.is_done:
+            error = outcome.error_of(self._index)
+            state = "written" if error is None else repr(error)
+        return f"<Delivery {outcome.topic}-{outcome.partition} {state}>"
 
 
 class BulkDelivery(Sequence[Delivery]):
@@ -193,12 +171,22 @@ class BulkDelivery(Sequence[Delivery]):
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
         """Where the records are, in the order sent; raises the first failure, or `KafkaTimeoutError`."""
-        if self._deliveries and not self.done():
-            batch = self._deliveries[0]._batch
-            if not batch.wait_until(self.done, float("inf") if timeout is None else timeout):
-                left = sum(not delivery.done() for delivery in self._deliveries)
-                raise KafkaTimeoutError(f"{left} of {len(self)} records are still on their way")
+        if not self._wait(timeout):
+            left = sum(not delivery.done() for delivery in self._deliveries)
+            raise KafkaTimeoutError(f"{left} of {len(self)} records are still on their way")
         return [delivery.result(0) for delivery in self._deliveries]
+
+    def _wait(self, timeout: float | None) -> bool:
+        outcomes = list(
+            dict.fromkeys(delivery._outcome for delivery in self._deliveries if not delivery.done())
+        )
+
+        def all_done() -> bool:
+            while outcomes and outcomes[-1].is_done:
+                outcomes.pop()
+            return not outcomes
+
+        return not outcomes or outcomes[0].wait_for(all_done, timeout, [one.waiters for one in outcomes])
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         """The first failure; None if all were written."""

@@ -72,3 +72,8 @@ class Interceptors:
                     interceptor.close()
                 except Exception:
                     logger.exception("close of %r failed", interceptor)
+
+
+def fields_of(record: ProducerRecord) -> tuple[str, Any, Any, Headers | None, int | None, int | None]:
+    """What `send` goes on with."""
+    return record.topic, record.value, record.key, record.headers, record.partition, record.timestamp_ms

@@ -22,14 +22,14 @@ from pykafka2.errors import (
 from pykafka2.events import BatchCompleted, BatchRetried, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
-from pykafka2.producer.batch import NO_OFFSET, ProducerBatch
+from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.failures import Failures
 from pykafka2.producer.identity import ProducerIdentity
 from pykafka2.producer.identity_policy import Identity, IdentityPolicy, Verdict
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.transaction_manager import TransactionManager
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
-from pykafka2.types import NO_TIMESTAMP, Node
+from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
 
 class Outcomes:

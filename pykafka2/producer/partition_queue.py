@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any
+from collections.abc import Callable
 
+from pykafka2.errors import IllegalState
 from pykafka2.producer.batch import BatchState, ProducerBatch
-from pykafka2.producer.delivery import Delivery, OnDelivery
+from pykafka2.producer.delivery import Delivery
+from pykafka2.records.encoder import SHORT, Row
+
+new_delivery = object.__new__
 
 
 class PartitionQueue:
     """Batches of one partition in order: all but the last are closed, `tail` is the one still open."""
 
     __slots__ = (
+        "_wake",
         "batches",
         "closed_bytes",
         "is_closed",
@@ -29,10 +34,11 @@ class PartitionQueue:
         "topic",
     )
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, wake: Callable[[], None]) -> None:
         self.topic = topic
         self.partition = partition
         self.lock = threading.Lock()
+        self._wake = wake
         self.batches: deque[ProducerBatch] = deque()
         self.tail: ProducerBatch | None = None
         self.next_order = 0
@@ -42,22 +48,33 @@ class PartitionQueue:
         """The IO thread's: nothing more is drained until what is in flight has come back."""
         self.is_closed = False
 
-    def try_append(
-        self,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Any,
-        on_delivery: OnDelivery | None,
-    ) -> Delivery | None:
-        """Add to the open batch; None if there is none, or no room in it.  Hot."""
+    def try_append(self, row: Row, size_bytes: int) -> Delivery | None:
+        """Add a record to the open batch; None if there is none, or no room in it.
+
+        `size_bytes` is what the record takes at most if all its numbers are short ones.  Hot: once a record.
+        """
         with self.lock:
             batch = self.tail
             if batch is None:
                 return None
-            delivery = batch.append(timestamp, key, value, headers, on_delivery)
-            if delivery is None:
-                self.close_tail()
+            room_bytes = batch.room_bytes - size_bytes
+            if room_bytes >= 0 and 0 <= row[2] - batch.base_timestamp < SHORT:
+                batch.room_bytes = room_bytes
+                rows = batch.rows
+                index: int | None = len(rows)
+                # The record joins by this; a Ctrl-C after it loses at most the caller's notice.
+                rows.append(row)
+            else:
+                index = batch.append(row, size_bytes)
+                if index is None:
+                    self.close_tail()
+                    return None
+                if batch.is_full:
+                    self._wake()
+            # Without a call of Delivery, which would cost as much as all of this.
+            delivery = new_delivery(Delivery)
+            delivery._outcome = batch.outcome  # type: ignore[assignment]
+            delivery._index = index  # type: ignore[assignment]
             return delivery
 
     def close_tail(self) -> None:
@@ -100,3 +117,10 @@ class PartitionQueue:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def delivery_of(batch: ProducerBatch, index: int) -> Delivery:
+    """For a record that has just joined an open batch.  Its queue's lock is held."""
+    if batch.outcome is None:
+        raise IllegalState(f"{batch} is done")
+    return Delivery(batch.outcome, index)

@@ -31,12 +31,14 @@ from pykafka2.producer.arguments import (
     checked_headers,
     checked_partition,
     checked_timestamp,
+    encoded_headers,
     refuse,
 )
+from pykafka2.producer.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.closing import Closing
 from pykafka2.producer.delivery import BulkDelivery, Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection
-from pykafka2.producer.interceptors import Interceptors, ProducerRecord
+from pykafka2.producer.interceptors import Interceptors, ProducerRecord, fields_of
 from pykafka2.producer.options import PRODUCER_OPTIONS, PlainProducerConfig, ProducerConfig
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import strategy_of
@@ -48,7 +50,7 @@ from pykafka2.producer.transaction_calls import TransactionCalls
 from pykafka2.producer.transaction_parts import transactional_parts
 from pykafka2.producer.transaction_state import Call, TransactionStatus
 from pykafka2.producer.transactions import TransactionalCalls
-from pykafka2.records.encoder import load_codec
+from pykafka2.records.encoder import NO_HEADERS, Row, load_codec
 from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, serialize_function
 from pykafka2.types import (
     Headers,
@@ -161,14 +163,17 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._serialize_key = serialize_function(parsed.key_serializer, "key_serializer")
         self._serialize_value = serialize_function(parsed.value_serializer, "value_serializer")
         self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
+        self._has_serializers = self._serialize_key is not None or self._serialize_value is not None
         self._refusal: KafkaError | None = None
         self._transactions: TransactionCalls | None = None
+        self._guard: Callable[[], object] | None = None
+        """Called by every send before anything else: raises if there is nothing to be sent (any more)."""
         self._metrics = Metrics()
         lifecycle.load_for_io_thread(lambda: load_codec(parsed.compression_type, parsed.compression_level))
         self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
         self._driver = driver = client.driver
         self._metadata = client.metadata
-        self._wall_ms = driver.clock.wall_ms
+        self._wall_ns = driver.clock.wall_ns
         self._monotonic = driver.clock.monotonic
         status = None
         if parsed.transactional_id is not None:
@@ -178,7 +183,6 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             monotonic=driver.clock.monotonic,
             wait_until=driver.wait_until,
             wake=driver.wake,
-            notify=driver.notify,
             interrupt=driver.interrupt,
             admit=admit_always if status is None else partial(status.check, Call.SEND),
         )
@@ -272,90 +276,77 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             ClientFailed: the IO thread ended by an error; every record that waited has failed with it.
             TypeError: the topic is not a str.
         """
-        # Hot: 1.5 to 2 us a record of 100 bytes; benchmarks/produce_smoke.py shows it.
-        if self._refusal is not None:
-            self._refuse()
-        if self._interceptors is not None:
-            return self._send_intercepted(
-                self._interceptors, topic, value, key, headers, partition, timestamp_ms, on_delivery
-            )
-        return self._append(topic, value, key, headers, partition, timestamp_ms, on_delivery)
-
-    def _append(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        headers: Headers | None,
-        partition: int | None,
-        timestamp_ms: int | None,
-        on_delivery: OnDelivery | None,
-    ) -> Delivery:
-        if headers is not None:
-            headers = checked_headers(topic, headers)
-        if on_delivery is not None and not callable(on_delivery):
-            refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
-        key_bytes, value_bytes = key, value
-        if self._serialize_key is not None or self._serialize_value is not None:
-            # A serializer may add headers (as in Java); the caller's own list stays as it is.
-            headers = headers or []
-        if key is not None:
-            if self._serialize_key is not None:
-                key_bytes = self._serialized(self._serialize_key, "key", topic, headers, key)
-            if type(key_bytes) is not bytes:
-                key_bytes = _as_bytes("key", topic, key_bytes)
-        if value is not None:
-            if self._serialize_value is not None:
-                value_bytes = self._serialized(self._serialize_value, "value", topic, headers, value)
-            if type(value_bytes) is not bytes:
-                value_bytes = _as_bytes("value", topic, value_bytes)
-        if timestamp_ms is None:
-            timestamp_ms = self._wall_ms()
-        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
-            timestamp_ms = checked_timestamp(topic, timestamp_ms)
+        # Hot, and so without any call that it can do without; benchmarks/produce_smoke.py shows its cost.
+        if self._guard is not None:
+            self._guard()
+        given = on_delivery
+        interceptors = self._interceptors
         try:
-            route = self._routes_by_topic.get(topic)
-        except TypeError:  # not hashable
-            refuse("topic", topic, topic, "a topic is named by a str")
-        deadline = None  # looked up only where something may block
-        if route is None or route.snapshot is not self._metadata.snapshot:
-            deadline = self._monotonic() + self._options.max_block
-            route = self._routes.route(topic, self._options.max_block)
-        is_sticky = False
-        if partition is not None:
-            if type(partition) is not int:
-                partition = checked_partition(topic, partition)
-            if 0 <= partition < len(route.queues):
-                queue = route.queues[partition]
+            if interceptors is not None:
+                record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+                topic, value, key, headers, partition, timestamp_ms = fields_of(interceptors.on_send(record))
+                on_delivery = interceptors.around(given)
+            key_bytes: Any = key
+            value_bytes: Any = value
+            if self._has_serializers:
+                key_bytes, value_bytes, headers = self._serialized(topic, key, value, headers)
+            size_bytes = SMALLEST_RECORD_BYTES
+            if value_bytes is not None:
+                if type(value_bytes) is not bytes:
+                    value_bytes = _as_bytes("value", topic, value_bytes)
+                size_bytes += len(value_bytes)
+            if key_bytes is not None:
+                if type(key_bytes) is not bytes:
+                    key_bytes = _as_bytes("key", topic, key_bytes)
+                size_bytes += len(key_bytes)
+            encoded = NO_HEADERS
+            if headers is not None:
+                encoded = encoded_headers(topic, headers)
+                size_bytes += len(encoded)
+            if on_delivery is not None and not callable(on_delivery):
+                refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
+            if timestamp_ms is None:
+                timestamp_ms = self._wall_ns() // 1_000_000
+            elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
+                timestamp_ms = checked_timestamp(topic, timestamp_ms)
+            try:
+                route = self._routes_by_topic.get(topic)
+            except TypeError:  # not hashable
+                refuse("topic", topic, topic, "a topic is named by a str")
+            deadline = None  # looked up only where something may block
+            if route is None or route.snapshot is not self._metadata.snapshot:
+                deadline = self._monotonic() + self._options.max_block
+                route = self._routes.route(topic, self._options.max_block)
+            is_sticky = False
+            if partition is not None:
+                if type(partition) is not int:
+                    partition = checked_partition(topic, partition)
+                if 0 <= partition < len(route.queues):
+                    queue = route.queues[partition]
+                else:
+                    queue = self._routes.explicit(route, topic, partition, self._remaining(deadline))
+            elif self._choose is not None:
+                chosen = self._choose(route, key, key_bytes, value, value_bytes)
+                queue = route.sticky if chosen is None else chosen
+                is_sticky = chosen is None
+            elif key_bytes is None or self._ignores_keys:
+                queue = route.sticky
+                is_sticky = True
             else:
-                queue = self._routes.explicit(route, topic, partition, self._remaining(deadline))
-        elif self._choose is not None:
-            chosen = self._choose(route, key, key_bytes, value, value_bytes)
-            queue = route.sticky if chosen is None else chosen
-            is_sticky = chosen is None
-        elif key_bytes is None or self._ignores_keys:
-            queue = route.sticky
-            is_sticky = True
-        else:
-            queues = route.queues
-            queue = queues[self._hashes[key_bytes] % len(queues)]
-        try:
-            delivery = queue.try_append(timestamp_ms, key_bytes, value_bytes, headers or (), on_delivery)
+                queues = route.queues
+                queue = queues[self._hashes[key_bytes] % len(queues)]
+            row = (value_bytes, key_bytes, timestamp_ms, encoded, on_delivery)
+            delivery = queue.try_append(row, size_bytes)
             if delivery is None:
                 delivery = self._append_waiting(
-                    route if is_sticky else None,
-                    queue,
-                    timestamp_ms,
-                    key_bytes,
-                    value_bytes,
-                    headers,
-                    on_delivery,
-                    deadline,
+                    route if is_sticky else None, queue, row, size_bytes, deadline
                 )
-        except (TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, KafkaError):
-                raise
-            raise SerializationError(f"a record for {queue} cannot be written: {error}") from error
+        except KafkaError as error:
+            if interceptors is not None:
+                interceptors.on_acknowledgement(None, error)
+            raise
+        if interceptors is not None and given is None:
+            delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
         return delivery
 
     def send_many(
@@ -455,6 +446,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
         self._accumulator.close()
         self._refusal = ClientClosed("the producer is closed; make a new one")
+        self._guard = self._refuse
         try:
             self._closing.close(timeout)
         finally:
@@ -485,24 +477,23 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     # ------------------------------------------------------------------ inside
 
     def _serialized(
-        self, serialize: SerializeFunction, what: str, topic: str, headers: Headers | None, data: Any
-    ) -> bytes | None:
-        try:
-            return serialize(topic, [] if headers is None else headers, data)
-        except KafkaError:
-            raise
-        except Exception as error:
-            raise SerializationError(f"{what}_serializer failed for topic {topic!r}: {error!r}") from error
+        self, topic: str, key: Any, value: Any, headers: Headers | None
+    ) -> tuple[Any, Any, Headers | None]:
+        """What the serializers make of key and value.  They may add headers, as in Java."""
+        # The caller's own list stays as it is.
+        headers = [] if headers is None else checked_headers(topic, headers)
+        if key is not None and self._serialize_key is not None:
+            key = _serialize(self._serialize_key, "key", topic, headers, key)
+        if value is not None and self._serialize_value is not None:
+            value = _serialize(self._serialize_value, "value", topic, headers, value)
+        return key, value, headers or None
 
     def _append_waiting(
         self,
         route: Route | None,
         queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        on_delivery: OnDelivery | None,
+        row: Row,
+        size_bytes: int,
         deadline: float | None,
     ) -> Delivery:
         """The queue needs a new batch.  `route` is given for a record without a key: it may go elsewhere."""
@@ -515,48 +506,15 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             raise type(identity.refusal)(str(identity.refusal))  # a new one, as each gets a traceback
         if route is not None:
             queue = self._sticky.next(route)
-            delivery = queue.try_append(timestamp, key, value, headers or (), on_delivery)
+            delivery = queue.try_append(row, size_bytes)
             if delivery is not None:
                 return delivery
         self._routes.use(queue.topic, self._monotonic())
-        return self._accumulator.append_waiting(
-            queue, timestamp, key, value, headers or (), on_delivery, self._remaining(deadline)
-        )
+        return self._accumulator.append_waiting(queue, row, size_bytes, self._remaining(deadline))
 
     def _remaining(self, deadline: float | None) -> float:
         """How long a send may still block: max_block_ms, less what it has waited for metadata."""
         return self._options.max_block if deadline is None else max(0.0, deadline - self._monotonic())
-
-    def _send_intercepted(
-        self,
-        interceptors: Interceptors,
-        topic: str,
-        value: Any,
-        key: Any,
-        headers: Headers | None,
-        partition: int | None,
-        timestamp_ms: int | None,
-        on_delivery: OnDelivery | None,
-    ) -> Delivery:
-        given = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
-        record = interceptors.on_send(given)
-        told = interceptors.around(on_delivery)
-        try:
-            delivery = self._append(
-                record.topic,
-                record.value,
-                record.key,
-                record.headers,
-                record.partition,
-                record.timestamp_ms,
-                told,
-            )
-        except KafkaError as error:
-            interceptors.on_acknowledgement(None, error)
-            raise
-        if told is None:
-            delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
-        return delivery
 
     def _refuse(self) -> NoReturn:
         """Raise why this producer cannot be used any more (a new error, as each gets a traceback)."""
@@ -567,6 +525,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         self._refusal = error
+        self._guard = self._refuse
 
     def _on_exit(self, timeout: float) -> int:
         try:
@@ -581,11 +540,18 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         return remaining
 
 
-def _as_bytes(what: str, topic: str, data: Any) -> bytes | None:
-    if data is None:  # a serializer may make a null of anything
-        return None
+def _serialize(serialize: SerializeFunction, what: str, topic: str, headers: Headers, data: Any) -> Any:
+    try:
+        return serialize(topic, headers, data)
+    except KafkaError:
+        raise
+    except Exception as error:
+        raise SerializationError(f"{what}_serializer failed for topic {topic!r}: {error!r}") from error
+
+
+def _as_bytes(what: str, topic: str, data: Any) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
-        return memoryview(data).tobytes()
+        return memoryview(data).tobytes()  # a copy: the caller may change his
     raise SerializationError(
         f"the {what} of a record for topic {topic!r} is a {type(data).__name__}; give bytes, or set "
         f"{what}_serializer"

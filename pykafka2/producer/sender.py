@@ -23,7 +23,7 @@ from pykafka2.errors import (
 from pykafka2.events import EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
-from pykafka2.producer.batch import NO_OFFSET, BatchState, ProducerBatch
+from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.identity import ProducerIdentity, policy_of
 from pykafka2.producer.identity_policy import Identity
 from pykafka2.producer.options import ProducerOptions
@@ -39,7 +39,7 @@ from pykafka2.protocol.messages.produce import (
     TopicProduceData,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.types import NO_TIMESTAMP, Node
+from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
 FIRST_VERSION_OF_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7

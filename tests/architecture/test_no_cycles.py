@@ -8,10 +8,7 @@ from tests.architecture.modules import circles, import_graph, imports_in, source
 
 P = "pykafka2."
 
-ALLOWED = [
-    # A batch and the deliveries that share its outcome; they go when the producer's core is replaced.
-    frozenset({P + "producer.batch", P + "producer.delivery"}),
-]
+ALLOWED: list[frozenset[str]] = []
 """Circles that are known, each with the reason why it is still there."""
 
 

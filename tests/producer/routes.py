@@ -21,4 +21,6 @@ def a_route(partitions: int = 3, *, without_leader: Collection[int] = (), topic:
     )
     nodes = {number: Node(number, "h", 9092) for number in range(partitions)}
     snapshot = ClusterSnapshot(nodes=nodes, topics={topic: known})
-    return Route(snapshot, known, [PartitionQueue(topic, number) for number in range(partitions)])
+    return Route(
+        snapshot, known, [PartitionQueue(topic, number, lambda: None) for number in range(partitions)]
+    )

@@ -17,6 +17,7 @@ from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
 from tests.driver.interleave import at_line
+from tests.producer.rows import a_row
 
 Built = tuple[Accumulator, PartitionQueue, list[str]]
 
@@ -27,17 +28,16 @@ def build(**options: object) -> Built:
     accumulator = Accumulator(
         PRODUCER_OPTIONS.parse(None, {"batch_size": 1000, "buffer_memory": 3000, **options}),
         monotonic=lambda: 0.0,
-        wait_until=lambda predicate, timeout: predicate(),
+        wait_until=lambda predicate, timeout, *queues: predicate(),
         wake=lambda: calls.append("wake"),
-        notify=lambda: calls.append("notify"),
     )
     return accumulator, accumulator.queue("orders", 0), calls
 
 
 def append(built: Built, value: bytes = b"v") -> Delivery:
     accumulator, queue, _ = built
-    delivery = queue.try_append(0, None, value, (), None)
-    return delivery or accumulator.append_waiting(queue, 0, None, value, (), None, timeout=0)
+    row = a_row(value)
+    return queue.try_append(*row) or accumulator.append_waiting(queue, *row, timeout=0)
 
 
 def void(_: object) -> None:
@@ -46,9 +46,9 @@ def void(_: object) -> None:
 
 def test_a_first_record_needs_permission_and_the_next_ones_do_not() -> None:
     accumulator, queue, calls = built = build()
-    assert queue.try_append(0, None, b"v", (), None) is None
+    assert queue.try_append(*a_row(b"v")) is None
     append(built)
-    assert queue.try_append(0, None, b"w", (), None) is not None
+    assert queue.try_append(*a_row(b"w")) is not None
     assert accumulator.pool.available_bytes == 2000
     assert calls == ["wake"]
 
@@ -101,9 +101,9 @@ def fill(
 ) -> None:
     """Append copies of the value until there is no memory."""
     for number in range(1_000_000):
-        record = number, None, bytes(bytearray(value)), (), on_delivery
-        if queue.try_append(*record) is None:
-            accumulator.append_waiting(queue, *record, timeout=0)
+        row = a_row(bytes(bytearray(value)), timestamp=1000 + number, on_delivery=on_delivery)
+        if queue.try_append(*row) is None:
+            accumulator.append_waiting(queue, *row, timeout=0)
 
 
 @pytest.mark.slow
@@ -148,8 +148,8 @@ def test_overhead_is_given_back_with_the_bytes(codec: str) -> None:
 
 def test_memory_that_another_batch_made_needless_goes_back() -> None:
     accumulator, queue, _ = build()
-    accumulator.append_waiting(queue, 0, None, b"1", (), None, timeout=0)
-    accumulator.append_waiting(queue, 0, None, b"2", (), None, timeout=0)
+    accumulator.append_waiting(queue, *a_row(b"1"), timeout=0)
+    accumulator.append_waiting(queue, *a_row(b"2"), timeout=0)
     assert accumulator.pool.available_bytes == 2000
     assert [batch.size for batch in queue.batches] == [2]
 
@@ -157,7 +157,7 @@ def test_memory_that_another_batch_made_needless_goes_back() -> None:
 def test_a_failing_append_gives_its_memory_back() -> None:
     accumulator, queue, _ = build()
     with pytest.raises(TypeError):
-        accumulator.append_waiting(queue, None, None, b"v", (), None, timeout=0)  # type: ignore[arg-type]
+        accumulator.append_waiting(queue, (b"v", None, None, b"", None), 13, timeout=0)  # type: ignore[arg-type]
     assert accumulator.pool.available_bytes == 3000
     assert not queue.batches
     assert not accumulator.incomplete
@@ -239,7 +239,7 @@ def test_after_close_nothing_is_appended_and_everything_before_it_is_kept() -> N
     with pytest.raises(ClientClosed, match="orders-0"):
         append(built)
     with pytest.raises(ClientClosed):
-        accumulator.append_waiting(accumulator.queue("orders", 1), 0, None, b"v", (), None, timeout=0)
+        accumulator.append_waiting(accumulator.queue("orders", 1), *a_row(), timeout=0)
     assert [batch.size for batch in queue.batches] == [1]
     assert accumulator.pool.available_bytes == 2000
 
@@ -309,9 +309,8 @@ def test_two_threads_may_take_the_failures_at_once(line: int) -> None:
 def test_a_flush_may_take_a_failure_while_it_is_noted(line: int) -> None:
     accumulator, queue, _ = build()
     told: list[KafkaError | None] = []
-    accumulator.append_waiting(
-        queue, 0, None, b"v", (), lambda metadata, error: told.append(error), timeout=0
-    )
+    row = a_row(on_delivery=lambda metadata, error: told.append(error))
+    accumulator.append_waiting(queue, *row, timeout=0)
     [batch] = accumulator.incomplete
     error = KafkaError("no")
     at_line(Accumulator.fail.__code__, line, accumulator.take_failed, lambda: accumulator.fail(batch, error))

@@ -15,28 +15,9 @@ from pykafka2.errors import (
     MessageTooLarge,
 )
 from pykafka2.producer.batch import LEGAL_MOVES, BatchState, ProducerBatch
-from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.delivery import BulkDelivery, Delivery
-from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import RecordMetadata
-
-
-def a_batch() -> ProducerBatch:
-    return ProducerBatch(
-        "orders",
-        3,
-        BatchBuilder(),
-        order=0,
-        permit=Permit(0),
-        created_at=0.0,
-        wait_until=lambda predicate, timeout: predicate(),
-    )
-
-
-def appended(batch: ProducerBatch, timestamp: int = 1) -> Delivery:
-    delivery = batch.append(timestamp, b"key", None, (), None)
-    assert delivery is not None
-    return delivery
+from tests.producer.rows import a_batch, appended
 
 
 def test_all_records_of_a_batch_share_its_outcome() -> None:
@@ -119,7 +100,7 @@ def test_a_callback_added_late_is_called_at_once_and_once() -> None:
 def test_on_delivery_gets_metadata_or_error() -> None:
     told: list[tuple[RecordMetadata | None, KafkaError | None]] = []
     batch = a_batch()
-    batch.append(1, None, b"v", (), lambda metadata, error: told.append((metadata, error)))
+    appended(batch, on_delivery=lambda metadata, error: told.append((metadata, error)))
     batch.close()
     batch.fail(error := MessageTooLarge("no"))
     assert told == [(None, error)]

@@ -30,6 +30,7 @@ from pykafka2.protocol.messages.produce import (
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import Node, PartitionInfo
+from tests.producer.rows import a_row
 
 TOPIC_ID = b"\1" * 16
 
@@ -73,9 +74,8 @@ class Bench:
         self.accumulator = Accumulator(
             parsed,
             monotonic=lambda: self.now,
-            wait_until=lambda predicate, timeout: predicate(),
+            wait_until=lambda predicate, timeout, *queues: predicate(),
             wake=lambda: None,
-            notify=lambda: None,
         )
         self.connections = Connections()
         self.delays = NodeDelays()
@@ -94,7 +94,7 @@ class Bench:
 
     def append(self, partition: int = 0, value: bytes = b"v") -> Delivery:
         queue = self.accumulator.queue("orders", partition)
-        return self.accumulator.append_waiting(queue, 0, None, value, (), None, timeout=0)
+        return self.accumulator.append_waiting(queue, *a_row(value), timeout=0)
 
     def poll(self) -> PollResult:
         return self.sender.poll(self.now)
@@ -275,7 +275,7 @@ def test_records_that_the_broker_names_get_their_own_words() -> None:
     bench = Bench(linger_ms=100, batch_size=1000)
     queue = bench.accumulator.queue("orders", 0)
     first = bench.append()
-    second = queue.try_append(0, None, b"w", (), None)
+    second = queue.try_append(*a_row(b"w"))
     bench.now = 1.0
     [send] = bench.produce()
     named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.producer.batch import NO_SEQUENCE, ProducerBatch
-from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.identity_policy import (
     LAST_EPOCH,
     NOBODY,
@@ -15,21 +14,14 @@ from pykafka2.producer.identity_policy import (
     IdentityPolicy,
 )
 from pykafka2.producer.sequences import Sequences, next_sequence
-from pykafka2.records.encoder import BatchBuilder
+from tests.producer.rows import a_batch as open_batch
+from tests.producer.rows import appended
 
 
 def a_batch(order: int = 0, records: int = 1, partition: int = 0) -> ProducerBatch:
-    batch = ProducerBatch(
-        "orders",
-        partition,
-        BatchBuilder(),
-        order=order,
-        permit=Permit(0),
-        created_at=0.0,
-        wait_until=lambda predicate, timeout: predicate(),
-    )
+    batch = open_batch(partition=partition, order=order)
     for _ in range(records):
-        batch.append(0, None, b"v", (), None)
+        appended(batch)
     batch.close()
     return batch
 

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from pykafka2.records.batch import RecordBatch, batches
 from pykafka2.records.columns import decode_columns
 from pykafka2.records.decoder import decode_records, decode_tuples
-from pykafka2.records.encoder import BatchBuilder, batch_size_bound, encode_record
+from pykafka2.records.encoder import (
+    NO_HEADERS,
+    BatchBuilder,
+    batch_size_bound,
+    encode_headers,
+    encode_record,
+    encode_rows,
+)
 from pykafka2.types import ConsumerRecord
 
 from .strategies import CODECS, NOW, RECORD_LISTS, RECORDS, Input, build
@@ -141,3 +148,17 @@ def test_records_may_change_their_headers_without_changing_others() -> None:
     first, second = decode_records(only(build([Input(NOW, None, None, [])] * 2)), "t", 0)
     first.headers.append(("a", b"b"))
     assert second.headers == []
+
+
+@pytest.mark.slow
+@given(RECORD_LISTS, st.sampled_from([0, 60, 8185]))
+def test_rows_in_one_loop_are_written_as_one_by_one(records: list[Input], count: int) -> None:
+    # Small records before them, so that their offsets grow long.
+    before = Input(NOW, None, b"", [])
+    expected = [encode_record(0, index, None, b"", []) for index in range(count)]
+    for index, one in enumerate(records, start=count):
+        expected.append(encode_record(one.timestamp - NOW, index, one.key, one.value, one.headers))
+    rows = [(one.value, one.key, one.timestamp, encode_headers(one.headers), None) for one in records]
+    body, latest = encode_rows([(b"", None, NOW, NO_HEADERS, None)] * count + rows, NOW)
+    assert body == b"".join(expected)
+    assert latest == max(one.timestamp for one in [*records, before])

@@ -19,9 +19,10 @@ from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import KafkaStorageError
 from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.records.batch import RecordBatch
-from pykafka2.records.encoder import BatchBuilder
+from pykafka2.records.encoder import Row
 from pykafka2.testing.simulation.world import World
 
 
@@ -89,14 +90,14 @@ def a_failed_append_is_remembered(world: World, patch: pytest.MonkeyPatch) -> No
 
 def times_never_run_back(world: World, patch: pytest.MonkeyPatch) -> None:
     """A record gets the latest time that any record before it had (client clock jump)."""
-    append = BatchBuilder.append
+    append = PartitionQueue.try_append
     latest = [0]
 
-    def clamped(self: BatchBuilder, timestamp: int, *args: Any) -> int | None:
-        latest[0] = max(latest[0], timestamp)
-        return append(self, latest[0], *args)
+    def clamped(self: PartitionQueue, row: Row, size_bytes: int) -> Delivery | None:
+        latest[0] = max(latest[0], row[2])
+        return append(self, (row[0], row[1], latest[0], row[3], row[4]), size_bytes)
 
-    patch.setattr(BatchBuilder, "append", clamped)
+    patch.setattr(PartitionQueue, "try_append", clamped)
 
 
 def deletions_take_one_record_more(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.replication.replica_reader import ReplicaReader
 from pykafka2.consumer.fetched import FetchedData
 from pykafka2.errors import BufferExhausted
+from pykafka2.producer import batch as batch_module
 from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.producer import KafkaProducer
@@ -91,15 +92,18 @@ def replica_loses_a_batch_in_the_middle(world: World, patch: pytest.MonkeyPatch)
 
 def callbacks_are_forgotten(world: World, patch: pytest.MonkeyPatch) -> None:
     """One batch in fifty is done without telling anybody."""
-    tell = ProducerBatch._tell
     counted = [0]
 
-    def forget(self: ProducerBatch) -> None:
-        counted[0] += 1
-        if counted[0] % 50:
-            tell(self)
+    def forgetful(tell: Any) -> Any:
+        def forget(*outcome: Any) -> None:
+            counted[0] += 1
+            if counted[0] % 50:
+                tell(*outcome)
 
-    patch.setattr(ProducerBatch, "_tell", forget)
+        return forget
+
+    patch.setattr(batch_module, "tell_written", forgetful(batch_module.tell_written))
+    patch.setattr(batch_module, "tell_failed", forgetful(batch_module.tell_failed))
 
 
 def consumer_skips_a_record(world: World, patch: pytest.MonkeyPatch) -> None:

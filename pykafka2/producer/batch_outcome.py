@@ -1,0 +1,274 @@
+"""What became of a batch, as the deliveries of its records see it: one assignment tells all of them.
+
+Made with the batch and completed once, on the IO thread; read from any.  Deliveries hold it, and the batch
+lets go of it when it is done (batch.py): the details of its records are kept only if somebody can still ask.
+A batch that was split has an outcome in parts, one for each batch that was made of it, and is done when all
+of them are.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.producer.callbacks import Interrupt, log_callback
+from pykafka2.records.encoder import Row
+from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+
+_making_listeners = threading.Lock()
+"""Held for two assignments, once a batch that somebody wants to be called for."""
+
+WaitUntil = Callable[..., bool]
+"""`Driver.wait_until`: of a predicate, a timeout in seconds, and wait queues."""
+
+Listener = tuple[int, Callable[[Any], object]]
+"""A record's index, and what to call with its metadata, or with its error."""
+
+WHOLE_BATCH = -1
+"""In the place of an index: the callable takes no record's outcome but None."""
+
+
+@attrs.define(eq=False)
+class Part:
+    """The outcome of the records from `first` on, up to the next part's."""
+
+    first: int
+    base_offset: int = NO_OFFSET
+    log_append_time: int = NO_TIMESTAMP
+    error: KafkaError | None = None
+    record_errors: Mapping[int, KafkaError] | None = None
+    """Errors of single records, by their place in the part."""
+    timestamps: Sequence[int] = ()
+    key_sizes: Sequence[int] = ()
+    value_sizes: Sequence[int] = ()
+
+
+class BatchOutcome:
+    """See the module.  Thread-safe.
+
+    Attributes:
+        is_done: the outcome is known.
+        waiters: of the threads that wait for it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_errbacks",
+        "_interrupt",
+        "_parts",
+        "_reported",
+        "_unsettled",
+        "_wait_until",
+        "is_done",
+        "partition",
+        "topic",
+        "waiters",
+    )
+
+    def __init__(self, topic: str, partition: int, wait_until: WaitUntil, interrupt: Interrupt) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.is_done = False
+        self.waiters = WaitQueue()
+        self._wait_until = wait_until
+        self._interrupt = interrupt
+        # By what they wait for, so that adding one makes nothing but a pair; made with the first.
+        self._callbacks: deque[Listener] | None = None
+        self._errbacks: deque[Listener] | None = None
+        self._parts: list[Part] = []
+        self._unsettled = 1
+        """How many parts are still to come."""
+        self._reported: set[int] | None = None
+
+    # ------------------------------------------------------------------ any thread
+
+    def error_of(self, index: int) -> KafkaError | None:
+        """The record's own error where the broker named one (KIP-467), else its batch's."""
+        part = self._part(index)
+        return (part.record_errors or {}).get(index - part.first, part.error)
+
+    def metadata_of(self, index: int) -> RecordMetadata:
+        """Where the record is.  Of a record that was written."""
+        part = self._part(index)
+        at = index - part.first
+        return RecordMetadata(
+            self.topic,
+            self.partition,
+            part.base_offset + at if part.base_offset >= 0 else NO_OFFSET,
+            part.timestamps[at] if part.log_append_time == NO_TIMESTAMP else part.log_append_time,
+            part.key_sizes[at],
+            part.value_sizes[at],
+        )
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block until it is done, at most `timeout` seconds (None: as long as it takes); whether it is.
+
+        Raises as `Driver.wait_until`.
+        """
+        return self.is_done or self.wait_for(lambda: self.is_done, timeout, [self.waiters])
+
+    def wait_for(
+        self, predicate: Callable[[], bool], timeout: float | None, queues: Sequence[WaitQueue]
+    ) -> bool:
+        """Block until something holds that whoever makes it hold wakes these queues for.  As `wait`."""
+        return self._wait_until(predicate, float("inf") if timeout is None else timeout, *queues)
+
+    def mark_reported(self, index: int) -> None:
+        """Somebody was told that this record failed, so `flush` need not raise it."""
+        if self._reported is None:
+            self._reported = set()
+        self._reported.add(index)
+
+    def unreported(self, first: int, count: int) -> int:
+        """Of how many of these records nobody was told a failure."""
+        reported = self._reported
+        return count if reported is None else sum(first + at not in reported for at in range(count))
+
+    def add_callback(self, index: int, callback: Callable[[RecordMetadata], object]) -> None:
+        """Have it called with the record's metadata when it is written.
+
+        On the IO thread; if it is done already, here and now.  The same holds for the other two.
+        """
+        callbacks = self._callbacks
+        if callbacks is None:
+            callbacks, _ = self._listeners()
+        callbacks.append((index, callback))
+        if self.is_done:
+            self.tell()
+
+    def add_errback(self, index: int, callback: Callable[[KafkaError], object]) -> None:
+        """Have it called with the record's error when it has failed."""
+        errbacks = self._errbacks
+        if errbacks is None:
+            _, errbacks = self._listeners()
+        errbacks.append((index, callback))
+        if self.is_done:
+            self.tell()
+
+    def add_listener(self, listener: Callable[[], object]) -> None:
+        """Have it called when all is done, whatever the outcome."""
+        pending = [listener]
+
+        def told(_: object) -> None:
+            if pending:
+                pending.pop()()
+
+        # Of both kinds, so that its turn is where it was added.
+        for listeners in self._listeners():
+            listeners.append((WHOLE_BATCH, told))
+        if self.is_done:
+            self.tell()
+
+    @property
+    def listener_count(self) -> int:
+        return len(self._callbacks or ()) + len(self._errbacks or ())
+
+    # ------------------------------------------------------------------ the IO thread
+
+    def divide(self, parts: int) -> None:
+        """One part more is settled by so many."""
+        self._unsettled += parts - 1
+
+    def settle(self, part: Part, rows: Sequence[Row]) -> None:
+        """A part has its outcome; with the last one all of them are seen, and who waits is woken."""
+        if self.is_done:
+            raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} is known already")
+        if part.error is None:
+            part.timestamps = array("q", [row[2] for row in rows])
+            part.key_sizes = array("q", [-1 if row[1] is None else len(row[1]) for row in rows])
+            part.value_sizes = array("q", [-1 if row[0] is None else len(row[0]) for row in rows])
+        self._parts.append(part)
+        self._unsettled -= 1
+        if self._unsettled == 0:
+            self._parts.sort(key=lambda part: part.first)
+            # From here on others may read the outcome; everything it consists of is in place.
+            self.is_done = True
+            self.waiters.wake()
+
+    # ------------------------------------------------------------------ inside
+
+    def _listeners(self) -> tuple[deque[Listener], deque[Listener]]:
+        """Where those who want to be called are kept."""
+        with _making_listeners:
+            if self._callbacks is None or self._errbacks is None:
+                self._errbacks = deque()
+                self._callbacks = deque()
+            return self._callbacks, self._errbacks
+
+    def _part(self, index: int) -> Part:
+        parts = self._parts
+        return parts[0] if len(parts) == 1 else parts[bisect_right(parts, index, key=lambda p: p.first) - 1]
+
+    def tell(self) -> None:
+        """If it is done, call whom it concerns, each once.
+
+        Popping decides who calls, should two threads be here.  Hot: once per record that has a callback.
+        """
+        if self._callbacks is None or self._errbacks is None or not self.is_done:
+            return
+        if len(self._parts) > 1:
+            self._run(self._callbacks, self._on_part)
+            self._run(self._errbacks, self._on_failed_part)
+            return
+        part = self._parts[0]
+        if part.error is not None:
+            self._callbacks.clear()
+            self._run(self._errbacks, self._on_failed_part)
+            return
+        self._errbacks.clear()
+        new, topic, partition = tuple.__new__, self.topic, self.partition
+        base_offset, append_time = part.base_offset, part.log_append_time
+        timestamps, key_sizes, value_sizes = part.timestamps, part.key_sizes, part.value_sizes
+
+        def on_written(index: int, callback: Callable[[Any], object]) -> None:
+            if index < 0:
+                callback(None)
+            else:
+                offset = base_offset + index if base_offset >= 0 else NO_OFFSET
+                timestamp = timestamps[index] if append_time < 0 else append_time
+                callback(
+                    new(
+                        RecordMetadata,
+                        (topic, partition, offset, timestamp, key_sizes[index], value_sizes[index]),
+                    )
+                )
+
+        self._run(self._callbacks, on_written)
+
+    def _on_part(self, index: int, callback: Callable[[Any], object]) -> None:
+        if index < 0:
+            callback(None)
+        elif self.error_of(index) is None:
+            callback(self.metadata_of(index))
+
+    def _on_failed_part(self, index: int, callback: Callable[[Any], object]) -> None:
+        if index < 0:
+            callback(None)
+        elif (error := self.error_of(index)) is not None:
+            self.mark_reported(index)
+            callback(error)
+
+    def _run(self, listeners: deque[Listener], call: Callable[[int, Callable[[Any], object]], None]) -> None:
+        exit_request: BaseException | None = None
+        while listeners:
+            try:
+                index, callback = listeners.popleft()
+            except IndexError:
+                break
+            try:
+                call(index, callback)
+            except BaseException as error:
+                log_callback(self.topic, self.partition, error)
+                if not isinstance(error, Exception):
+                    exit_request = exit_request or error
+        if exit_request is not None:
+            self._interrupt(exit_request)

@@ -1,0 +1,85 @@
+"""How batches are filled, in bytes on the wire and in bytes of memory.
+
+Pure; used by batch.py under its queue's lock.  A record's size is known beforehand only as an upper bound,
+since how long its numbers are is decided by where in the batch it comes to stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pykafka2.compression import Codec
+from pykafka2.records.encoder import (
+    ESTIMATION_FACTOR,
+    MAX_RECORD_OVERHEAD,
+    NO_HEADERS,
+    SHORT,
+    SHORT_RECORD_OVERHEAD,
+    Row,
+)
+
+SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
+LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD
+"""What a record may take beyond its short size where some of its numbers are long ones."""
+
+STEP_RECORDS = 64
+"""About so many records may join before their overhead is charged, ..."""
+FIRST_STEP_BYTES = 1024
+"""... so many bytes of them as long as their size is not known, ..."""
+LARGEST_STEP_BYTES = SHORT - 1
+"""... and so many at most, which keeps all lengths in a record short."""
+
+MANY_RECORDS = 1_000_000
+"""From here on each is looked at, as its offset may take four bytes."""
+
+# What CPython takes beside the bytes.  A record: its row, its time, its place in a list; value, key, headers
+# each the head of an object and rounding; an added callback: a pair, its number, its place in a queue, and a
+# batch with one the queues; a batch: its objects, empty.
+ROW_BYTES = 110
+OBJECT_BYTES = 41
+LISTENER_BYTES = 88
+LISTENERS_BYTES = 1300
+BATCH_OVERHEAD_BYTES = 1200
+
+
+class BatchPlan(NamedTuple):
+    """How batches of a partition are filled and written."""
+
+    codec: Codec
+    level: int | None
+    max_bytes: int
+    """Of a whole batch, as far as can be told beforehand; a first record is taken whatever its size."""
+    ratio: float = 1.0
+    """Compressed over raw bytes, as seen in earlier batches."""
+
+    @property
+    def expansion(self) -> float:
+        """Bytes on the wire for a byte of records."""
+        # As in the Java client, a little more is expected than the ratio says.
+        return self.ratio * ESTIMATION_FACTOR if self.codec.id else 1.0
+
+
+def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
+    """How many bytes of further records may join without being looked at, after `count` of `used_bytes`.
+
+    And how many of these bytes are to be kept for numbers that get longer on the way.
+    """
+    step_bytes = used_bytes // count * STEP_RECORDS if count > 1 else FIRST_STEP_BYTES
+    step_bytes = max(0, min(left_bytes, step_bytes, LARGEST_STEP_BYTES)) if count < MANY_RECORDS else 0
+    # So many may join at most; from SHORT on each takes a byte more for its offset.
+    records = step_bytes // SMALLEST_RECORD_BYTES
+    return step_bytes, records if count + records > SHORT else 0
+
+
+def overhead_of(rows: Sequence[Row], listeners: int) -> int:
+    """What a batch takes beside its records' bytes."""
+    overhead_bytes = BATCH_OVERHEAD_BYTES
+    if rows:
+        # Records of one partition are of one kind, as a rule.
+        value, key, _, headers, _ = rows[-1]
+        objects = (value is not None) + (key is not None) + (headers is not NO_HEADERS)
+        overhead_bytes += len(rows) * (ROW_BYTES + objects * OBJECT_BYTES)
+    if listeners:
+        overhead_bytes += LISTENERS_BYTES + listeners * LISTENER_BYTES
+    return overhead_bytes

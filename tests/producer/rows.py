@@ -1,0 +1,59 @@
+"""Records as `send` hands them to the accumulator."""
+
+from __future__ import annotations
+
+from pykafka2.compression import codec
+from pykafka2.producer.batch import ProducerBatch
+from pykafka2.producer.batch_sizes import SMALLEST_RECORD_BYTES, BatchPlan
+from pykafka2.producer.buffer_pool import Permit
+from pykafka2.producer.delivery import Delivery, OnDelivery
+from pykafka2.producer.partition_queue import delivery_of
+from pykafka2.records.encoder import NO_HEADERS, Row
+
+PLAN = BatchPlan(codec("none"), None, 16384)
+
+
+def a_row(
+    value: bytes | None = b"v",
+    key: bytes | None = None,
+    timestamp: int = 0,
+    headers: bytes = NO_HEADERS,
+    on_delivery: OnDelivery | None = None,
+) -> tuple[Row, int]:
+    """A row and its size."""
+    size_bytes = SMALLEST_RECORD_BYTES - len(NO_HEADERS) + len(value or b"") + len(key or b"") + len(headers)
+    return (value, key, timestamp, headers, on_delivery), size_bytes
+
+
+def a_batch(
+    topic: str = "orders",
+    partition: int = 3,
+    *,
+    order: int = 0,
+    created_at: float = 0.0,
+    plan: BatchPlan = PLAN,
+) -> ProducerBatch:
+    """A batch that nobody has made room for."""
+    return ProducerBatch(
+        topic,
+        partition,
+        plan,
+        order=order,
+        permit=Permit(0),
+        created_at=created_at,
+        wait_until=lambda predicate, timeout, *queues: predicate(),
+    )
+
+
+def appended(
+    batch: ProducerBatch,
+    timestamp: int = 1,
+    *,
+    key: bytes | None = b"key",
+    value: bytes | None = None,
+    on_delivery: OnDelivery | None = None,
+) -> Delivery:
+    """The delivery of a record that was added to the batch."""
+    index = batch.append(*a_row(value, key, timestamp, on_delivery=on_delivery))
+    assert index is not None
+    return delivery_of(batch, index)
