@@ -68,6 +68,8 @@ class ClusterClient:
         self.options = options
         self.name = name
         self.is_closed = False
+        """No call is taken any more."""
+        self._has_ended = False
         install_last_resort()
         lifecycle.load_for_io_thread(_load_protocol)
         self._tls = lifecycle.load_for_io_thread(lambda: _tls_context(options))
@@ -230,7 +232,7 @@ class ClusterClient:
                 return False
             return heard.is_usable or _is_final(heard.error)
 
-        self.driver.wait_until(is_settled, timeout)
+        self.driver.wait_until(is_settled, timeout, metadata.waiters)
         self._raise_if_closed()
         heard = metadata.topic(topic)
         if heard is not None and heard.is_usable:
@@ -242,7 +244,10 @@ class ClusterClient:
         self._raise_if_closed()
         timeout = self.options.default_api_timeout if timeout is None else timeout
         self.metadata.request_update()
-        return self.driver.wait_until(lambda: self.metadata.version > newer_than or self.is_closed, timeout)
+        metadata = self.metadata
+        return self.driver.wait_until(
+            lambda: metadata.version > newer_than or self.is_closed, timeout, metadata.waiters
+        )
 
     def bootstrap(self, timeout: float) -> None:
         """Ask for metadata and wait for it.
@@ -259,33 +264,35 @@ class ClusterClient:
 
         self._raise_if_closed()
         metadata.request_update()
-        self.driver.wait_until(is_settled, timeout)
+        self.driver.wait_until(is_settled, timeout, metadata.waiters)
         if metadata.version == version:
             raise self._no_metadata(f"no metadata within {timeout:g} s", timeout, failure)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Fail what is in flight, end the loop, close the connections; False if that took longer.
 
-        Safe to repeat.  Whoever waits in another thread gets `ClientClosed`.  With a timeout of 0 nothing is
-        waited for: the loop ends by itself, soon (a finaliser must not block).
+        Safe to repeat; after a Ctrl-C it goes on.  Whoever waits in another thread gets `ClientClosed`.
+        With a timeout of 0 nothing is waited for: the loop ends by itself, soon (a finaliser must not block).
         """
-        if self.is_closed:
+        if self._has_ended:
             return True
         self.is_closed = True
         error = ClientClosed(f"{self.name} was closed")
         if timeout <= 0 and self.driver.failure is None and not self.driver.is_own_thread():
-            self.driver.call_soon(lambda now: self._end_by_itself(error, now))
+            self._has_ended = True
+            if not self.driver.is_closed:
+                self.driver.call_soon(lambda now: self._end_by_itself(error, now))
             return False
         if self.driver.is_own_thread():
             self._close_requests(error, self.driver.clock.monotonic())
-        elif self.driver.failure is None:
+        elif self.driver.failure is None and not self.driver.is_closed:
             closed: Completion[None] = Completion(self.driver, "close")
 
             def close_requests(now: float) -> None:
                 self._close_requests(error, now)
                 closed.succeed(None)
 
-            with suppress(ClientFailed):  # just now: the requests have failed then
+            with suppress(ClientFailed, ClientClosed):  # just now: the requests have failed then
                 self.driver.call_soon(close_requests)
             self.runtime.wait_until(
                 lambda: closed.is_done or self.driver.failure is not None, timeout, closed.waiters
@@ -293,6 +300,7 @@ class ClusterClient:
         stopped = self.driver.close(timeout)
         if self._own_runtime is not None:
             self._own_runtime.close()
+        self._has_ended = True
         return stopped
 
     # ------------------------------------------------------------------ inside

@@ -22,6 +22,7 @@ from pykafka2.cluster.snapshot import (
     without_topics,
 )
 from pykafka2.driver.pollable import AnyNode, PollResult
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import (
     BrokerError,
     CorruptResponse,
@@ -61,6 +62,8 @@ class Metadata:
         self.last_successful_refresh: float = NEVER
         self.last_error: KafkaError | None = None
         """Why the last attempt failed; None after a success."""
+        self.waiters = WaitQueue()
+        """Of the threads that wait for a new `version`, or for a `last_error`."""
         self.on_rebootstrap: Callable[[float], None] = lambda now: None
         """Called to start again from the bootstrap servers (KIP-1102): the brokers asked for it, or gave no
         metadata for metadata_recovery_rebootstrap_trigger_ms."""
@@ -180,6 +183,7 @@ class Metadata:
         if new is self.snapshot:
             return False
         self.snapshot = new
+        self.waiters.wake()
         return True
 
     def poll(self, now: float) -> PollResult:
@@ -260,6 +264,7 @@ class Metadata:
         self.last_successful_refresh = now
         self._note_refreshed(response, now)
         self.last_error = None
+        self.waiters.wake()
         self._give_up_at = FOREVER
         self._emit_changes(before, now)
         if self._is_unresolved(response):
@@ -287,6 +292,7 @@ class Metadata:
 
     def _fail(self, error: KafkaError) -> None:
         self.last_error = error
+        self.waiters.wake()
         self._retry_later()
 
     def _retry_later(self) -> None:
