@@ -1,7 +1,7 @@
 """How an option is declared beside the field that holds its value: name, default, legal values, reading.
 
-Durations are milliseconds at this boundary and seconds inside.  Pure data; used by options.py and by the
-options of each client.
+Durations are milliseconds at this boundary and seconds inside.  A number may be given as text, as property
+files have nothing else.  Pure data; used by options.py and by the options of each client.
 """
 
 from __future__ import annotations

@@ -106,6 +106,20 @@ def test_durations_are_milliseconds_outside_and_seconds_inside() -> None:
     assert parse(max_block_ms="1500").max_block == 1.5
 
 
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ({"linger_ms": "5"}, {"linger_ms": 5}),
+        ({"linger.ms": "0.5"}, {"linger_ms": 0.5}),
+        ({"batch_size": "100"}, {"batch_size": 100}),
+        ({"enable_idempotence": "false"}, {"enable_idempotence": False}),
+        ({"acks": "1"}, {"acks": 1}),
+    ],
+)
+def test_numbers_may_be_text_as_in_property_files(given: dict[str, Any], same: dict[str, Any]) -> None:
+    assert PRODUCER_OPTIONS.parse(given, {}) == parse(**same)
+
+
 def test_dotted_and_underscored_names_mean_the_same() -> None:
     config = {"linger.ms": 7, "batch_size": 100, "bootstrap.servers": ["a:1", "b:2"]}
     options = PRODUCER_OPTIONS.parse(config, {"acks": 1})
