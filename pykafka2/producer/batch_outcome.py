@@ -61,13 +61,13 @@ class BatchOutcome:
 
     __slots__ = (
         "__weakref__",
-        "_callbacks",
-        "_errbacks",
         "_interrupt",
         "_parts",
         "_reported",
         "_unsettled",
         "_wait_until",
+        "callbacks",
+        "errbacks",
         "is_done",
         "partition",
         "topic",
@@ -82,8 +82,8 @@ class BatchOutcome:
         self._wait_until = wait_until
         self._interrupt = interrupt
         # By what they wait for, so that adding one makes nothing but a pair; made with the first.
-        self._callbacks: deque[Listener] | None = None
-        self._errbacks: deque[Listener] | None = None
+        self.callbacks: deque[Listener] | None = None
+        self.errbacks: deque[Listener] | None = None
         self._parts: list[Part] = []
         self._unsettled = 1
         """How many parts are still to come."""
@@ -133,26 +133,16 @@ class BatchOutcome:
         reported = self._reported
         return count if reported is None else sum(first + at not in reported for at in range(count))
 
-    def add_callback(self, index: int, callback: Callable[[RecordMetadata], object]) -> None:
-        """Have it called with the record's metadata when it is written.
+    def listeners(self) -> tuple[deque[Listener], deque[Listener]]:
+        """Where those are kept who want to be called with a record's metadata, and with its error.
 
-        On the IO thread; if it is done already, here and now.  The same holds for the other two.
+        Who adds one calls `tell` after it if it `is_done` by then.
         """
-        callbacks = self._callbacks
-        if callbacks is None:
-            callbacks, _ = self._listeners()
-        callbacks.append((index, callback))
-        if self.is_done:
-            self.tell()
-
-    def add_errback(self, index: int, callback: Callable[[KafkaError], object]) -> None:
-        """Have it called with the record's error when it has failed."""
-        errbacks = self._errbacks
-        if errbacks is None:
-            _, errbacks = self._listeners()
-        errbacks.append((index, callback))
-        if self.is_done:
-            self.tell()
+        with _making_listeners:
+            if self.callbacks is None or self.errbacks is None:
+                self.errbacks = deque()
+                self.callbacks = deque()
+            return self.callbacks, self.errbacks
 
     def add_listener(self, listener: Callable[[], object]) -> None:
         """Have it called when all is done, whatever the outcome."""
@@ -163,14 +153,14 @@ class BatchOutcome:
                 pending.pop()()
 
         # Of both kinds, so that its turn is where it was added.
-        for listeners in self._listeners():
+        for listeners in self.listeners():
             listeners.append((WHOLE_BATCH, told))
         if self.is_done:
             self.tell()
 
     @property
     def listener_count(self) -> int:
-        return len(self._callbacks or ()) + len(self._errbacks or ())
+        return len(self.callbacks or ()) + len(self.errbacks or ())
 
     # ------------------------------------------------------------------ the IO thread
 
@@ -196,14 +186,6 @@ class BatchOutcome:
 
     # ------------------------------------------------------------------ inside
 
-    def _listeners(self) -> tuple[deque[Listener], deque[Listener]]:
-        """Where those who want to be called are kept."""
-        with _making_listeners:
-            if self._callbacks is None or self._errbacks is None:
-                self._errbacks = deque()
-                self._callbacks = deque()
-            return self._callbacks, self._errbacks
-
     def _part(self, index: int) -> Part:
         parts = self._parts
         return parts[0] if len(parts) == 1 else parts[bisect_right(parts, index, key=lambda p: p.first) - 1]
@@ -213,36 +195,44 @@ class BatchOutcome:
 
         Popping decides who calls, should two threads be here.  Hot: once per record that has a callback.
         """
-        if self._callbacks is None or self._errbacks is None or not self.is_done:
+        if self.callbacks is None or self.errbacks is None or not self.is_done:
             return
         if len(self._parts) > 1:
-            self._run(self._callbacks, self._on_part)
-            self._run(self._errbacks, self._on_failed_part)
+            self._run(self.callbacks, self._on_part)
+            self._run(self.errbacks, self._on_failed_part)
             return
         part = self._parts[0]
         if part.error is not None:
-            self._callbacks.clear()
-            self._run(self._errbacks, self._on_failed_part)
+            self.callbacks.clear()
+            self._run(self.errbacks, self._on_failed_part)
             return
-        self._errbacks.clear()
+        self.errbacks.clear()
+        self._tell_written(self.callbacks, part)
+
+    def _tell_written(self, callbacks: deque[Listener], part: Part) -> None:
         new, topic, partition = tuple.__new__, self.topic, self.partition
         base_offset, append_time = part.base_offset, part.log_append_time
         timestamps, key_sizes, value_sizes = part.timestamps, part.key_sizes, part.value_sizes
-
-        def on_written(index: int, callback: Callable[[Any], object]) -> None:
-            if index < 0:
-                callback(None)
-            else:
+        exit_request: BaseException | None = None
+        while callbacks:
+            try:
+                index, callback = callbacks.popleft()
+            except IndexError:
+                break
+            try:
+                if index < 0:
+                    callback(None)
+                    continue
                 offset = base_offset + index if base_offset >= 0 else NO_OFFSET
                 timestamp = timestamps[index] if append_time < 0 else append_time
-                callback(
-                    new(
-                        RecordMetadata,
-                        (topic, partition, offset, timestamp, key_sizes[index], value_sizes[index]),
-                    )
-                )
-
-        self._run(self._callbacks, on_written)
+                fields = topic, partition, offset, timestamp, key_sizes[index], value_sizes[index]
+                callback(new(RecordMetadata, fields))
+            except BaseException as error:
+                log_callback(topic, partition, error)
+                if not isinstance(error, Exception):
+                    exit_request = exit_request or error
+        if exit_request is not None:
+            self._interrupt(exit_request)
 
     def _on_part(self, index: int, callback: Callable[[Any], object]) -> None:
         if index < 0:

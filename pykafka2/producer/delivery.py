@@ -100,7 +100,13 @@ class Delivery:
         """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
         if args or kwargs:
             callback = partial(callback, *args, **kwargs)
-        self._outcome.add_callback(self._index, callback)
+        outcome = self._outcome
+        callbacks = outcome.callbacks
+        if callbacks is None:
+            callbacks, _ = outcome.listeners()
+        callbacks.append((self._index, callback))
+        if outcome.is_done:
+            outcome.tell()
         return self
 
     @overload
@@ -113,7 +119,13 @@ class Delivery:
         """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
         if args or kwargs:
             callback = partial(callback, *args, **kwargs)
-        self._outcome.add_errback(self._index, callback)
+        outcome = self._outcome
+        errbacks = outcome.errbacks
+        if errbacks is None:
+            _, errbacks = outcome.listeners()
+        errbacks.append((self._index, callback))
+        if outcome.is_done:
+            outcome.tell()
         return self
 
     @overload

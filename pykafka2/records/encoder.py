@@ -46,6 +46,9 @@ NO_HEADERS = b"\0"
 NO_DELTA = b"\0\0"
 """A record's attributes, and its timestamp where that is the base timestamp."""
 
+LONGER_OFFSET = 64
+"""From here on an offset takes two bytes."""
+
 # Beyond key, value, headers: length 5, attributes 1, timestamp 10, offset 5, two lengths 10, header count 5.
 MAX_RECORD_OVERHEAD = 36
 
@@ -281,31 +284,42 @@ def frame_batch(
 def encode_rows(rows: Sequence[Row], base_timestamp: int) -> tuple[bytes, int]:
     """The records of a batch, encoded, and the latest of their timestamps.
 
-    Timestamps must fit into 64 bits.  Hot: one loop without a call per record, 0.2 us for 100 bytes.
+    Timestamps must fit into 64 bits.  Hot: one loop without a call per record, and for the common ones (no
+    key, as long as the one before) hardly more than places in the list that is joined at the end.
     """
     parts: list[bytes] = []
     latest = last = base_timestamp
     time = NO_DELTA
     offset = -1
+    front = size = b""  # of a record like the one before: up to its offset, and from there to its value
+    length, known = -1, NO_HEADERS
     for value, key, timestamp, headers, _ in rows:
         offset += 1
-        if timestamp != last:
+        if timestamp != last or offset == LONGER_OFFSET:
             last = timestamp
             time = b"\0" + varint(timestamp - base_timestamp)
-            if timestamp > latest:
-                latest = timestamp
+            latest = max(latest, timestamp)
+            length = -1
         try:
-            if value is None:
-                value = b""
-                size = NULL
+            if key is None and value is not None:
+                if len(value) != length or headers is not known:
+                    length = len(value)
+                    known = headers
+                    size = NULL + VARINTS[length]
+                    bytes_after = len(time) + len(VARINTS[offset]) + len(size) + length + len(headers)
+                    front = VARINTS[bytes_after] + time
+                parts += (front, VARINTS[offset], size, value, headers)
             else:
-                size = VARINTS[len(value)]
-            if key is None:
-                head = time + VARINTS[offset] + NULL + size
-            else:
-                head = time + VARINTS[offset] + VARINTS[len(key)] + key + size
-            parts += (VARINTS[len(head) + len(value) + len(headers)], head, value, headers)
+                head = time + VARINTS[offset]
+                head += NULL if key is None else VARINTS[len(key)] + key
+                if value is None:
+                    value = b""
+                    head += NULL
+                else:
+                    head += VARINTS[len(value)]
+                parts += (VARINTS[len(head) + len(value) + len(headers)], head, value, headers)
         except IndexError:  # beyond the table of short numbers
+            length = -1
             parts.append(_encode_long(rows[offset], time, offset))
     return b"".join(parts), latest
 
