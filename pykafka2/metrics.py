@@ -1,43 +1,71 @@
 """Counters and gauges under Kafka's metric names, as plain numbers.
 
-Counted per batch and per request, never per record.  A `Metrics` is written by one thread (the client's IO
-thread) and read by any; readings are whole but not taken at one instant.
+Counted per batch and per request, never per record, and without making a string.  A `Metrics` is written by
+one thread (the client's IO thread), but for `count`, and read by any; readings are whole but not taken at one
+instant.  Totals, averages and maxima are those since the start: a rate is the difference of two readings of a
+total over the time between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+
+NOTHING_YET = float("nan")
+"""An average or maximum of nothing, as in Kafka."""
 
 
 class Metrics:
-    """Named numbers of one client."""
+    """Named numbers of one client.
 
-    __slots__ = ("_gauges", "_numbers")
+    totals: names of counters that are there from the start, at 0.
+    measured: names of what is observed, each with the endings under which it is read, "avg" and "max".
+    """
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, float] = {}
+    __slots__ = ("_gauges", "_lock", "_measured", "_samples", "_shared", "_totals")
+
+    def __init__(
+        self, totals: Iterable[str] = (), measured: dict[str, tuple[str, ...]] | None = None
+    ) -> None:
+        self._totals: dict[str, float] = dict.fromkeys(totals, 0)
+        self._measured = measured or {}
+        # Count, sum and maximum of each.
+        self._samples: dict[str, list[float]] = {name: [0, 0, NOTHING_YET] for name in self._measured}
         self._gauges: dict[str, Callable[[], float]] = {}
+        self._shared: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     def add(self, name: str, amount: float = 1) -> None:
-        self._numbers[name] = self._numbers.get(name, 0) + amount
+        self._totals[name] = self._totals.get(name, 0) + amount
+
+    def count(self, name: str, amount: float = 1) -> None:
+        """As `add`, from any thread.  A name is counted by this or by `add`, not by both."""
+        with self._lock:
+            self._shared[name] = self._shared.get(name, 0) + amount
 
     def observe(self, name: str, value: float) -> None:
-        """One measurement: keeps `name-count`, `name-total` and `name-max`."""
-        numbers = self._numbers
-        numbers[f"{name}-count"] = numbers.get(f"{name}-count", 0) + 1
-        numbers[f"{name}-total"] = numbers.get(f"{name}-total", 0) + value
-        numbers[f"{name}-max"] = max(numbers.get(f"{name}-max", value), value)
+        """One measurement, of which `name-avg` and `name-max` are kept."""
+        sample = self._samples.get(name)
+        if sample is None:
+            sample = self._samples[name] = [0, 0, value]
+        sample[0] += 1
+        sample[1] += value
+        if not value <= sample[2]:  # true for the first one, too
+            sample[2] = value
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A number that is looked up when somebody asks; `read` must be cheap and safe from any thread."""
         self._gauges[name] = read
 
     def snapshot(self) -> dict[str, float]:
-        """All numbers by name.  `x-avg` is added for every observed x."""
-        numbers = self._numbers.copy()
-        for name in [name for name in numbers if name.endswith("-count") and f"{name[:-6]}-total" in numbers]:
-            stem = name.removesuffix("-count")
-            numbers[f"{stem}-avg"] = numbers[f"{stem}-total"] / numbers[name]
+        """All numbers by name."""
+        numbers = {**self._totals, **self._shared}
+        for name, (count, total, highest) in self._samples.copy().items():
+            endings = self._measured.get(name, ("avg", "max"))
+            if "avg" in endings:
+                numbers[f"{name}-avg"] = total / count if count else NOTHING_YET
+            if "max" in endings:
+                numbers[f"{name}-max"] = highest
         for name, read in self._gauges.copy().items():
             numbers[name] = read()
         return dict(sorted(numbers.items()))

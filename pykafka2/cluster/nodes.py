@@ -119,6 +119,11 @@ class Nodes:
         """True while any broker is connected."""
         return any(link.is_connected for link in tuple(self._links.values()))
 
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return sum(link.is_connected for link in tuple(self._links.values()))
+
     def failing(self) -> dict[str, str]:
         """The addresses that cannot be reached now, each with the reason."""
         return {link.address: link.why_not for link in tuple(self._links.values()) if link.has_failed}

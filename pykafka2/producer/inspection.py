@@ -34,7 +34,9 @@ class Inspection:
         metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
         metrics.gauge("waiting-threads", lambda: pool.waiting)
         metrics.gauge("requests-in-flight", lambda: sender.requests_in_flight)
-        metrics.gauge("metadata-version", lambda: metadata.version)
+        metrics.gauge("connection-count", lambda: client.nodes.connection_count)
+        monotonic = client.driver.clock.monotonic
+        metrics.gauge("metadata-age", lambda: monotonic() - metadata.last_successful_refresh)
 
     def health(self) -> dict[str, Any]:
         metadata, now = self._client.metadata, self._client.driver.clock.monotonic()

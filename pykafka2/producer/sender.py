@@ -39,6 +39,7 @@ from pykafka2.protocol.messages.produce import (
     TopicProduceData,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
 FIRST_VERSION_OF_FORMAT_2 = 3
@@ -248,8 +249,8 @@ class Sender:
                 data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
                 topics[batch.topic] = data
             data.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.bytes()))
-            self._metrics.observe("batch-size", len(batch.bytes()))
-            self._metrics.observe("record-queue-time", now - batch.created_at)
+            self._measure(batch, now)
+        self._metrics.observe("records-per-request", sum(batch.count for batch in batches))
         request = ProduceRequest(
             transactional_id=self._options.transactional_id,
             acks=self._options.acks,
@@ -278,16 +279,24 @@ class Sender:
                 high = last if high is None else min(high, last)
         return low, high
 
+    def _measure(self, batch: ProducerBatch, now: float) -> None:
+        metrics, size_bytes, raw_bytes = self._metrics, len(batch.bytes()), batch.raw_bytes
+        metrics.observe("batch-size", size_bytes)
+        metrics.observe("record-queue-time", (now - batch.created_at) * 1000)
+        if raw_bytes:
+            metrics.observe("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES))
+            metrics.observe("record-size", raw_bytes / batch.count)
+
     # ------------------------------------------------------------------ what came of it
 
     def _on_response(self, flight: _Flight, response: ProduceResponse | None, now: float) -> None:
-        self._metrics.observe("request-latency", now - flight.sent_at)
+        self._metrics.observe("request-latency", (now - flight.sent_at) * 1000)
         if response is None:  # acks=0: all that is known is that it left
             self._land(flight)
             for batch, _ in flight.batches:
                 self._outcomes.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
-        self._metrics.observe("produce-throttle-time", response.throttle_time_ms / 1000)
+        self._metrics.observe("produce-throttle-time", response.throttle_time_ms)
         self._land(flight)
         endpoints = [Node(told.node_id, told.host, told.port, told.rack) for told in response.node_endpoints]
         answers = self._answers(response)

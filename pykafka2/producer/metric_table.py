@@ -1,0 +1,49 @@
+"""The producer's metrics: Kafka's names, and what each says here.
+
+Pure data.  docs/reference/producer-metrics.md is held against it, and `producer.metrics()` has these names.
+"""
+
+from __future__ import annotations
+
+TOTALS = {
+    "batch-split-total": "batches that were split because a broker found them too large",
+    "record-error-total": "records that failed",
+    "record-retry-total": "records in batches that were sent again",
+    "record-send-total": "records that were written",
+}
+"""Counted by the IO thread."""
+
+SHARED_TOTALS = {
+    "buffer-exhausted-total": "sends that found no room in buffer_memory within max_block_ms",
+    "bufferpool-wait-time-ns-total": "nanoseconds for which sends waited for room in buffer_memory",
+    "flush-time-ns-total": "nanoseconds spent in `flush`",
+    "metadata-wait-time-ns-total": "nanoseconds for which sends waited for metadata",
+}
+"""Counted by callers' threads."""
+
+AVG, MAX = "avg", "max"
+
+MEASURED = {
+    "batch-size": ((AVG, MAX), "bytes of a batch as it was sent"),
+    "compression-rate": ((AVG,), "bytes of a batch over those of its records before compression"),
+    "produce-throttle-time": ((AVG, MAX), "milliseconds for which a broker asked to be left alone"),
+    "record-queue-time": ((AVG, MAX), "milliseconds from a batch's first record until it was sent"),
+    "record-size": ((AVG,), "bytes of a record before compression, averaged over batches"),
+    "records-per-request": ((AVG,), "records in a Produce request"),
+    "request-latency": ((AVG, MAX), "milliseconds from a Produce request to its answer"),
+}
+
+GAUGES = {
+    "buffer-available-bytes": "what is left of buffer_memory",
+    "buffer-total-bytes": "buffer_memory",
+    "connection-count": "open connections",
+    "metadata-age": "seconds since the metadata was last refreshed",
+    "requests-in-flight": "Produce requests whose answers are awaited",
+    "waiting-threads": "sends that wait for room in buffer_memory",
+}
+
+
+def texts() -> dict[str, str]:
+    """What each metric says, by its whole name."""
+    measured = {f"{stem}-{ending}": text for stem, (endings, text) in MEASURED.items() for ending in endings}
+    return dict(sorted({**TOTALS, **SHARED_TOTALS, **measured, **GAUGES}.items()))
