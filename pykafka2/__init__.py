@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction
     from pykafka2.types import (
+        BatchMetadata,
         ConsumerGroupMetadata,
         ConsumerRecord,
         Node,
@@ -51,6 +52,7 @@ _HOMES = {
     "KafkaError": "pykafka2.errors",
     "KafkaProducer": "pykafka2.producer.producer",
     "NewTopic": "pykafka2.admin.values",
+    "BatchMetadata": "pykafka2.types",
     "ConsumerGroupMetadata": "pykafka2.types",
     "ConsumerRecord": "pykafka2.types",
     "Node": "pykafka2.types",
@@ -68,6 +70,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Assignment",
     "Assignor",
+    "BatchMetadata",
     "ClusterMetadata",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",

@@ -7,7 +7,8 @@ call site keeps lists of codes.  Longer than other modules because it is a table
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 
 class KafkaError(Exception):
@@ -111,6 +112,22 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 
 class BufferExhausted(KafkaTimeoutError):
     """The producer's buffer_memory stayed full for max_block_ms; the brokers are slower than the sends."""
+
+
+class IncompleteSend(KafkaError):
+    """`send_many` gave up after it had taken some of the records; the cause says why.
+
+    Attributes:
+        taken: how many were taken; they are on their way.
+        left: the row numbers of those that were not, in order: send these again.
+        delivery: the outcome of those taken.
+    """
+
+    def __init__(self, message: str, taken: int = 0, left: Sequence[int] = (), delivery: Any = None) -> None:
+        super().__init__(message)
+        self.taken = taken
+        self.left = left
+        self.delivery = delivery
 
 
 class RecordTooLarge(KafkaError, ValueError):

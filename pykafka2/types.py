@@ -6,6 +6,7 @@ threads and processes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -107,6 +108,30 @@ class RecordMetadata(NamedTuple):
     timestamp: int = NO_TIMESTAMP
     serialized_key_size: int = -1
     serialized_value_size: int = -1
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@attrs.define(frozen=True)
+class BatchMetadata:
+    """Where records of one `send_many` are that were written together.
+
+    `rows` are their numbers in the call: the record of rows[n] is at base_offset + n.  base_offset is -1 with
+    acks=0; timestamp is the broker's, in milliseconds since the epoch, where it sets them (log-append time),
+    else -1: the records have their own.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    rows: Sequence[int]
+    timestamp: int = NO_TIMESTAMP
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -16,15 +16,17 @@ from pykafka2.compression import codec as find_codec
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
 from pykafka2.producer.batch import BatchState, ProducerBatch, raise_here
-from pykafka2.producer.batch_outcome import WaitUntil
+from pykafka2.producer.batch_outcome import BatchOutcome, WaitUntil
 from pykafka2.producer.batch_sizes import BATCH_OVERHEAD_BYTES, LONGER_OVERHEAD_BYTES, BatchPlan
 from pykafka2.producer.buffer_pool import BufferPool, Permit
 from pykafka2.producer.callbacks import Interrupt
+from pykafka2.producer.column_batch import ColumnBatch
 from pykafka2.producer.compression_ratios import CompressionRatios
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.partition_queue import PartitionQueue, delivery_of
 from pykafka2.records.batch import HEADER_BYTES
+from pykafka2.records.column_encoder import EncodedRecords
 from pykafka2.records.encoder import Row
 from pykafka2.types import TopicPartition
 
@@ -116,6 +118,49 @@ class Accumulator:
             self._give_back(queue, batch, permit)
             raise
         return delivery
+
+    def append_columns(
+        self,
+        queue: PartitionQueue,
+        records: EncodedRecords,
+        timeout: float,
+        on_joined: Callable[[BatchOutcome], object],
+    ) -> None:
+        """Append records as a batch of their own, behind what the queue holds; `on_joined` is told at once.
+
+        Waits at most `timeout` seconds for memory.  Raises as `append_waiting`, but for RecordTooLarge: the
+        caller has looked.
+        """
+        permit = Permit(HEADER_BYTES + len(records.body), BATCH_OVERHEAD_BYTES)
+        batch: ProducerBatch | None = None
+        try:
+            self.pool.request(permit)
+            if not permit.is_granted:
+                self._wait_for_memory(queue, permit, timeout)
+            batch = ColumnBatch(
+                queue.topic,
+                queue.partition,
+                self._plan,
+                records,
+                permit=permit,
+                created_at=self._monotonic(),
+                wait_until=self._wait_until,
+                interrupt=self._interrupt,
+                charge=self.pool.charge,
+            )
+            with queue.lock:
+                if queue.is_closed:
+                    raise _closed(queue)
+                queue.close_tail()
+                self._join(queue, batch)
+                queue.tail = batch
+                queue.close_tail()
+                if batch.outcome is not None:
+                    on_joined(batch.outcome)
+            self._wake()
+        except BaseException:
+            self._give_back(queue, batch, permit)
+            raise
 
     def begin_flush(self, who: object) -> list[ProducerBatch]:
         """Make every batch ready, until `end_flush` of the same; those to wait for."""
@@ -298,13 +343,17 @@ class Accumulator:
             index = batch.append(row, size_bytes)
             if index is None:
                 raise IllegalState(f"an empty batch for {queue} refused a record")
-            batch.order = queue.next_order
-            queue.next_order += 1
-            self.incomplete[batch] = None
-            self._active[queue] = None
-            queue.batches.append(batch)
+            self._join(queue, batch)
             queue.tail = batch
             return delivery_of(batch, index), True
+
+    def _join(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Put a new batch behind all others.  The queue's lock is held."""
+        batch.order = queue.next_order
+        queue.next_order += 1
+        self.incomplete[batch] = None
+        self._active[queue] = None
+        queue.batches.append(batch)
 
     def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
         """After an error or a Ctrl-C on the way: no memory may be lost, nor given back twice."""

@@ -68,13 +68,6 @@ def checked_timestamp(topic: object, timestamp_ms: Any) -> int:
     return number
 
 
-def checked_column(argument: str, topic: object, column: Any) -> Any:
-    """Something with a length and entries by number.  Raises IllegalArgument for anything else."""
-    if not (hasattr(column, "__len__") and hasattr(column, "__getitem__")) or isinstance(column, dict):
-        refuse(argument, column, topic, "takes a list, or another sequence")
-    return column
-
-
 def refuse(argument: str, got: object, topic: object, because: str) -> NoReturn:
     """Raise IllegalArgument that names the argument, what it got and what it takes."""
     shown = repr(got)

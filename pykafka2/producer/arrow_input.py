@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
 from pykafka2.errors import IllegalArgument
 from pykafka2.producer.arguments import refuse
 from pykafka2.producer.bulk_input import (
+    BulkArguments,
     BulkPart,
     as_list,
     bytes_column,
+    check_length,
+    is_arrow,
     read_headers,
     read_partitions,
     read_timestamps,
@@ -38,15 +42,24 @@ TABLE_COLUMNS = {
 
 
 def is_table(values: Any) -> bool:
-    return isinstance(values, pa.Table | pa.RecordBatch)
+    """Whether it has named columns: pyarrow's, or another library's table (a struct, as it hands it over)."""
+    return isinstance(as_arrow(values), pa.Table | pa.RecordBatch)
 
 
-def columns_of_table(topic: str, table: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that the columns of a Table or RecordBatch stand for.
+def as_arrow(column: Any) -> Any:
+    """pyarrow's object for another library's column or table; what is none of Arrow's stays as it is."""
+    if isinstance(column, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch) or not is_arrow(column):
+        return column
+    arrow = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
+    return pa.table(column) if pa.types.is_struct(arrow.type) else arrow
+
+
+def with_columns_of(given: BulkArguments) -> BulkArguments:
+    """The arguments with the columns of the Table or RecordBatch that was given as values.
 
     Raises IllegalArgument for a column of another name, or one that is given twice.
     """
-    known = ", ".join(TABLE_COLUMNS)
+    table, topic, known = as_arrow(given.values), given.topic, ", ".join(TABLE_COLUMNS)
     columns: dict[str, Any] = {}
     for name in table.schema.names:
         argument = TABLE_COLUMNS.get(name)
@@ -55,7 +68,12 @@ def columns_of_table(topic: str, table: Any, given: dict[str, Any]) -> dict[str,
                 f"values has a column {name!r} (of the records for topic {topic!r}); columns are {known}; "
                 "leave out others with table.select([...])"
             )
-        if argument in columns or given.get(argument) is not None:
+        beside = None if argument == "values" else getattr(given, argument)
+        if (
+            argument in columns
+            or beside is not None
+            or (argument == "partitions" and given.partition is not None)
+        ):
             raise IllegalArgument(
                 f"{argument} of the records for topic {topic!r} is given twice: here, and as the table's "
                 f"column {name!r}"
@@ -66,7 +84,20 @@ def columns_of_table(topic: str, table: Any, given: dict[str, Any]) -> dict[str,
             f"values has no column 'value' (of the records for topic {topic!r}), but {table.schema.names}; "
             f"columns are {known}"
         )
-    return {**given, **columns}
+    return attrs.evolve(given, **columns)
+
+
+def as_lists(given: BulkArguments, *, serializes_keys: bool, now_ms: int) -> BulkArguments:
+    """The arguments beside values, which is a list, with Arrow's columns among them made lists."""
+    topic, count = given.topic, len(given.values)
+    keys, times = as_arrow(given.keys), as_arrow(given.timestamps_ms)
+    if is_arrow(keys):
+        keys = (keys if serializes_keys else _binary("keys", topic, keys).cast(BINARY)).to_pylist()
+    if is_arrow(times):
+        times = _timestamps(topic, times, count, now_ms).tolist()
+    partitions = _whole("partitions", topic, as_arrow(given.partitions))
+    headers = _header_lists(as_arrow(given.headers))
+    return attrs.evolve(given, keys=keys, headers=headers, partitions=partitions, timestamps_ms=times)
 
 
 def read_arrow(
@@ -78,17 +109,16 @@ def read_arrow(
         IllegalArgument: an argument is not what `send_many` takes.
         SerializationError: keys is a list whose entries are not bytes.
     """
+    values, keys, headers, partitions, timestamps_ms = map(
+        as_arrow, (values, keys, headers, partitions, timestamps_ms)
+    )
     count = len(values)
     columns = {"value": _binary("values", topic, values)}
     if keys is not None:
         if not isinstance(keys, pa.Array | pa.ChunkedArray):
             keys = pa.array(bytes_column("keys", topic, as_list("keys", topic, keys, count)), BINARY)
         columns["key"] = _binary("keys", topic, keys)
-    for argument, column in (("keys", columns.get("key")),):
-        if column is not None and len(column) != count:
-            raise IllegalArgument(
-                f"{argument} has {len(column)} entries, values {count}: they must have the same length"
-            )
+        check_length("keys", len(columns["key"]), count)
     _, pieces = read_headers(topic, _header_lists(headers), count)
     numbers = (
         None if partitions is None else read_partitions(topic, _whole("partitions", topic, partitions), count)
@@ -149,10 +179,7 @@ def _timestamps(topic: str, column: Any, count: int, now_ms: int) -> Any:
         column = column.tolist()
     if not isinstance(column, np.ndarray):
         return np.array(read_timestamps(topic, column, count, now_ms), np.int64)
-    if len(column) != count:
-        raise IllegalArgument(
-            f"timestamps_ms has {len(column)} entries, values {count}: they must have the same length"
-        )
+    check_length("timestamps_ms", len(column), count)
     if count and column.min() < 0:
         row = int(np.argmin(column))
         refuse_row("timestamps_ms", row, int(column[row]), topic, "takes milliseconds since the epoch")

@@ -12,7 +12,7 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -108,6 +108,15 @@ class BatchOutcome:
             part.key_sizes[at],
             part.value_sizes[at],
         )
+
+    def parts_of(self, first: int, count: int) -> Iterator[tuple[int, int, Part]]:
+        """The parts in which these records are, with the first of them in each and how many.  When done."""
+        parts = self._parts
+        for number, part in enumerate(parts):
+            begin = max(first, part.first)
+            end = first + count if number + 1 == len(parts) else min(first + count, parts[number + 1].first)
+            if begin < end:
+                yield begin, end - begin, part
 
     def wait(self, timeout: float | None) -> bool:
         """Block until it is done, at most `timeout` seconds (None: as long as it takes); whether it is.

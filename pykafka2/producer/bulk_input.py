@@ -7,18 +7,34 @@ load.  Every error names the argument, and the row where it is one row's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import attrs
 
 from pykafka2.errors import IllegalArgument, SerializationError
 from pykafka2.producer.arguments import NO_TIMESTAMP_FROM, checked_headers, refuse
-from pykafka2.records.column_encoder import ListColumns, RecordColumns, encode_headers
-from pykafka2.records.pieces import NO_HEADERS, Piece
+from pykafka2.records.column_encoder import ListColumns, RecordColumns
+from pykafka2.records.encoder import NO_HEADERS, encode_headers
+from pykafka2.records.pieces import Piece
 from pykafka2.types import Headers
 
 Serialize = Callable[[Headers, Any], "bytes | None"]
 """A serializer with topic and name known: of headers, to which it may add, and data."""
+
+
+class ArrowArray(Protocol):
+    """An Arrow array or record batch of any library (the Arrow PyCapsule interface)."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+
+class ArrowStream(Protocol):
+    """A chunked array, table or data frame of any library."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+ArrowData = ArrowArray | ArrowStream
 
 Partitions = Sequence["int | None"]
 
@@ -26,17 +42,33 @@ NULL_KIND = type(None)
 
 
 @attrs.define
+class BulkArguments:
+    """Of one call of `send_many`."""
+
+    topic: str
+    values: Any
+    keys: Any = None
+    headers: Any = None
+    partition: Any = None
+    partitions: Any = None
+    timestamps_ms: Any = None
+
+
+@attrs.define
 class BulkPart:
     """Records that are sent one behind the other.
 
-    partitions: what the caller named for each, None (or -1) where the partitioner decides; None for no such
-        column.
+    partitions: what the caller named for each, None where the partitioner decides; None for no such column.
     is_now: the records have no timestamps of their own.
+    keys, values: as they were before they were serialized, for a partitioner that wants to see them; None if
+        that is how they are in columns.
     """
 
     columns: RecordColumns
     partitions: Partitions | None
     is_now: bool
+    keys: Sequence[Any] | None = None
+    values: Sequence[Any] | None = None
 
 
 def read_lists(
@@ -60,6 +92,7 @@ def read_lists(
     values = as_list("values", topic, values)
     count = len(values)
     keys = None if keys is None else as_list("keys", topic, keys, count)
+    given_keys, given_values = keys, values
     own_headers, header_pieces = read_headers(topic, headers, count)
     if serialize_key is not None or serialize_value is not None:
         lists = [[*own] for own in own_headers]
@@ -75,7 +108,12 @@ def read_lists(
         now_ms if timestamps_ms is None else read_timestamps(topic, timestamps_ms, count, now_ms),
     )
     numbers = None if partitions is None else read_partitions(topic, partitions, count)
-    return BulkPart(columns, numbers, timestamps_ms is None)
+    return BulkPart(columns, numbers, timestamps_ms is None, given_keys, given_values)
+
+
+def is_arrow(column: object) -> bool:
+    """Whether Arrow can read the column's buffers."""
+    return hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__")
 
 
 def as_list(argument: str, topic: str, column: Any, count: int | None = None) -> list[Any]:
@@ -84,11 +122,16 @@ def as_list(argument: str, topic: str, column: Any, count: int | None = None) ->
     if is_text or not (hasattr(column, "__len__") and hasattr(column, "__getitem__")):
         refuse(argument, column, topic, "takes a list, or another sequence, with an entry for each record")
     entries = column if type(column) is list else _plain_list(column)
-    if count is not None and len(entries) != count:
-        raise IllegalArgument(
-            f"{argument} has {len(entries)} entries, values {count}: they must have the same length"
-        )
+    if count is not None:
+        check_length(argument, len(entries), count)
     return entries
+
+
+def check_length(argument: str, length: int, count: int) -> None:
+    if length != count:
+        raise IllegalArgument(
+            f"{argument} has {length} entries, values {count}: they must have the same length"
+        )
 
 
 def _plain_list(column: Any) -> list[Any]:

@@ -6,7 +6,7 @@ delivery but its user.  Waiting happens on the caller's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, overload
 
@@ -35,6 +35,11 @@ class Delivery:
     def __init__(self, outcome: BatchOutcome, index: int) -> None:
         self._outcome = outcome
         self._index = index
+
+    @property
+    def place(self) -> tuple[BatchOutcome, int]:
+        """The outcome that it sees, and the record's index there."""
+        return self._outcome, self._index
 
     def done(self) -> bool:
         """True once the record is written or has failed."""
@@ -159,60 +164,3 @@ class Delivery:
             error = outcome.error_of(self._index)
             state = "written" if error is None else repr(error)
         return f"<Delivery {outcome.topic}-{outcome.partition} {state}>"
-
-
-class BulkDelivery(Sequence[Delivery]):
-    """The outcome of one `send_many`: a sequence of deliveries that can be waited for as one."""
-
-    __slots__ = ("_deliveries",)
-
-    def __init__(self, deliveries: Sequence[Delivery]) -> None:
-        self._deliveries = deliveries
-
-    def __len__(self) -> int:
-        return len(self._deliveries)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._deliveries[index]
-
-    def __iter__(self) -> Iterator[Delivery]:
-        return iter(self._deliveries)
-
-    def done(self) -> bool:
-        return all(delivery.done() for delivery in self._deliveries)
-
-    def result(self, timeout: float | None = None) -> list[RecordMetadata]:
-        """Where the records are, in the order sent; raises the first failure, or `KafkaTimeoutError`."""
-        if not self._wait(timeout):
-            left = sum(not delivery.done() for delivery in self._deliveries)
-            raise KafkaTimeoutError(f"{left} of {len(self)} records are still on their way")
-        return [delivery.result(0) for delivery in self._deliveries]
-
-    def _wait(self, timeout: float | None) -> bool:
-        outcomes = list(
-            dict.fromkeys(delivery._outcome for delivery in self._deliveries if not delivery.done())
-        )
-
-        def all_done() -> bool:
-            while outcomes and outcomes[-1].is_done:
-                outcomes.pop()
-            return not outcomes
-
-        return not outcomes or outcomes[0].wait_for(all_done, timeout, [one.waiters for one in outcomes])
-
-    def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """The first failure; None if all were written."""
-        try:
-            self.result(timeout)
-        except KafkaTimeoutError:
-            if not self.done():
-                raise
-        except KafkaError:
-            pass
-        return next((error for delivery in self._deliveries if (error := delivery.exception(0))), None)
-
-    def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
-        for delivery in self._deliveries:
-            if not delivery.done():
-                yield from delivery.__await__()
-        return self.result(0)

@@ -82,6 +82,11 @@ class ProducerOptions(ClientOptions):
     )
     linger: float = duration("linger_ms", 5, "How long a batch waits for more records.")
     batch_size: int = integer("batch_size", 16_384, "Bytes of a batch beyond which it is sent.")
+    bulk_batch_size: int = integer(
+        "bulk_batch_size",
+        1_048_576,
+        "Bytes of a batch that send_many makes of columns, before compression; at most max_request_size.",
+    )
     buffer_memory: int = integer(
         "buffer_memory", 33_554_432, "Bytes of records that may wait or be in flight.", maximum=INT64_MAX
     )
@@ -258,6 +263,7 @@ class PlainProducerConfig(ClientConfig, total=False):
     delivery_timeout_ms: float
     linger_ms: float
     batch_size: int
+    bulk_batch_size: int
     buffer_memory: int
     max_block_ms: float
     max_request_size: int

@@ -18,7 +18,6 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import (
     ClientClosed,
     ForkedClientError,
-    IllegalArgument,
     IllegalState,
     KafkaError,
     SerializationError,
@@ -27,7 +26,6 @@ from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator, admit_always
 from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
-    checked_column,
     checked_headers,
     checked_partition,
     checked_timestamp,
@@ -35,8 +33,12 @@ from pykafka2.producer.arguments import (
     refuse,
 )
 from pykafka2.producer.batch_sizes import SMALLEST_RECORD_BYTES
+from pykafka2.producer.bulk import BulkSender
+from pykafka2.producer.bulk_delivery import BulkDelivery, OnBatch
+from pykafka2.producer.bulk_input import ArrowData, BulkArguments
+from pykafka2.producer.bulk_reader import BulkReader
 from pykafka2.producer.closing import Closing
-from pykafka2.producer.delivery import BulkDelivery, Delivery, OnDelivery
+from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord, fields_of
 from pykafka2.producer.metric_table import MEASURED, SHARED_TOTALS, TOTALS
@@ -222,6 +224,18 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             metrics=self._metrics,
             transactions=manager,
         )
+        self._bulk = BulkSender(
+            parsed,
+            self._routes,
+            self._accumulator,
+            strategy,
+            self._sticky,
+            driver.clock,
+            BulkReader(driver.clock, self._interceptors, self._serialize_key, self._serialize_value),
+            self._interceptors,
+            append_row=self._append_row,
+            check=self._check_alive,
+        )
         self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics, status)
         driver.on_failed(self._sender.on_loop_failed)
         client.add(self._sender, *([] if manager is None else [manager]))
@@ -355,41 +369,53 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     def send_many(
         self,
         topic: str,
-        values: Sequence[V | None],
-        keys: Sequence[K | None] | None = None,
-        headers: Headers | None = None,
+        values: Sequence[V | None] | ArrowData,
+        *,
+        keys: Sequence[K | None] | ArrowData | None = None,
+        headers: Headers | Sequence[Headers | None] | ArrowData | None = None,
         partition: int | None = None,
-        timestamps_ms: Sequence[int] | None = None,
+        partitions: Sequence[int | None] | ArrowData | None = None,
+        timestamps_ms: Sequence[int | None] | ArrowData | None = None,
+        on_delivery: OnBatch | None = None,
     ) -> BulkDelivery:
-        """Append a column of records; what is said of `send` holds for each.
+        """Append columns of records, in batches of bulk_batch_size, without a Python call for each record.
+
+        A record a row: order within a partition is that of the rows, and what `send` says of keys,
+        partitions, serializers and the partitioner holds.  Serializers, interceptors and partitioners of your
+        own are called for each record, which costs what they cost.  Blocks until all is taken: at most
+        max_block_ms for metadata, and as long each time that buffer_memory is full.
 
         Args:
             topic: where all of them go.
-            values: a column; what `send` takes as value.
-            keys: a column as long as `values`, or None.
-            headers: the same for every record.
-            partition: the same for every record.
-            timestamps_ms: a column as long as `values`, or None.
+            values: a list or another sequence of what `send` takes as value.  Or an Arrow column of binary or
+                string (of pyarrow, or what speaks Arrow's C interface), read from its buffers; or an Arrow
+                table or record batch with the column `value`, and perhaps `key`, `headers`, `partition`,
+                `timestamp_ms` (or `timestamp`) in the place of the arguments.
+            keys: as long as values; None for no keys.
+            headers: a list of pairs for all records, or a list of such lists (or None) for each.
+            partition: for all records, and
+            partitions: for each, None where the partitioner is to choose.
+            timestamps_ms: milliseconds since the epoch for each, None for now; Arrow's timestamps, too.
+            on_delivery: called as on_delivery(metadata, error), one of them None, on the IO thread: once for
+                each batch that records of this call went into, with a `BatchMetadata` that has their row
+                numbers; `delivery.failures()` has those of an error.
 
-        Raises what `send` raises; a note on the error says how many records were appended before it.
+        Raises:
+            SerializationError, IllegalArgument: an argument, or an entry of one, is not what is said above;
+                the message names it.  Nothing was appended.
+            RecordTooLarge: a record is beyond max_request_size or buffer_memory.  Nothing was appended.
+            IncompleteSend: it gave up midway, say because buffer_memory stayed full (`BufferExhausted` is its
+                cause): `taken` says how many records were appended, `left` which rows were not.
+            KafkaError: as `send`.  Nothing was appended.
         """
-        count = len(checked_column("values", topic, values))
-        for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms)):
-            if column is not None and len(checked_column(name, topic, column)) != count:
-                raise IllegalArgument(
-                    f"{name} has {len(column)} entries, values {count}: they must have the same length"
-                )
-        deliveries: list[Delivery] = []
-        send = self.send
-        try:
-            for index, value in enumerate(values):
-                key = None if keys is None else keys[index]
-                timestamp = None if timestamps_ms is None else timestamps_ms[index]
-                deliveries.append(send(topic, value, key, headers, partition, timestamp))
-        except BaseException as error:
-            error.add_note(f"send_many: {len(deliveries)} of {count} records were appended before this")
-            raise
-        return BulkDelivery(deliveries)
+        if self._guard is not None:
+            self._guard()
+        if not isinstance(topic, str):
+            refuse("topic", topic, topic, "a topic is named by a str")
+        if on_delivery is not None and not callable(on_delivery):
+            refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
+        given = BulkArguments(topic, values, keys, headers, partition, partitions, timestamps_ms)
+        return self._bulk.send(given, on_delivery)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended so far, and wait until every record's outcome is known.
@@ -500,13 +526,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         deadline: float | None,
     ) -> Delivery:
         """The queue needs a new batch.  `route` is given for a record without a key: it may go elsewhere."""
-        self._driver.raise_failure()
-        self._driver.raise_interruption()
-        if self._transactions is not None:
-            self._transactions.status.check(Call.SEND)  # before anything is waited for
-        identity = self._sender.identity
-        if identity is not None and identity.refusal is not None:
-            raise type(identity.refusal)(str(identity.refusal))  # a new one, as each gets a traceback
+        self._check_alive()
         if route is not None:
             queue = self._sticky.next(route)
             delivery = queue.try_append(row, size_bytes)
@@ -514,6 +534,21 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
                 return delivery
         self._routes.use(queue.topic, self._monotonic())
         return self._accumulator.append_waiting(queue, row, size_bytes, self._remaining(deadline))
+
+    def _check_alive(self) -> None:
+        """Raise what keeps this producer from starting a batch, before anything is waited for."""
+        self._driver.raise_failure()
+        self._driver.raise_interruption()
+        if self._transactions is not None:
+            self._transactions.status.check(Call.SEND)
+        identity = self._sender.identity
+        if identity is not None and identity.refusal is not None:
+            raise type(identity.refusal)(str(identity.refusal))  # a new one, as each gets a traceback
+
+    def _append_row(self, route: Route | None, queue: PartitionQueue, row: Row, size_bytes: int) -> Delivery:
+        """For `send_many`, which hands over single records where they are too few for a batch."""
+        delivery = queue.try_append(row, size_bytes)
+        return self._append_waiting(route, queue, row, size_bytes, None) if delivery is None else delivery
 
     def _remaining(self, deadline: float | None) -> float:
         """How long a send may still block: max_block_ms, less what it has waited for metadata."""

@@ -24,6 +24,11 @@ class Routes:
         self.by_topic: dict[str, Route] = {}
         """Read by `send` without a lock; a route is current while its snapshot is the metadata's."""
 
+    def current(self, topic: str) -> Route | None:
+        """The topic's route, if it is that of the metadata of now."""
+        route = self.by_topic.get(topic)
+        return route if route is not None and route.snapshot is self._metadata.snapshot else None
+
     def route(self, topic: str, timeout: float) -> Route:
         """The topic's current route; waits for its metadata, and raises as `ClusterClient.wait_for_topic`."""
         snapshot = self._metadata.snapshot

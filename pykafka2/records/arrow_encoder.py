@@ -7,8 +7,9 @@ are joined row by row by Arrow, their lengths looked up in a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 import attrs
@@ -20,10 +21,13 @@ from pykafka2.records.column_encoder import (
     MAX_BATCH_RECORDS,
     MAX_NUMBERS_BYTES,
     MAX_OFFSET_BYTES,
+    SAMPLE_RECORDS,
     EncodedRecords,
+    Entry,
     cuts_of,
 )
-from pykafka2.records.pieces import ATTRIBUTES, NO_HEADERS, OFFSET_SPANS, framed_offsets, spans
+from pykafka2.records.encoder import NO_HEADERS
+from pykafka2.records.pieces import ATTRIBUTES, OFFSET_SPANS, framed_offsets, spans
 from pykafka2.records.varint import NULL, VARINTS, varint, varint_size
 
 BINARY = pa.large_binary()
@@ -159,6 +163,24 @@ class ArrowColumns:
             max_bytes -= len(self.headers)
         too_large = np.nonzero(sizes > max_bytes - MAX_NUMBERS_BYTES)[0]
         return int(too_large[0]) if len(too_large) else None
+
+    def entries(self, first: int, stop: int) -> Iterator[Entry]:
+        keys: Iterable[bytes | None] = repeat(None)
+        if self.keys is not None:
+            keys = self.keys.array.slice(first, stop - first).to_pylist()
+        return zip(
+            self.values.array.slice(first, stop - first).to_pylist(),
+            keys,
+            repeat(self.timestamps)
+            if isinstance(self.timestamps, int)
+            else self.timestamps[first:stop].tolist(),
+            repeat(self.headers) if isinstance(self.headers, bytes) else self.headers[first:stop],
+            strict=False,  # what is repeated has no end
+        )
+
+    def record_bytes(self) -> int:
+        some = self.values.lengths[:SAMPLE_RECORDS]
+        return MAX_NUMBERS_BYTES + int(np.maximum(some, 0).mean())
 
     def encode(self, first: int, stop: int) -> EncodedRecords:
         base, highest, deltas = self._deltas(first, stop)

@@ -28,6 +28,8 @@ CRC_AT = 17
 CRC_START = 21  # the checksum covers everything from the attributes on
 ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
+PRODUCER = struct.Struct(">qhi")  # producer id, producer epoch, base sequence
+PRODUCER_AT = 43
 MIN_LEGACY_BYTES = 14  # of a legacy message after its length: CRC, magic, attributes, two null lengths
 
 CODEC_MASK = 0x07
@@ -211,6 +213,15 @@ def stamp(
     struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, log_append_time)
     with memoryview(batch) as view, view[CRC_START:] as covered:
         struct.pack_into(">I", batch, CRC_AT, crc32c(covered))
+
+
+def with_producer(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """A copy of the batch with another place in a producer's sequence, all the rest as it is."""
+    copy = bytearray(batch)
+    PRODUCER.pack_into(copy, PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    with memoryview(copy) as view, view[CRC_START:] as covered:
+        struct.pack_into(">I", copy, CRC_AT, crc32c(covered))
+    return bytes(copy)
 
 
 def batches(buffer: Buffer, where: str = "records") -> Iterator[RecordBatch]:

@@ -9,16 +9,16 @@ column has few different ones.  arrow_encoder.py does the same with Arrow's arra
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, repeat
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
+from pykafka2.records.encoder import NO_HEADERS
 from pykafka2.records.pieces import (
     ATTRIBUTES,
-    NO_HEADERS,
     Column,
     Piece,
     Sizes,
@@ -31,7 +31,7 @@ from pykafka2.records.pieces import (
     sizes_of,
     spans,
 )
-from pykafka2.records.varint import NULL, varint, varint_size
+from pykafka2.records.varint import varint_size
 
 MAX_BATCH_RECORDS = 1 << 20
 MAX_OFFSET_BYTES = 3
@@ -39,6 +39,9 @@ MAX_OFFSET_BYTES = 3
 
 MAX_NUMBERS_BYTES = 31
 """What a record takes at most beside key, value and headers: three lengths, attributes, timestamp, offset."""
+
+
+SAMPLE_RECORDS = 1000
 
 
 @attrs.define
@@ -54,8 +57,14 @@ class EncodedRecords:
     max_timestamp: int
 
 
+Entry = tuple["bytes | None", "bytes | None", int, bytes]
+"""A record's value, key, timestamp and encoded headers."""
+
+
 class RecordColumns(Protocol):
-    """Records as columns of equal length, however they are held."""
+    """Records as columns of equal length, however they are held; timestamps may be set anew."""
+
+    timestamps: Any
 
     def __len__(self) -> int: ...
 
@@ -73,6 +82,12 @@ class RecordColumns(Protocol):
 
     def oversized(self, max_bytes: int) -> int | None:
         """The number of the first record that could take more, all its numbers being long; None without."""
+
+    def entries(self, first: int, stop: int) -> Iterator[Entry]:
+        """The records from first up to stop, one by one."""
+
+    def record_bytes(self) -> int:
+        """About what a record takes, by the first ones; there must be one at least."""
 
     def encode(self, first: int, stop: int) -> EncodedRecords:
         """The records from first up to stop, with offset deltas from 0 on; there must be one at least."""
@@ -155,6 +170,19 @@ class ListColumns:
                 return row
         return None
 
+    def entries(self, first: int, stop: int) -> Iterator[Entry]:
+        return zip(
+            self.values[first:stop],
+            repeat(None) if self.keys is None else self.keys[first:stop],
+            repeat(self.timestamps) if isinstance(self.timestamps, int) else self.timestamps[first:stop],
+            repeat(self.headers) if isinstance(self.headers, bytes) else self.headers[first:stop],
+            strict=False,  # what is repeated has no end
+        )
+
+    def record_bytes(self) -> int:
+        some = self.values[:SAMPLE_RECORDS]
+        return MAX_NUMBERS_BYTES + sum(len(entry or b"") for entry in some) // len(some)
+
     def encode(self, first: int, stop: int) -> EncodedRecords:
         after, sizes = self._pieces()
         timestamps = self.timestamps if isinstance(self.timestamps, int) else self.timestamps[first:stop]
@@ -176,22 +204,6 @@ class ListColumns:
             sizes = added(key_bytes, value_bytes, sizes_of(self.headers))
             self._layout = [*key_pieces, *value_pieces, self.headers], sizes
         return self._layout
-
-
-def encode_headers(headers: Sequence[tuple[str, bytes | bytearray | memoryview | None]] | None) -> bytes:
-    """A record's headers with their number in front, as they end the record."""
-    if not headers:
-        return NO_HEADERS
-    parts = [varint(len(headers))]
-    for name, value in headers:
-        encoded = name.encode("utf-8", "surrogateescape")
-        parts += (varint(len(encoded)), encoded)
-        if value is None:
-            parts.append(NULL)
-        else:
-            data = value if type(value) is bytes else memoryview(value).tobytes()
-            parts += (varint(len(data)), data)
-    return b"".join(parts)
 
 
 def cuts_of(ends: Sequence[int], more: int, max_bytes: int) -> list[int]:

@@ -21,7 +21,6 @@ Piece = bytes | list[bytes]
 Sizes = int | list[int]
 """Bytes a row: the same in all, or a row's own."""
 
-NO_HEADERS = b"\0"
 ATTRIBUTES = b"\0"
 
 # Offset deltas from one of these up to the next are written in 1, 2, 3, 4 and 5 bytes.

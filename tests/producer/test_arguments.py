@@ -52,14 +52,6 @@ def test_headers_may_come_from_a_generator(simulation: Simulation, cluster: Kafk
     assert record.headers == [("a", b"1")]
 
 
-def test_columns_that_are_none_are_named(simulation: Simulation, cluster: KafkaCluster) -> None:
-    producer = simulation.producer(cluster)
-    with pytest.raises(IllegalArgument, match=r"values=5 .* takes a list"):
-        producer.send_many("orders", cast(Any, 5))
-    with pytest.raises(IllegalArgument, match="keys has 1 entries, values 2"):
-        producer.send_many("orders", [b"1", b"2"], keys=[b"1"])
-
-
 @pytest.mark.parametrize("partitioner", ["murmur", b"murmur", KeyHashes, 5])
 def test_a_partitioner_that_is_none_is_refused_when_the_producer_is_made(
     simulation: Simulation, cluster: KafkaCluster, partitioner: object

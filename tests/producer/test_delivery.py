@@ -15,7 +15,7 @@ from pykafka2.errors import (
     MessageTooLarge,
 )
 from pykafka2.producer.batch import LEGAL_MOVES, BatchState, ProducerBatch
-from pykafka2.producer.delivery import BulkDelivery, Delivery
+from pykafka2.producer.delivery import Delivery
 from pykafka2.types import RecordMetadata
 from tests.producer.rows import a_batch, appended
 
@@ -115,25 +115,6 @@ def test_a_delivery_can_be_awaited() -> None:
 
     batch = a_batch()
     assert asyncio.run(wait_for(batch, appended(batch))).offset == 7
-
-
-def test_a_bulk_delivery_is_waited_for_as_one() -> None:
-    batch = a_batch()
-    bulk = BulkDelivery([appended(batch), appended(batch)])
-    assert not bulk.done()
-    with pytest.raises(KafkaTimeoutError, match="2 of 2 records are still on their way"):
-        bulk.result(0)
-    with pytest.raises(KafkaTimeoutError):
-        bulk.exception(0)
-    batch.close()
-    batch.complete(7, -1)
-    assert [metadata.offset for metadata in bulk.result(0)] == [7, 8]
-    assert (len(bulk), bulk[1].result(0).offset, bulk.exception()) == (2, 8, None)
-    assert asyncio.run(awaited(bulk)) == bulk.result(0)
-
-
-async def awaited(bulk: BulkDelivery) -> list[RecordMetadata]:
-    return await bulk
 
 
 @pytest.mark.parametrize("before", BatchState)

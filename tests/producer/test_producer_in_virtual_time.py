@@ -170,14 +170,6 @@ class TestDelivering:
         assert log(cluster) == numbered(100)
         assert {batch.codec_id for batch in cluster.log("orders", 0).batches()} == {find_codec(codec).id}
 
-    def test_columns_are_sent_as_records(self, simulation: Simulation, cluster: KafkaCluster) -> None:
-        producer = simulation.producer(cluster)
-        bulk = producer.send_many("orders", numbered(100), keys=numbered(100), timestamps_ms=range(100))
-        assert [metadata.offset for metadata in bulk.result(10)] == list(range(100))
-        assert [record.timestamp for record in cluster.log("orders", 0).records()] == list(range(100))
-        with pytest.raises(ValueError, match="same length"):
-            producer.send_many("orders", [b"1"], keys=[])
-
 
 class TestFailing:
     def test_a_retried_batch_keeps_its_place(self, simulation: Simulation, cluster: KafkaCluster) -> None:
@@ -533,8 +525,11 @@ class TestMemory:
         producer = simulation.producer(cluster, buffer_memory=40_000, max_block_ms=1000)
         producer.send("orders", b"first").result(10)
         cluster.controls.hold(ProduceRequest)
-        with pytest.raises(BufferExhausted, match="buffer_memory of 40000 bytes is full"):
-            producer.send_many("orders", [b"x" * 1000] * 100)
+        taken = 0
+        with pytest.raises(BufferExhausted, match="buffer_memory of 40000 bytes is full"):  # noqa: PT012
+            for taken in range(100):  # noqa: B007
+                producer.send("orders", b"x" * 1000)
+        assert 20 < taken < 40
         cluster.controls.clear()
         producer.flush(timeout=60)
         assert producer.health()["buffer_available_bytes"] == 40_000

@@ -13,8 +13,7 @@ np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
 from pykafka2.records.arrow_encoder import ArrowColumns, BytesColumn, varint_sizes, varints  # noqa: E402
-from pykafka2.records.column_encoder import encode_headers  # noqa: E402
-from pykafka2.records.pieces import NO_HEADERS  # noqa: E402
+from pykafka2.records.encoder import NO_HEADERS, encode_headers  # noqa: E402
 from pykafka2.records.varint import varint, varint_size  # noqa: E402
 
 from .strategies import NOW, RECORD_LISTS, Input  # noqa: E402
@@ -42,6 +41,10 @@ def test_any_records_are_written_as_one_by_one(records: list[Input], kind: Any, 
     part = row_by_row(records[first:stop])
     assert columns.encode(first, stop) == part
     assert columns.rows(first, stop).encode(0, stop - first) == part
+    assert list(columns.entries(first, stop)) == [
+        (value, key, timestamp, encode_headers(headers))
+        for timestamp, key, value, headers in records[first:stop]
+    ]
     numbers = data.draw(st.lists(st.sampled_from(range(len(records))), min_size=1, max_size=8))
     assert columns.take(numbers).encode(0, len(numbers)) == row_by_row([records[n] for n in numbers])
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData, CorruptMessage
-from pykafka2.records.batch import RecordBatch, batches, stamp
+from pykafka2.records.batch import RecordBatch, batches, stamp, with_producer
 from pykafka2.records.decoder import decode_records
 from pykafka2.records.encoder import BatchBuilder
 
@@ -111,3 +111,11 @@ def test_a_batch_describes_itself() -> None:
     [batch] = batches(BLOB)
     assert repr(batch) == f"<batch 40..42, 3 records, {len(BLOB)} bytes, codec 0, producer -1/-1/-1>"
     assert isinstance(batch, RecordBatch)
+
+
+def test_another_place_in_a_producers_sequence_changes_nothing_else() -> None:
+    builder = BatchBuilder("lz4")
+    for number in range(20):
+        builder.append(1000 + number, b"key", b"value" * number)
+    first = builder.build(producer_id=7, producer_epoch=1, base_sequence=40)
+    assert with_producer(first, 8, 2, 0) == builder.build(producer_id=8, producer_epoch=2, base_sequence=0)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.records.column_encoder import EncodedRecords, ListColumns, encode_headers
-from pykafka2.records.encoder import encode_record
-from pykafka2.records.pieces import NO_HEADERS, framed_offsets, spans
+from pykafka2.records.column_encoder import EncodedRecords, ListColumns
+from pykafka2.records.encoder import NO_HEADERS, encode_headers, encode_record
+from pykafka2.records.pieces import framed_offsets, spans
 from pykafka2.records.varint import varint, varint_size
 
 from .strategies import NOW, RECORD_LISTS, Input
@@ -55,6 +55,10 @@ def test_parts_are_written_as_records_of_their_own(records: list[Input], data: s
     part = row_by_row(records[first:stop])
     assert columns.encode(first, stop) == part
     assert columns.rows(first, stop).encode(0, stop - first) == part
+    assert list(columns.entries(first, stop)) == [
+        (value, key, timestamp, encode_headers(headers))
+        for timestamp, key, value, headers in records[first:stop]
+    ]
     numbers = data.draw(st.lists(st.sampled_from(range(len(records))), min_size=1, max_size=8))
     assert columns.take(numbers).encode(0, len(numbers)) == row_by_row([records[n] for n in numbers])
 
