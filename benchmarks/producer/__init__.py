@@ -1,0 +1,1 @@
+"""How fast producers are, side by side: `python -m benchmarks.producer --help`."""

@@ -1,0 +1,109 @@
+"""What a run of `benchmarks.producer` is, and what comes out of it.
+
+Plain data, as JSON between the benchmark and the processes that it runs: each client gets a process of its
+own, so that its processor time and its memory are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+KEYS = ("none", "1000", "unique")
+CODECS = ("none", "lz4", "zstd")
+SIZES = (100, 1000, 10_000)
+PARTITIONS = (1, 6)
+MODES = ("equal", "defaults")
+
+SINGLE_BATCH_BYTES = 16_384
+"""batch_size for records sent one by one, where settings are equal; pykafka2's and Java's default."""
+BULK_BATCH_BYTES = 1 << 20
+"""The same for columns, and for confluent-kafka beside them; pykafka2's bulk_batch_size."""
+LINGER_MS = 5
+BUFFER_BYTES = 32 << 20
+
+BYTES_A_RUN = 60 << 20
+MAX_RECORDS = 400_000
+
+
+@attrs.frozen
+class Cell:
+    """What is sent where, whoever sends it."""
+
+    broker: str = "apache"
+    mode: str = "equal"
+    size: int = 100
+    keys: str = "none"
+    codec: str = "none"
+    partitions: int = 6
+    lengths: str = "fixed"
+    """Or "varying": from half of the size to one and a half."""
+
+    def __str__(self) -> str:
+        size = f"{self.size} B" if self.size < 1000 else f"{self.size // 1000} KB"
+        keys = {"none": "no keys", "1000": "1,000 keys", "unique": "unique keys"}[self.keys]
+        own = "" if self.lengths == "fixed" else ", varying lengths"
+        where = f"{self.broker}, {self.mode}, {self.partitions} partition{'s' * (self.partitions > 1)}"
+        return f"{where}, {size}{own}, {keys}, codec {self.codec}"
+
+
+@attrs.frozen
+class Run:
+    """One client in one cell, once."""
+
+    client: str
+    cell: Cell
+    records: int
+    bootstrap_servers: str = ""
+    topic: str = ""
+
+
+@attrs.define
+class Measured:
+    """What one run came to: records a second by the clock, processor time of the client's process, memory.
+
+    instructions is None where the machine does not count them; p50 and p99 (seconds) are of runs that wait
+    for each record.
+    """
+
+    records_per_second: float
+    cpu_us: float
+    peak_rss_mb: float
+    failed: int = 0
+    instructions: float | None = None
+    p50: float | None = None
+    p99: float | None = None
+
+
+def records_of(cell: Cell, share: float) -> int:
+    """How many records a run sends: the fewer, the larger they are; `share` 1 is a whole run."""
+    return max(1000, int(min(MAX_RECORDS, BYTES_A_RUN // cell.size) * share))
+
+
+def one_axis_at_a_time(brokers: Iterable[str], modes: Iterable[str]) -> Iterator[Cell]:
+    """100 bytes without keys and codec in six partitions, and each axis varied from there."""
+    for broker in brokers:
+        for mode in modes:
+            base = Cell(broker, mode)
+            yield base
+            for size in SIZES[1:]:
+                yield attrs.evolve(base, size=size)
+            for keys in KEYS[1:]:
+                yield attrs.evolve(base, keys=keys)
+            for codec in CODECS[1:]:
+                yield attrs.evolve(base, codec=codec)
+            yield attrs.evolve(base, partitions=1)
+            yield attrs.evolve(base, lengths="varying")
+
+
+def every_cell(brokers: Iterable[str], modes: Iterable[str]) -> Iterator[Cell]:
+    """The product of all axes; lengths vary at the base cell only."""
+    for broker in brokers:
+        for mode in modes:
+            for size in SIZES:
+                for keys in KEYS:
+                    for codec in CODECS:
+                        for partitions in PARTITIONS:
+                            yield Cell(broker, mode, size, keys, codec, partitions)
+            yield Cell(broker, mode, lengths="varying")
