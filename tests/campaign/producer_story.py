@@ -104,7 +104,7 @@ class ProducerStory:
             sabotage(self.world)
         if any(life["acks"] != ALL for worker in self._workers for life in worker.options):
             watch(self.world, self._checkers)  # what acks=all was told needs no looking after each turn
-        plan = FaultPlan.draw(simulation.seed, shape.seconds, shape.kinds, self.world, start=0.0)
+        plan = FaultPlan.draw(simulation.seed, shape.seconds, shape.kinds, self.world, start=0.0, window=2.0)
         for worker in self._workers:
             worker.allowance = paused_seconds(plan.faults, worker.life.name)
         injector = Injector(self.world, plan, shape.kinds)

@@ -77,20 +77,21 @@ class FaultPlan:
         world: World,
         *,
         start: float = 2.0,
+        window: float = WINDOW,
     ) -> FaultPlan:
-        """A plan for `seconds` of virtual time, from the seed alone."""
+        """A plan for `seconds` of virtual time, from the seed alone; calm is drawn for whole windows."""
         random = Random(f"{seed}/faults")
         known = list(kinds)
         chosen = [kind for kind in known if random.random() < 0.5]
         while len(chosen) < min(3, len(known)):
             chosen.append(random.choice([kind for kind in known if kind not in chosen]))
-        calm = [random.random() < CALM_SHARE for _ in range(int(seconds / WINDOW) + 1)]
+        calm = [random.random() < CALM_SHARE for _ in range(int(seconds / window) + 1)]
         faults = []
         for kind in chosen:
             mean = random.uniform(4.0, 16.0)
             at = start + random.expovariate(1 / mean)
             while at < seconds:
-                if not calm[int(at / WINDOW)]:
+                if not calm[int(at / window)]:
                     lasts = kind.longest * random.uniform(0.1, 1.0)
                     faults.append(Fault(at, kind.name, lasts, kind.draw(random, world)))
                 at += random.expovariate(1 / mean)
