@@ -177,6 +177,7 @@ class Rebalance:
 
     def _lose(self) -> None:
         """The membership has ended: others may read these partitions already."""
+        losses = self._membership.losses
         self._commit = self._coming = self._joined_topics = self._last = None
         lost = list(self._subscription.assigned)
         try:
@@ -185,7 +186,7 @@ class Rebalance:
                 self._tell(self._listeners.lost, lost)
         finally:
             self._forget(lost)
-            self._seen_losses += 1
+            self._seen_losses = losses
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
         self._undelivered.forget(partitions)
@@ -327,13 +328,16 @@ class Rebalance:
         finally:
             self._coming = self._commit = self._joined_topics = self._last = None
             say_so = self._options.group_instance_id is None if leave is None else leave
-            member.leave(reason, told.append, say_so=say_so)
             member.polls.leave()
-        self._driver.wait_until(lambda: bool(told), max(deadline - self._driver.clock.monotonic(), 0.0))
+            if self._driver.failure is None:
+                member.leave(reason, told.append, say_so=say_so)
+        if self._driver.failure is None:
+            remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
+            self._driver.wait_until(lambda: bool(told), remaining)
 
     def _give_everything_back(self, deadline: float, *, commit: bool) -> None:
-        if self._membership.losses != self._seen_losses:
-            self._lose()
+        if self._membership.losses != self._seen_losses or self._driver.failure is not None:
+            self._lose()  # without its thread it cannot say that it gives them back
         owned = list(self._subscription.assigned)
         if not owned:
             return

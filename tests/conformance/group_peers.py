@@ -1,4 +1,4 @@
-"""Members of consumer groups, behind one face: those of librdkafka (in both protocols) and of Python.
+"""Members of consumer groups, behind one face: librdkafka's (in both protocols), Python's others, and ours.
 
 `group_member(library, ...)` joins; a member does its work while it is polled.  Values are read as bytes;
 positions are committed when asked, never by themselves.
@@ -7,11 +7,12 @@ positions are committed when asked, never by themselves.
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import Any, Protocol
 
 from .peers import TIMEOUT, _kafka_python
 
-LIBRARIES = ("kafka-python", "aiokafka", "confluent", "confluent with KIP-848")
+LIBRARIES = ("pykafka2", "kafka-python", "aiokafka", "confluent", "confluent with KIP-848")
 
 HEARTBEAT_MS = 300
 """So that members hear of a rebalance soon; in KIP-848 the broker says how often."""
@@ -37,10 +38,42 @@ class GroupMember(Protocol):
         """Leave the group."""
 
 
+class OurMember:
+    """pykafka2."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str, **options: Any) -> None:
+        from pykafka2 import KafkaConsumer
+
+        self._consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            group_id=group_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            **options,
+        )
+
+    def poll(self, seconds: float) -> list[bytes]:
+        polled = self._consumer.poll(timeout_ms=seconds * 1000)
+        return [record.value for records in polled.values() for record in records]
+
+    def owned(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 class ConfluentMember:
     """confluent-kafka, that is librdkafka."""
 
-    def __init__(self, bootstrap_servers: str, group_id: str, topic: str, protocol: str) -> None:
+    def __init__(
+        self, bootstrap_servers: str, group_id: str, topic: str, protocol: str, assignor: str = ""
+    ) -> None:
         from confluent_kafka import Consumer
 
         options: dict[str, Any] = {
@@ -52,6 +85,8 @@ class ConfluentMember:
         }
         if protocol == "classic":
             options["heartbeat.interval.ms"] = HEARTBEAT_MS
+        if assignor:
+            options["partition.assignment.strategy"] = assignor
         self._consumer = Consumer(options)
         self._consumer.subscribe([topic])
 
@@ -64,8 +99,15 @@ class ConfluentMember:
         return {one.partition for one in self._consumer.assignment()}
 
     def commit(self) -> None:
-        for one in self._consumer.commit(asynchronous=False) or []:
-            assert one.error is None, one
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            for one in self._consumer.commit(asynchronous=False) or []:
+                assert one.error is None, one
+        except KafkaException as error:
+            # It has read nothing since it was given its partitions: so there is nothing to commit.
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                raise
 
     def close(self) -> None:
         self._consumer.close()
@@ -74,7 +116,7 @@ class ConfluentMember:
 class KafkaPythonMember:
     """kafka-python."""
 
-    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str, **options: Any) -> None:
         self._consumer: Any = _kafka_python().KafkaConsumer(
             topic,
             bootstrap_servers=bootstrap_servers,
@@ -83,6 +125,7 @@ class KafkaPythonMember:
             enable_auto_commit=False,
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=METADATA_AGE_MS,
+            **options,
         )
         # Its first request for metadata names no topic.  A leader that assigns before the next answer came
         # owns nothing ("No partition metadata for topic"), and now and then never assigns again.
@@ -109,7 +152,7 @@ class AiokafkaMember:
     is closed at once leaves them to the collector, which warns.
     """
 
-    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str, **options: Any) -> None:
         self._runner = asyncio.Runner()
         self._consumer: Any = None
 
@@ -124,6 +167,7 @@ class AiokafkaMember:
                 enable_auto_commit=False,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 metadata_max_age_ms=METADATA_AGE_MS,
+                **options,
             )
             # Its start waits for the first rebalance, which may wait for members that are polled here, too.
             self._started = asyncio.ensure_future(self._consumer.start())
@@ -157,11 +201,35 @@ class AiokafkaMember:
             self._run(self._consumer.stop())
 
 
-def group_member(library: str, bootstrap_servers: str, group_id: str, topic: str) -> GroupMember:
-    """A new member that reads `topic` from the group's commits on, or from its beginning."""
-    if library == "kafka-python":
-        return KafkaPythonMember(bootstrap_servers, group_id, topic)
-    if library == "aiokafka":
-        return AiokafkaMember(bootstrap_servers, group_id, topic)
+def group_member(
+    library: str, bootstrap_servers: str, group_id: str, topic: str, assignor: str = ""
+) -> GroupMember:
+    """A new member that reads `topic` from the group's commits on, or from its beginning.
+
+    `assignor` is the one that it offers ("range", "roundrobin", "cooperative-sticky"), if not its default.
+    """
+    if library in ("pykafka2", "kafka-python", "aiokafka"):
+        options: dict[str, Any] = {}
+        if assignor:
+            options["partition_assignment_strategy"] = _assignor(library, assignor)
+        made = {"pykafka2": OurMember, "kafka-python": KafkaPythonMember, "aiokafka": AiokafkaMember}[library]
+        member: GroupMember = made(bootstrap_servers, group_id, topic, **options)
+        return member
     protocol = "consumer" if library == "confluent with KIP-848" else "classic"
-    return ConfluentMember(bootstrap_servers, group_id, topic, protocol)
+    return ConfluentMember(bootstrap_servers, group_id, topic, protocol, assignor)
+
+
+def _assignor(library: str, name: str) -> Any:
+    if library == "pykafka2":
+        return name
+    classes = {
+        "range": "range.RangePartitionAssignor",
+        "roundrobin": "roundrobin.RoundRobinPartitionAssignor",
+        "cooperative-sticky": "cooperative_sticky.CooperativeStickyAssignor",
+    }
+    module, _, class_name = classes[name].rpartition(".")
+    package = "aiokafka"
+    if library == "kafka-python":
+        package = _kafka_python().__name__
+    found = importlib.import_module(f"{package}.coordinator.assignors.{module}")
+    return [getattr(found, class_name)]
