@@ -1,0 +1,413 @@
+"""Every option of the producer does something that its default does not, seen by the brokers or in time."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import (
+    KafkaError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+)
+from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster, Simulation
+
+ROOT = Path(__file__).parents[2]
+
+HERE = "tests/producer/test_options_act.py"
+IN_TIME = "tests/producer/test_producer_in_virtual_time.py"
+STICKY = "tests/producer/test_sticky.py"
+NAMED = "tests/producer/test_partitioners.py"
+TLS = "tests/network/test_tls.py"
+ROUTER = "tests/cluster/test_router.py"
+
+SHOWN_BY: dict[str, tuple[str, str]] = {
+    "acks": (HERE, "test_acks"),
+    "allow_auto_create_topics": (HERE, "test_allow_auto_create_topics"),
+    "batch_size": (HERE, "test_batch_size"),
+    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_the_bootstrap_goes_on_in_the_background"),
+    "buffer_memory": (IN_TIME, "test_a_full_buffer_raises_after_max_block_ms_and_loses_no_memory"),
+    "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
+    "client_id": (HERE, "test_client_id"),
+    "compression_gzip_level": (HERE, "test_compression_levels"),
+    "compression_lz4_level": (HERE, "test_compression_levels"),
+    "compression_type": (IN_TIME, "test_every_codec_arrives"),
+    "compression_zstd_level": (HERE, "test_compression_levels"),
+    "connections_max_idle_ms": (HERE, "test_connections_max_idle_ms"),
+    "delivery_timeout_ms": (IN_TIME, "test_a_batch_fails_by_its_delivery_timeout_and_says_what_is_known"),
+    "enable_idempotence": (HERE, "test_enable_idempotence"),
+    "interceptors": (IN_TIME, "test_interceptors_see_records_and_outcomes"),
+    "key_serializer": (IN_TIME, "test_serializers_make_the_bytes"),
+    "linger_ms": (IN_TIME, "test_a_batch_lingers_for_company"),
+    "max_block_ms": (IN_TIME, "test_no_broker_raises_within_max_block_ms"),
+    "max_in_flight_requests_per_connection": (HERE, "test_max_in_flight_requests_per_connection"),
+    "max_request_size": (HERE, "test_max_request_size"),
+    "metadata_max_age_ms": (HERE, "test_metadata_max_age_ms"),
+    "metadata_max_idle_ms": (HERE, "test_metadata_max_idle_ms"),
+    "metadata_recovery_rebootstrap_trigger_ms": (
+        ROUTER,
+        "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses",
+    ),
+    "metadata_recovery_strategy": (
+        ROUTER,
+        "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses",
+    ),
+    "partitioner": (NAMED, "test_a_name_gives_its_strategy"),
+    "partitioner_adaptive_partitioning_enable": (
+        STICKY,
+        "test_a_slow_broker_gets_fewer_records_by_default_only",
+    ),
+    "partitioner_availability_timeout_ms": (
+        STICKY,
+        "test_a_broker_that_stands_still_is_avoided_after_the_availability_timeout",
+    ),
+    "partitioner_ignore_keys": (STICKY, "test_partitioner_ignore_keys_spreads_records_with_a_key"),
+    "receive_buffer_bytes": (
+        "tests/network/test_tcp.py",
+        "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel",
+    ),
+    "receive_message_max_bytes": (HERE, "test_receive_message_max_bytes"),
+    "reconnect_backoff_max_ms": (HERE, "test_reconnect_backoff"),
+    "reconnect_backoff_ms": (HERE, "test_reconnect_backoff"),
+    "request_timeout_ms": (HERE, "test_request_timeout_ms"),
+    "retries": (IN_TIME, "test_retries_are_counted"),
+    "retry_backoff_max_ms": (HERE, "test_retry_backoff"),
+    "retry_backoff_ms": (HERE, "test_retry_backoff"),
+    "security_protocol": (
+        "tests/producer/test_producer_on_sockets.py",
+        "test_tls_delivers_and_plaintext_to_a_tls_port_is_said",
+    ),
+    "send_buffer_bytes": (
+        "tests/network/test_tcp.py",
+        "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel",
+    ),
+    "socket_connection_setup_timeout_max_ms": (HERE, "test_socket_connection_setup_timeout"),
+    "socket_connection_setup_timeout_ms": (HERE, "test_socket_connection_setup_timeout"),
+    "ssl_cafile": (TLS, "test_an_unknown_authority_is_refused_with_what_to_do"),
+    "ssl_certfile": (TLS, "test_a_client_certificate_that_is_asked_for"),
+    "ssl_check_hostname": (TLS, "test_a_wrong_host_name_is_refused_and_may_be_allowed"),
+    "ssl_ciphers": (TLS, "test_a_context_is_made_from_a_clients_options"),
+    "ssl_context": (TLS, "test_a_context_is_made_from_a_clients_options"),
+    "ssl_crlfile": (TLS, "test_options_that_cannot_be_used_are_named"),
+    "ssl_enabled_protocols": (TLS, "test_tls_1_2_and_1_3_are_spoken"),
+    "ssl_keyfile": (TLS, "test_a_client_certificate_that_is_asked_for"),
+    "ssl_password": (TLS, "test_an_encrypted_key_needs_its_password"),
+    "transaction_timeout_ms": (HERE, "test_transaction_timeout_ms"),
+    "transactional_id": (HERE, "test_transaction_timeout_ms"),
+    "value_serializer": (IN_TIME, "test_serializers_make_the_bytes"),
+}
+
+
+def test_every_option_is_shown_by_a_test_that_there_is() -> None:
+    assert sorted(SHOWN_BY) == sorted(option.name for option in PRODUCER_OPTIONS.options.values())
+    missing = {
+        name
+        for name, (path, test) in SHOWN_BY.items()
+        if not re.search(rf"def {test}\(", (ROOT / path).read_text(encoding="utf-8"))
+    }
+    assert missing == set()
+
+
+def batches(cluster: KafkaCluster, topic: str = "orders") -> list[Any]:
+    return list(cluster.log(topic, 0).batches())
+
+
+def link_failures(producer: KafkaProducer) -> int:
+    return producer._client.nodes.failures
+
+
+@pytest.mark.parametrize(("acks", "told"), [(0, 0), (1, 1), ("all", -1)])
+def test_acks(simulation: Simulation, cluster: KafkaCluster, acks: int | str, told: int) -> None:
+    producer = simulation.producer(cluster, acks=acks)
+    producer.send("orders", b"v").result(10)
+    simulation.sleep(0.1)
+    [request] = cluster.history.requests(ProduceRequest)
+    assert request.acks == told
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_allow_auto_create_topics(simulation: Simulation, cluster: KafkaCluster, wanted: bool) -> None:
+    producer = simulation.producer(cluster, allow_auto_create_topics=wanted, max_block_ms=1000)
+    with contextlib.suppress(KafkaError):  # an illegal name is not created, asked for or not
+        producer.send("not there yet", b"v")
+    assert {request.allow_auto_topic_creation for request in cluster.history.requests(MetadataRequest)} == {
+        wanted
+    }
+
+
+@pytest.mark.parametrize(("batch_size", "expected"), [(16_384, 1), (1000, 4), (0, 12)])
+def test_batch_size(simulation: Simulation, cluster: KafkaCluster, batch_size: int, expected: int) -> None:
+    producer = simulation.producer(cluster, batch_size=batch_size, linger_ms=100)
+    for _ in range(12):
+        producer.send("orders", b"x" * 250)
+    producer.flush(10)
+    assert len(batches(cluster)) == expected
+
+
+def test_client_id(simulation: Simulation, cluster: KafkaCluster) -> None:
+    simulation.producer(cluster, client_id="till-7").send("orders", b"v").result(10)
+    assert {entry.client_id for entry in cluster.history.entries("Produce")} == {"till-7"}
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -50, 19)])
+def test_compression_levels(
+    simulation: Simulation, cluster: KafkaCluster, codec: str, low: int, high: int
+) -> None:
+    # KIP-390.
+    sizes = []
+    for level in (low, high):
+        producer = simulation.producer(
+            cluster, compression_type=codec, linger_ms=50, **{f"compression_{codec}_level": level}
+        )
+        for number in range(400):
+            producer.send("orders", b"order %d of %d" % (number * 7919 % 1000, number % 13))
+        producer.flush(10)
+        sizes.append(sum(len(bytes(data.records or b"")) for data in sent_data(cluster)))
+        cluster.history.clear()
+    assert sizes[1] < sizes[0] * 0.95
+
+
+def sent_data(cluster: KafkaCluster) -> list[Any]:
+    requests = cluster.history.requests(ProduceRequest)
+    return [data for request in requests for topic in request.topic_data for data in topic.partition_data]
+
+
+@pytest.mark.parametrize(("idle_ms", "connections"), [(540_000, 1), (1000, 2)])
+def test_connections_max_idle_ms(
+    simulation: Simulation, cluster: KafkaCluster, idle_ms: float, connections: int
+) -> None:
+    producer = simulation.producer(cluster, connections_max_idle_ms=idle_ms)
+    producer.send("orders", b"v").result(10)
+    leader = cluster.partition("orders", 0).leader
+    before = cluster.history.count(ApiVersionsRequest, broker=leader)
+    simulation.sleep(3)
+    producer.send("orders", b"v").result(10)
+    assert cluster.history.count(ApiVersionsRequest, broker=leader) - before + 1 == connections
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_enable_idempotence(simulation: Simulation, cluster: KafkaCluster, wanted: bool) -> None:
+    simulation.producer(cluster, enable_idempotence=wanted).send("orders", b"v").result(10)
+    assert (cluster.history.count("InitProducerId") == 1) == wanted
+    assert (batches(cluster)[0].producer_id >= 0) == wanted
+
+
+@pytest.mark.parametrize("most", [1, 3, 5])
+def test_max_in_flight_requests_per_connection(
+    simulation: Simulation, cluster: KafkaCluster, most: int
+) -> None:
+    producer = simulation.producer(
+        cluster, max_in_flight_requests_per_connection=most, batch_size=0, linger_ms=0
+    )
+    producer.send("orders", b"first").result(10)
+    cluster.controls.pause_followers()  # so that acknowledgements wait
+    for _ in range(10):
+        producer.send("orders", b"v")
+    simulation.sleep(0.1)
+    cluster.controls.resume_followers()
+    producer.flush(10)
+    assert cluster.history.in_flight_max("Produce") == most
+
+
+def test_max_request_size(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"spread": 6})
+    requests = []
+    for size in (1_048_576, 2000):
+        producer = simulation.producer(cluster, max_request_size=size, linger_ms=20)
+        producer.partitions_for("spread")
+        for partition in range(6):
+            producer.send("spread", b"x" * 800, partition=partition)
+        producer.flush(10)
+        requests.append(cluster.history.count("Produce"))
+        cluster.history.clear()
+    assert requests[0] < 3 <= requests[1]
+
+
+@pytest.mark.parametrize(("age_ms", "asked"), [(300_000, 1), (1000, 4)])
+def test_metadata_max_age_ms(
+    simulation: Simulation, cluster: KafkaCluster, age_ms: float, asked: int
+) -> None:
+    producer = simulation.producer(cluster, metadata_max_age_ms=age_ms)
+    producer.send("orders", b"v").result(10)
+    simulation.sleep(3.5)
+    assert cluster.history.count("Metadata") == asked
+
+
+@pytest.mark.parametrize(("idle_ms", "still_asked"), [(300_000, True), (5000, False)])
+def test_metadata_max_idle_ms(
+    simulation: Simulation, cluster: KafkaCluster, idle_ms: float, still_asked: bool
+) -> None:
+    producer = simulation.producer(cluster, metadata_max_idle_ms=idle_ms, metadata_max_age_ms=4000)
+    producer.send("spread", b"v").result(10)
+    for _ in range(6):
+        producer.send("orders", b"v").result(10)
+        simulation.sleep(2)
+    last = cluster.history.requests(MetadataRequest)[-1]
+    assert ("spread" in {topic.name for topic in last.topics or ()}) == still_asked
+
+
+def test_receive_message_max_bytes(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"wide": 60})
+    assert len(simulation.producer(cluster).partitions_for("wide")) == 60
+    producer = simulation.producer(cluster, receive_message_max_bytes=1024, max_block_ms=1000)
+    with pytest.raises(KafkaError, match="1024"):
+        producer.partitions_for("wide")
+
+
+@pytest.mark.parametrize(
+    ("backoff_ms", "backoff_max_ms", "least", "most"),
+    [(50, 1000, 32, 80), (1000, 1000, 6, 30), (50, 50, 200, 700)],
+)
+def test_reconnect_backoff(
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    backoff_ms: float,
+    backoff_max_ms: float,
+    least: int,
+    most: int,
+) -> None:
+    producer = simulation.producer(
+        cluster, reconnect_backoff_ms=backoff_ms, reconnect_backoff_max_ms=backoff_max_ms
+    )
+    producer.send("orders", b"v").result(10)
+    for broker in range(3):
+        cluster.controls.crash_broker(broker)
+    before = link_failures(producer)
+    producer.send("orders", b"v")
+    simulation.sleep(4)
+    assert least <= link_failures(producer) - before <= most
+
+
+@pytest.mark.parametrize(("timeout_ms", "attempts"), [(30_000, 1), (1000, 3)])
+def test_request_timeout_ms(
+    simulation: Simulation, cluster: KafkaCluster, timeout_ms: float, attempts: int
+) -> None:
+    producer = simulation.producer(cluster, request_timeout_ms=timeout_ms)
+    producer.send("orders", b"v").result(10)
+    rule = cluster.controls.rule(api=ProduceRequest, then="swallow")
+    delivery = producer.send("orders", b"w")
+    simulation.sleep(3)
+    assert rule.fired == attempts
+    cluster.controls.clear()
+    delivery.result(60)
+
+
+@pytest.mark.parametrize(
+    ("backoff_ms", "backoff_max_ms", "seconds"), [(100, 1000, 0.7), (1000, 1000, 3.0), (1000, 9000, 7.0)]
+)
+def test_retry_backoff(
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    backoff_ms: float,
+    backoff_max_ms: float,
+    seconds: float,
+) -> None:
+    # KIP-580: doubled each time, up to the maximum, 20 % more or less.
+    producer = simulation.producer(cluster, retry_backoff_ms=backoff_ms, retry_backoff_max_ms=backoff_max_ms)
+    producer.send("orders", b"v").result(10)
+    cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas, times=3)
+    started = simulation.now
+    producer.send("orders", b"w").result(60)
+    assert seconds * 0.8 <= simulation.now - started <= seconds * 1.2 + 0.1
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "maximum_ms", "least", "most"), [(10_000, 30_000, 0, 2), (500, 500, 4, 60)]
+)
+def test_socket_connection_setup_timeout(
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    timeout_ms: float,
+    maximum_ms: float,
+    least: int,
+    most: int,
+) -> None:
+    producer = simulation.producer(
+        cluster,
+        socket_connection_setup_timeout_ms=timeout_ms,
+        socket_connection_setup_timeout_max_ms=maximum_ms,
+        max_block_ms=5000,
+    )
+    cluster.controls.rule(api=ApiVersionsRequest, then="swallow")
+    with pytest.raises(KafkaError):
+        producer.send("orders", b"v")
+    assert least <= link_failures(producer) <= most
+    cluster.controls.clear()
+
+
+@pytest.mark.slow
+def test_transaction_timeout_ms(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, transactional_id="till", transaction_timeout_ms=12_345)
+    producer.init_transactions()
+    requests = cluster.history.requests("InitProducerId")
+    assert {(one.transactional_id, one.transaction_timeout_ms) for one in requests} == {("till", 12_345)}
+
+
+# ------------------------------------------------------------------ what the sender does without an option
+
+
+def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_asked(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, client_id="me")
+    producer.send("orders", b"v").result(10)
+    cluster.controls.throttle("me", ProduceRequest, 2.0, times=1)
+    producer.send("orders", b"w").result(10)
+    started = simulation.now
+    producer.send("orders", b"x").result(10)
+    assert 1.9 < simulation.now - started < 2.5
+    assert producer.metrics()["produce-throttle-time-max"] == 2.0
+
+
+def test_a_record_that_acks_0_sent_to_the_wrong_broker_is_lost_and_the_next_is_not(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, acks=0)
+    producer.send("orders", b"0").result(10)
+    simulation.sleep(0.1)
+    old = cluster.partition("orders", 0)
+    cluster.controls.move_leader(("orders", 0), next(node for node in old.isr if node != old.leader))
+    # The broker can only close the connection; that makes the producer ask who leads.
+    assert producer.send("orders", b"lost").result(10).offset == -1
+    simulation.sleep(1)
+    producer.send("orders", b"1").result(10)
+    simulation.sleep(1)
+    assert cluster.log("orders", 0).values() == [b"0", b"1"]
+
+
+def test_a_leader_named_in_the_answer_is_sent_to_at_once(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    # KIP-951: no back-off and no question for metadata in between.
+    producer = simulation.producer(cluster, retry_backoff_ms=5000, retry_backoff_max_ms=5000)
+    producer.send("orders", b"0").result(10)
+    old = cluster.partition("orders", 0)
+    cluster.controls.move_leader(("orders", 0), next(node for node in old.isr if node != old.leader))
+    simulation.sleep(0.5)
+    asked = cluster.history.count("Metadata")
+    started = simulation.now
+    assert producer.send("orders", b"1").result(10).offset == 1
+    assert simulation.now - started < 1
+    assert cluster.history.count("Metadata") == asked
+
+
+def test_a_refusal_without_a_hint_is_followed_by_a_question_and_a_pause(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, retry_backoff_ms=2000, retry_backoff_max_ms=2000)
+    producer.send("orders", b"0").result(10)
+    cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower)
+    asked = cluster.history.count("Metadata")
+    started = simulation.now
+    assert producer.send("orders", b"1").result(10).offset == 1
+    assert simulation.now - started > 1.5
+    assert cluster.history.count("Metadata") > asked
