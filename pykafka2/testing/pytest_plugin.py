@@ -11,6 +11,7 @@ used.  With pytest-xdist each worker has clusters of its own, on free ports.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from pykafka2.testing.cluster import KafkaCluster
     from pykafka2.testing.fixtures.clusters import ClusterPool, TlsKafkaCluster
+    from pykafka2.testing.fixtures.watchdog import Watchdog
     from pykafka2.testing.simulation import Simulation
 
 MARKER = (
@@ -36,14 +38,55 @@ FAILED = pytest.StashKey[bool]()
 """Whether a test failed or was not let finish (Ctrl-C); for the end of its fixtures."""
 
 
+WATCHDOG: pytest.StashKey[Watchdog] = pytest.StashKey()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("pykafka2").addoption(
+    group = parser.getgroup("pykafka2")
+    group.addoption(
         "--simulation-seed", type=int, default=1, help="seed of the fixture `simulation` (default: 1)"
     )
+    group.addoption(
+        "--kafka-watchdog",
+        type=_seconds,
+        default=None,
+        metavar="SECONDS",
+        help="show what a test's clusters are doing if it runs that long, also where it hangs in a C client",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    seconds = config.getoption("--kafka-watchdog")
+    if seconds is not None:
+        from pykafka2.testing.fixtures.watchdog import Watchdog
+
+        # Where standard error goes now, wherever pytest sends it while tests run.
+        config.stash[WATCHDOG] = Watchdog(seconds, os.dup(2))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    watchdog = config.stash.get(WATCHDOG, None)
+    if watchdog is not None:
+        watchdog.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, None]:
+    """A test's fixtures are watched with it."""
+    watchdog = item.config.stash.get(WATCHDOG, None)
+    if watchdog is not None:
+        watchdog.begin(item.nodeid, lambda: getattr(item, "funcargs", None) or {})
+    yield
+    if watchdog is not None:
+        watchdog.end()
 
 
 @pytest.hookimpl(hookwrapper=True)
