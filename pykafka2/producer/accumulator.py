@@ -30,6 +30,9 @@ from pykafka2.records.column_encoder import EncodedRecords
 from pykafka2.records.encoder import Row
 from pykafka2.types import TopicPartition
 
+ORDER_STEP = 1 << 32
+"""Between the places of two batches: room for those that one is split into, as many as it has records."""
+
 
 def admit_always() -> None:
     """For a producer without transactions."""
@@ -246,6 +249,19 @@ class Accumulator:
         queue.put_back(batch)
         self._active[queue] = None
 
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Halve a batch that came back; the halves stand in its place.
+
+        It stays among the incomplete ones until both are done, as a flush may wait for it, and as they expire
+        when it would have.
+        """
+        queue = self.queue(batch.topic, batch.partition)
+        parts = batch.split(self.pool.divide(batch.permit))
+        for part in reversed(parts):
+            queue.put_back(part)
+        self._active[queue] = None
+        return parts
+
     def oldest(self) -> ProducerBatch | None:
         """The batch, of those whose outcome is open, that was created first."""
         while True:
@@ -260,7 +276,7 @@ class Accumulator:
         try:
             batch.complete(base_offset, log_append_time)
         finally:
-            self.incomplete.pop(batch, None)
+            self._ended(batch)
 
     def fail(
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
@@ -272,7 +288,7 @@ class Accumulator:
         try:
             batch.fail(error, record_errors)
         finally:
-            self.incomplete.pop(batch, None)
+            self._ended(batch)
         if not batch.unreported:
             try:
                 self._failed.remove(batch)
@@ -284,6 +300,15 @@ class Accumulator:
         self._return(batch.permit)
 
     # ------------------------------------------------------------------ inside
+
+    def _ended(self, batch: ProducerBatch) -> None:
+        """It was told; so was, perhaps, all of the batch that it is a part of."""
+        self.incomplete.pop(batch, None)
+        whole = batch.whole
+        while whole is not None and all(part.is_told for part in whole.parts):
+            whole.end_split()
+            self.incomplete.pop(whole, None)
+            whole = whole.whole
 
     def _checked_size(self, queue: PartitionQueue, size_bytes: int) -> int:
         needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
@@ -350,7 +375,7 @@ class Accumulator:
     def _join(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Put a new batch behind all others.  The queue's lock is held."""
         batch.order = queue.next_order
-        queue.next_order += 1
+        queue.next_order += ORDER_STEP
         self.incomplete[batch] = None
         self._active[queue] = None
         queue.batches.append(batch)

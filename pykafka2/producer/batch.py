@@ -8,6 +8,7 @@ by its outcome (batch_outcome.py), which the deliveries of its records share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from enum import Enum
 from weakref import ref
 
@@ -80,6 +81,8 @@ class ProducerBatch:
         error: why it failed for good.
         outcome: what deliveries see; gone when it is written.
         waiters: of the threads that wait for its end.
+        parts: the batches that it was split into; they have its records, and it is done when they are.
+        whole: the batch that it is a part of.
     """
 
     __slots__ = (
@@ -105,6 +108,7 @@ class ProducerBatch:
         "order",
         "outcome",
         "partition",
+        "parts",
         "permit",
         "producer_epoch",
         "producer_id",
@@ -116,6 +120,7 @@ class ProducerBatch:
         "state",
         "topic",
         "waiters",
+        "whole",
     )
 
     def __init__(
@@ -142,6 +147,8 @@ class ProducerBatch:
         self.is_full = False
         self.outcome: BatchOutcome | None = BatchOutcome(topic, partition, wait_until, interrupt)
         self.waiters: WaitQueue = self.outcome.waiters
+        self.parts: list[ProducerBatch] = []
+        self.whole: ProducerBatch | None = None
         self._first = 0
         """The index in the outcome of its first record."""
         self._interrupt = interrupt
@@ -217,7 +224,9 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """Records in it; from any thread, for an open batch as of now."""
+        """Records in it whose outcome is open; from any thread, for an open batch as of now."""
+        if self.parts:
+            return sum(part.size for part in self.parts if not part.is_done)
         return self.count or len(self.rows)
 
     @property
@@ -322,6 +331,54 @@ class ProducerBatch:
 
         tell_failed(self.topic, self.partition, rows, error, record_errors, mark_reported, self._interrupt)
 
+    def split(self, permits: tuple[Permit, Permit]) -> list[ProducerBatch]:
+        """Two batches of about half its records' bytes each, which have no more to do with one another.
+
+        They take over its records, its place and its share of the outcome; it is done when they are
+        (`end_split`).  Of a batch of two records or more that is not on the wire.
+        """
+        sizes = [_record_bytes(row) for row in self.rows]
+        half, first_bytes, count = sum(sizes) / 2, sizes[0], 1
+        while count < len(sizes) - 1 and first_bytes + sizes[count] / 2 < half:
+            first_bytes += sizes[count]
+            count += 1
+        rows = self._end()
+        self.parts = [
+            self._part(rows[:count], 0, permits[0], first_bytes),
+            self._part(rows[count:], count, permits[1], sum(sizes) - first_bytes),
+        ]
+        if self.outcome is not None:
+            self.outcome.divide(len(self.parts))
+            self.outcome = None
+        for part in self.parts:
+            part._charge_all()
+        return self.parts
+
+    def _part(self, rows: list[Row], first: int, permit: Permit, bound_bytes: int) -> ProducerBatch:
+        part = copy(self)
+        part.whole, part.parts = self, []
+        part.state = BatchState.OPEN
+        part.rows, part.count = rows, len(rows)
+        part.base_timestamp = rows[0][2]
+        part.order += first
+        part._first += first
+        part.permit = permit
+        part._granted_bytes, part.room_bytes = bound_bytes, -SMALLEST_RECORD_BYTES
+        part.base_sequence = NO_SEQUENCE
+        return part
+
+    def end_split(self) -> None:
+        """All its parts have been told."""
+        self.is_done = self.is_told = True
+        self.waiters.wake()
+
+    @property
+    def leaves(self) -> list[ProducerBatch]:
+        """Itself, or of what it was split into what is not done."""
+        if not self.parts:
+            return [self]
+        return [leaf for part in self.parts if not part.is_done for leaf in part.leaves]
+
     def _end(self) -> list[Row]:
         if self.state is BatchState.OPEN:
             self.count = len(self.rows)
@@ -336,3 +393,10 @@ class ProducerBatch:
 
     def __repr__(self) -> str:
         return f"<batch {self.order} of {self.topic}-{self.partition}, {self.state.value}>"
+
+
+def _record_bytes(row: Row) -> int:
+    """What a record takes at most, uncompressed."""
+    value, key, _, headers, _ = row
+    sizes = len(value or b"") + len(key or b"") + len(headers)
+    return SMALLEST_RECORD_BYTES + LONGER_OVERHEAD_BYTES + sizes

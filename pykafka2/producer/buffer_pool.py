@@ -85,6 +85,16 @@ class BufferPool:
                 permit.overhead_bytes = overhead_bytes
             return self._grantable_bytes() >= 0
 
+    def divide(self, permit: Permit) -> tuple[Permit, Permit]:
+        """Two permits for the bytes of one, which is given back by that; what was charged goes with one."""
+        half = permit.size_bytes // 2
+        one, other = Permit(permit.size_bytes - half), Permit(half)
+        with self._lock:
+            if permit.is_granted:
+                one.overhead_bytes, permit.overhead_bytes = permit.overhead_bytes, 0
+                permit.is_granted, one.is_granted, other.is_granted = False, True, True
+        return one, other
+
     def give_back(self, permit: Permit) -> None:
         """Return the bytes, or leave the queue, and wake those who are granted theirs by it.
 

@@ -41,6 +41,7 @@ class Failures:
     def __init__(self, client_id: str | None) -> None:
         self._log = ClientLogger(__name__, client_id)
         self._may_be_written: set[ProducerBatch] = set()
+        self._halves_of_doubt: set[ProducerBatch] = set()
         self._failing: set[TopicPartition] = set()
         """Partitions of which nothing was written since a failure was logged."""
 
@@ -48,9 +49,17 @@ class Failures:
         if leaves_open(error):
             self._may_be_written.add(batch)
 
-    def may_be_written(self, batch: ProducerBatch) -> bool:
-        """Whether some attempt so far may have put it into the log."""
-        return batch in self._may_be_written
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """What may have become of the batch may have become of its parts."""
+        if batch in self._may_be_written:
+            self._may_be_written.discard(batch)
+            self._may_be_written.update(parts)
+            self._halves_of_doubt.discard(batch)
+            self._halves_of_doubt.update(parts)
+
+    def is_half_of_doubt(self, batch: ProducerBatch) -> bool:
+        """Whether it is a part of a batch that some attempt may have put into the log as a whole."""
+        return batch in self._halves_of_doubt
 
     def final_error(self, batch: ProducerBatch, error: KafkaError) -> KafkaError:
         """The error to give its records, in words that do not promise too much."""
@@ -65,7 +74,7 @@ class Failures:
         return told
 
     def on_written(self, batch: ProducerBatch) -> None:
-        self._may_be_written.discard(batch)
+        self._settled(batch)
         if self._failing:
             self._failing.discard(TopicPartition(batch.topic, batch.partition))
 
@@ -74,7 +83,7 @@ class Failures:
 
         The rest is logged: nobody may ever ask, or flush.  Once, until something is written again.
         """
-        self._may_be_written.discard(batch)
+        self._settled(batch)
         key = TopicPartition(batch.topic, batch.partition)
         if not batch.unreported or key in self._failing:
             return
@@ -86,3 +95,7 @@ class Failures:
             type(error).__name__,
             error,
         )
+
+    def _settled(self, batch: ProducerBatch) -> None:
+        self._may_be_written.discard(batch)
+        self._halves_of_doubt.discard(batch)

@@ -17,6 +17,7 @@ from pykafka2.errors import (
     DeliveryTimeout,
     InvalidRecord,
     KafkaError,
+    MessageTooLarge,
     error_of,
 )
 from pykafka2.events import BatchCompleted, BatchRetried, EventSink
@@ -102,6 +103,9 @@ class Outcomes:
         self._failures.attempt_failed(batch, error)
         if error.refresh_metadata and not is_moved:
             self._metadata.request_update(error)
+        if isinstance(error, MessageTooLarge) and batch.count > 1:
+            self._split(batch, now)
+            return
         verdict = self._verdict(batch, sent_as, error)
         if verdict is Verdict.WRITTEN:
             self.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
@@ -125,10 +129,23 @@ class Outcomes:
             event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
             self._event_sink.emit(event)
 
+    def _split(self, batch: ProducerBatch, now: float) -> None:
+        """Too large for the broker, though its records may not be: send it in halves (KIP-126)."""
+        batch.retry_at = now
+        parts = self._accumulator.split(batch)
+        if self._sequences is not None:
+            self._sequences.split(batch, parts)
+        self._failures.split(batch, parts)
+        self._metrics.add("batch-split-total", 1)
+
     def _verdict(self, batch: ProducerBatch, sent_as: Identity, error: KafkaError) -> Verdict:
         sequences = self._sequences
         is_in_turn = sequences is not None and sequences.is_in_turn(batch, sent_as)
-        return self._policy.verdict(error, is_in_turn=is_in_turn)
+        verdict = self._policy.verdict(error, is_in_turn=is_in_turn)
+        if verdict is Verdict.RENUMBER and self._failures.is_half_of_doubt(batch):
+            # The whole may be in the log: a broker knows that again, but not its halves.
+            return Verdict.FAIL
+        return verdict
 
     def written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         """It is in the log (with acks=0: it left)."""

@@ -138,9 +138,9 @@ class Sender:
     def abort(self, error: KafkaError) -> None:
         """Fail everything whose outcome is open."""
         for batch in [*self._accumulator.incomplete]:
-            if not batch.is_done:
-                self._outcomes.give_up(batch, error)
-                self._accumulator.release(batch)
+            for leaf in [] if batch.is_done else batch.leaves:
+                self._outcomes.give_up(leaf, error)
+                self._accumulator.release(leaf)
 
     def on_loop_failed(self, error: ClientFailed, now: float) -> None:
         """The IO thread ends by this error: no record may wait for it any longer."""
@@ -349,9 +349,10 @@ class Sender:
         while (oldest := self._accumulator.oldest()) is not None and not oldest.is_done:
             if now < oldest.created_at + timeout:
                 return oldest.created_at + timeout
-            is_on_the_wire = oldest.state is BatchState.IN_FLIGHT
             waited_for = self.waiting_for.get(f"{oldest.topic}-{oldest.partition}", "its turn")
-            self._outcomes.give_up(oldest, self._outcomes.expired(oldest, waited_for))
-            if not is_on_the_wire:
-                self._accumulator.release(oldest)
+            for leaf in oldest.leaves:
+                is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
+                self._outcomes.give_up(leaf, self._outcomes.expired(leaf, waited_for))
+                if not is_on_the_wire:
+                    self._accumulator.release(leaf)
         return FOREVER

@@ -113,6 +113,19 @@ class Sequences:
             self.identity = self._policy.next_identity(self.identity)
         self._run(batch).must_renumber = True
 
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """The broker has refused a numbered batch, which was split: its parts share its numbers."""
+        run = self._run(batch)
+        if batch not in run.unfinished:
+            return
+        sequence = batch.base_sequence
+        for part in parts:
+            part.sequence(batch.producer_id, batch.producer_epoch, sequence)
+            sequence = next_sequence(sequence, part.count)
+        for numbered in (run.unfinished, run.window):
+            place = numbered.index(batch)
+            numbered[place : place + 1] = parts
+
     def on_refusal(self) -> None:
         """The identity is over, for good."""
         self.identity = NOBODY

@@ -17,6 +17,7 @@ from pykafka2.errors import (
     ClusterAuthorizationFailed,
     DeliveryTimeout,
     IllegalState,
+    InvalidRecord,
     InvalidTopicException,
     KafkaError,
     KafkaTimeoutError,
@@ -577,10 +578,10 @@ class TestTelling:
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
-        cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
+        cluster.controls.fail_next(ProduceRequest, InvalidRecord)
         for value in numbered(3):
             producer.send("orders", value)
-        with pytest.raises(MessageTooLarge, match=r"3 records were not delivered; the first: orders-0"):
+        with pytest.raises(InvalidRecord, match=r"3 records were not delivered; the first: orders-0"):
             producer.flush(timeout=10)
         producer.flush(timeout=10)
 
