@@ -154,6 +154,7 @@ class Accumulator:
             with queue.lock:
                 if queue.is_closed:
                     raise _closed(queue)
+                self._admit()
                 queue.close_tail()
                 self._join(queue, batch)
                 queue.tail = batch

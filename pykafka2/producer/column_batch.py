@@ -88,6 +88,7 @@ class ColumnBatch(ProducerBatch):
                     producer_id=self.producer_id,
                     producer_epoch=self.producer_epoch,
                     base_sequence=self.base_sequence,
+                    is_transactional=self.is_transactional,
                 )
                 self._records = None
             else:

@@ -31,6 +31,7 @@ from pykafka2.producer.murmur2 import murmur2, positive
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.types import BatchMetadata, RecordMetadata
+from tests.producer.transactional import a_cluster, a_producer, committed
 
 MANY = 3000
 
@@ -486,3 +487,19 @@ def test_too_large_batches_are_split(simulation: Simulation) -> None:
     assert log(cluster, "small") == values_of(MANY)
     assert rows_of(batches) == list(range(MANY))
     assert rows_of([metadata for metadata, _ in told]) == list(range(MANY))
+
+
+def test_columns_belong_to_a_transaction(simulation: Simulation) -> None:
+    cluster = a_cluster(simulation, 2)
+    producer = a_producer(simulation, cluster)
+    with pytest.raises(IllegalState, match="begin_transaction"):
+        producer.send_many("orders", values_of(MANY))
+    producer.begin_transaction()
+    producer.send_many("orders", values_of(MANY))
+    producer.abort_transaction()
+    with producer.transaction():
+        delivery = producer.send_many("orders", values_of(MANY))
+    assert rows_of(delivery.result(0)) == list(range(MANY))
+    assert committed(simulation, cluster) == values_of(MANY)
+    with pytest.raises(IllegalState, match="begin_transaction"):
+        producer.send_many("orders", [b"1"])
