@@ -257,6 +257,9 @@ class ProducerBatch:
             return len(self.encoded)
         return HEADER_BYTES + int(self._bound_bytes * self._expansion)
 
+    def unpack(self) -> None:
+        """Have its records as rows, however it holds them; before it is split."""
+
     def sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Give it its place in the producer's sequence; bytes made under an earlier one are dropped."""
         self.producer_id = producer_id

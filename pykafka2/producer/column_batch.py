@@ -13,9 +13,10 @@ from pykafka2.producer.batch_outcome import WaitUntil
 from pykafka2.producer.batch_sizes import BATCH_OVERHEAD_BYTES, BatchPlan
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.callbacks import Interrupt
-from pykafka2.records.batch import with_producer
+from pykafka2.records.batch import RecordBatch, with_producer
 from pykafka2.records.column_encoder import EncodedRecords
-from pykafka2.records.encoder import Row, frame_batch
+from pykafka2.records.decoder import decode_tuples
+from pykafka2.records.encoder import NO_HEADERS, Row, encode_headers, frame_batch
 
 
 class ColumnBatch(ProducerBatch):
@@ -58,41 +59,57 @@ class ColumnBatch(ProducerBatch):
 
     @property
     def _bound_bytes(self) -> int:
-        return self.raw_bytes
+        return super()._bound_bytes if self.rows else self.raw_bytes
 
     def _charge_all(self) -> bool:
+        if self.rows:
+            return super()._charge_all()
         # Its bytes are what its permit is for; compressed, they take less.
         return self._charge(self.permit, BATCH_OVERHEAD_BYTES)
+
+    def _frame(self) -> bytes:
+        if self._records is None:
+            raise IllegalState(f"{self} is done and has no bytes any more")
+        return frame_batch(
+            self._records,
+            self.count,
+            self.base_timestamp,
+            self._max_timestamp,
+            self._plan.codec,
+            self._plan.level,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            is_transactional=self.is_transactional,
+        )
 
     def close(self) -> None:
         if self.state is BatchState.OPEN:
             self.move_to(BatchState.QUEUED)
+
+    def unpack(self) -> None:
+        encoded = self.encoded or self._framed or self._frame()
+        batch = RecordBatch(memoryview(encoded))
+        records = decode_tuples(batch, f"{self.topic}-{self.partition}", check_crcs=False)
+        self.rows = [
+            (value, key, timestamp, encode_headers(headers) if headers else NO_HEADERS, None)
+            for _, timestamp, key, value, headers in records
+        ]
+        self.encoded = self._records = self._framed = None
 
     def sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         self._framed = self.encoded or self._framed
         super().sequence(producer_id, producer_epoch, base_sequence)
 
     def bytes(self) -> bytes:
+        if self.rows:
+            return super().bytes()
         if self.encoded is None:
-            numbers = (self.producer_id, self.producer_epoch, self.base_sequence)
             if self._framed is not None:
+                numbers = (self.producer_id, self.producer_epoch, self.base_sequence)
                 self.encoded, self._framed = with_producer(self._framed, *numbers), None
-            elif self._records is not None:
-                self.encoded = frame_batch(
-                    self._records,
-                    self.count,
-                    self.base_timestamp,
-                    self._max_timestamp,
-                    self._plan.codec,
-                    self._plan.level,
-                    producer_id=self.producer_id,
-                    producer_epoch=self.producer_epoch,
-                    base_sequence=self.base_sequence,
-                    is_transactional=self.is_transactional,
-                )
-                self._records = None
             else:
-                raise IllegalState(f"{self} is done and has no bytes any more")
+                self.encoded, self._records = self._frame(), None
         return self.encoded
 
     def _end(self) -> list[Row]:

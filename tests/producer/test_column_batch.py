@@ -73,3 +73,15 @@ def test_what_is_done_has_no_bytes() -> None:
     assert batch.unreported == len(VALUES)
     with pytest.raises(IllegalState, match="no bytes any more"):
         batch.bytes()
+
+
+@pytest.mark.parametrize("name", ["none", "zstd"])
+def test_its_records_may_be_had_as_rows(name: str) -> None:
+    plan = BatchPlan(codec(name), None, 1 << 20)
+    batch = column_batch(plan)
+    batch.sequence(7, 0, 40)
+    before = batch.bytes()
+    batch.unpack()
+    assert [value for value, *_ in batch.rows] == VALUES
+    batch.sequence(7, 0, 40)
+    assert batch.bytes() == before
