@@ -43,6 +43,10 @@ class Metrics:
         with self._lock:
             self._shared[name] = self._shared.get(name, 0) + amount
 
+    def count_ns(self, name: str, seconds: float) -> None:
+        """As `count`, of a duration, in nanoseconds."""
+        self.count(name, round(seconds * 1e9))
+
     def observe(self, name: str, value: float) -> None:
         """One measurement, of which `name-avg` and `name-max` are kept."""
         sample = self._samples.get(name)

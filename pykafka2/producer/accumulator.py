@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pykafka2.compression import codec as find_codec
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
+from pykafka2.metrics import Metrics
 from pykafka2.producer.batch import BatchState, ProducerBatch, raise_here
 from pykafka2.producer.batch_outcome import BatchOutcome, WaitUntil
 from pykafka2.producer.batch_sizes import BATCH_OVERHEAD_BYTES, LONGER_OVERHEAD_BYTES, BatchPlan
@@ -53,6 +54,7 @@ class Accumulator:
         wait_until: WaitUntil,
         wake: Callable[[], None],
         interrupt: Interrupt = raise_here,
+        metrics: Metrics | None = None,
         admit: Callable[[], None] = admit_always,
     ) -> None:
         self._options = options
@@ -61,6 +63,7 @@ class Accumulator:
         self._wait_until = wait_until
         self._wake = wake
         self._interrupt = interrupt
+        self._metrics = Metrics() if metrics is None else metrics
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # A larger batch could never be sent, or never be granted.
@@ -327,8 +330,13 @@ class Accumulator:
     def _wait_for_memory(self, queue: PartitionQueue, permit: Permit, timeout: float) -> None:
         self._wake()  # memory is short: batches need not linger
         queues = [self._closing] if permit.waiters is None else [permit.waiters, self._closing]
-        is_over = self._wait_until(lambda: permit.is_granted or self.is_closed, timeout, *queues)
+        began = self._monotonic()
+        try:
+            is_over = self._wait_until(lambda: permit.is_granted or self.is_closed, timeout, *queues)
+        finally:
+            self._metrics.count_ns("bufferpool-wait-time-ns-total", self._monotonic() - began)
         if not is_over:
+            self._metrics.count("buffer-exhausted-total")
             beside = f" (with {self.pool.overhead_bytes} bytes of overhead)"
             raise BufferExhausted(
                 f"no room for a record for {queue} within {timeout:g} s: buffer_memory of "

@@ -18,6 +18,11 @@ SHARED_TOTALS = {
     "bufferpool-wait-time-ns-total": "nanoseconds for which sends waited for room in buffer_memory",
     "flush-time-ns-total": "nanoseconds spent in `flush`",
     "metadata-wait-time-ns-total": "nanoseconds for which sends waited for metadata",
+    "txn-abort-time-ns-total": "nanoseconds spent in `abort_transaction`",
+    "txn-begin-time-ns-total": "nanoseconds spent in `begin_transaction`",
+    "txn-commit-time-ns-total": "nanoseconds spent in `commit_transaction`",
+    "txn-init-time-ns-total": "nanoseconds spent in `init_transactions`",
+    "txn-send-offsets-time-ns-total": "nanoseconds spent in `send_offsets_to_transaction`",
 }
 """Counted by callers' threads."""
 

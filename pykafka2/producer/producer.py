@@ -189,6 +189,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             wait_until=driver.wait_until,
             wake=driver.wake,
             interrupt=driver.interrupt,
+            metrics=self._metrics,
             admit=admit_always if status is None else partial(status.check, Call.SEND),
         )
         strategy = strategy_of(
@@ -206,7 +207,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             seeded=driver.entropy.random,
             monotonic=driver.clock.monotonic,
         )
-        self._routes = Routes(client, self._accumulator, self._sticky)
+        self._routes = Routes(client, self._accumulator, self._sticky, self._metrics)
         self._routes_by_topic = self._routes.by_topic
         manager = None
         if status is not None:
@@ -430,7 +431,11 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         """
         if self._refusal is not None:
             self._refuse()
-        self._closing.flush(timeout)
+        began = self._monotonic()
+        try:
+            self._closing.flush(timeout)
+        finally:
+            self._metrics.count_ns("flush-time-ns-total", self._monotonic() - began)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The topic's partitions, by number; blocks at most max_block_ms and raises as `send` does."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import UnknownTopicOrPartition
+from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.route import Route
@@ -16,11 +17,14 @@ from pykafka2.producer.sticky import StickyChoice
 class Routes:
     """The routes of all topics that were sent to."""
 
-    def __init__(self, client: ClusterClient, accumulator: Accumulator, sticky: StickyChoice) -> None:
+    def __init__(
+        self, client: ClusterClient, accumulator: Accumulator, sticky: StickyChoice, metrics: Metrics
+    ) -> None:
         self._client = client
         self._metadata = client.metadata
         self._accumulator = accumulator
         self._sticky = sticky
+        self._metrics = metrics
         self.by_topic: dict[str, Route] = {}
         """Read by `send` without a lock; a route is current while its snapshot is the metadata's."""
 
@@ -34,7 +38,12 @@ class Routes:
         snapshot = self._metadata.snapshot
         known = snapshot.topics.get(topic)
         if known is None or not known.is_usable:
-            known = self._client.wait_for_topic(topic, timeout)
+            began = self._client.driver.clock.monotonic()
+            try:
+                known = self._client.wait_for_topic(topic, timeout)
+            finally:
+                waited = self._client.driver.clock.monotonic() - began
+                self._metrics.count_ns("metadata-wait-time-ns-total", waited)
             snapshot = self._metadata.snapshot
         count = max(known.partitions) + 1
         queues = [self._accumulator.queue(topic, partition) for partition in range(count)]

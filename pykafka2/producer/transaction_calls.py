@@ -146,7 +146,7 @@ class TransactionCalls:
             raise self._timed_out(call, timeout)
         ticket.is_heard = True
         if call in METRICS:
-            self._metrics.add(METRICS[call], (clock.monotonic() - began) * 1e9)
+            self._metrics.count_ns(METRICS[call], clock.monotonic() - began)
         return ticket.completion.result(0)
 
     def _timed_out(self, call: Call, timeout: float) -> KafkaTimeoutError:

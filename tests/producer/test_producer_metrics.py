@@ -1,0 +1,79 @@
+"""What the producer's metrics count, in virtual time; that each name is there, tests/docs looks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pykafka2.errors import BufferExhausted, KafkaTimeoutError, NotLeaderOrFollower
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.producer.transactional import a_cluster, a_producer
+
+
+def test_batches_and_requests_are_measured(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, linger_ms=20)
+    assert math.isnan(producer.metrics()["batch-size-avg"])
+    for _ in range(10):
+        producer.send("orders", b"x" * 100)
+    producer.flush(10)
+    metrics = producer.metrics()
+    [batch] = cluster.log("orders", 0).batches()
+    assert metrics["batch-size-avg"] == metrics["batch-size-max"] == batch.size_bytes
+    assert metrics["record-size-avg"] == 109
+    assert metrics["records-per-request-avg"] == metrics["record-send-total"] == 10
+    assert metrics["compression-rate-avg"] == 1
+    assert 0 < metrics["request-latency-avg"] < 100, "milliseconds"
+    assert metrics["record-error-total"] == metrics["record-retry-total"] == 0
+    assert metrics["connection-count"] >= 1
+
+
+def test_compression_is_measured(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, compression_type="zstd")
+    producer.send_many("orders", [b"the same words " * 10] * 1000).result(10)
+    assert producer.metrics()["compression-rate-avg"] < 0.1
+
+
+def test_a_throttle_is_in_milliseconds(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    cluster.controls.throttle(None, ProduceRequest, 3.0, times=1)
+    producer.send("orders", b"1").result(10)
+    assert producer.metrics()["produce-throttle-time-max"] == 3000
+
+
+def test_waits_of_callers_are_timed(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, buffer_memory=20_000, max_block_ms=2000, batch_size=16_000)
+    cluster.controls.delay(MetadataRequest, 0.5, times=1)
+    producer.send("orders", b"1").result(10)
+    assert producer.metrics()["metadata-wait-time-ns-total"] >= 5e8
+    cluster.controls.hold(ProduceRequest)
+    producer.send("orders", b"x" * 15_000)
+    with pytest.raises(BufferExhausted):
+        producer.send("orders", b"x" * 15_000)
+    metrics = producer.metrics()
+    assert metrics["buffer-exhausted-total"] == 1
+    assert 1.9e9 < metrics["bufferpool-wait-time-ns-total"] < 2.5e9
+    with pytest.raises(KafkaTimeoutError):
+        producer.flush(1)
+    assert 0.9e9 < producer.metrics()["flush-time-ns-total"] < 1.5e9
+    cluster.controls.clear()
+    producer.flush(10)
+
+
+def test_records_sent_again_are_counted(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower)
+    producer.send_many("orders", [b"x" * 100] * 1000).result(10)
+    assert producer.metrics()["record-retry-total"] == 1000
+
+
+def test_transactions_are_timed(simulation: Simulation) -> None:
+    producer = a_producer(simulation, a_cluster(simulation, 2))
+    with producer.transaction():
+        producer.send("orders", b"1")
+    metrics = producer.metrics()
+    assert metrics["txn-init-time-ns-total"] > 0
+    assert metrics["txn-commit-time-ns-total"] > 0
+    assert metrics["txn-abort-time-ns-total"] == 0
