@@ -340,6 +340,7 @@ class ProducerBatch:
         They take over its records, its place and its share of the outcome; it is done when they are
         (`end_split`).  Of a batch of two records or more that is not on the wire.
         """
+        self.unpack()
         sizes = [_record_bytes(row) for row in self.rows]
         half, first_bytes, count = sum(sizes) / 2, sizes[0], 1
         while count < len(sizes) - 1 and first_bytes + sizes[count] / 2 < half:
@@ -366,7 +367,8 @@ class ProducerBatch:
         part.order += first
         part._first += first
         part.permit = permit
-        part._granted_bytes, part.room_bytes = bound_bytes, -SMALLEST_RECORD_BYTES
+        part.raw_bytes = part._granted_bytes = bound_bytes
+        part.room_bytes = -SMALLEST_RECORD_BYTES
         part.base_sequence = NO_SEQUENCE
         return part
 

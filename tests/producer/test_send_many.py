@@ -17,7 +17,6 @@ from pykafka2.errors import (
     IncompleteSend,
     KafkaError,
     KafkaTimeoutError,
-    MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
@@ -480,10 +479,7 @@ def test_too_large_batches_are_split(simulation: Simulation) -> None:
     producer = simulation.producer(cluster, bulk_batch_size=100_000)
     told: list[Any] = []
     delivery = producer.send_many("small", values_of(MANY), on_delivery=lambda *both: told.append(both))
-    try:
-        batches = delivery.result(60)
-    except MessageTooLarge:
-        pytest.skip("batches are not split yet")
+    batches = delivery.result(60)
     assert log(cluster, "small") == values_of(MANY)
     assert rows_of(batches) == list(range(MANY))
     assert rows_of([metadata for metadata, _ in told]) == list(range(MANY))
