@@ -24,6 +24,7 @@ from pykafka2.errors import (
     SerializationError,
     UnknownTopicOrPartition,
 )
+from pykafka2.producer.bulk import MIN_BLOCK_RECORDS
 from pykafka2.producer.bulk_delivery import BulkDelivery
 from pykafka2.producer.interceptors import ProducerRecord
 from pykafka2.producer.murmur2 import murmur2, positive
@@ -42,6 +43,10 @@ def values_of(count: int, size: int = 100) -> list[bytes | None]:
 
 def log(cluster: KafkaCluster, topic: str = "orders", partition: int = 0) -> list[bytes | None]:
     return cluster.log(topic, partition).values()
+
+
+def base_offset(batch: BatchMetadata) -> int:
+    return batch.base_offset
 
 
 def rows_of(batches: Sequence[BatchMetadata]) -> list[int]:
@@ -117,6 +122,24 @@ class TestArriving:
             assert log(cluster, "spread", partition) == [values[row] for row in rows]
             assert [row for batch in batches if batch.partition == partition for row in batch.rows] == rows
         assert rows_of(batches) == list(range(count))
+
+    @pytest.mark.parametrize("form", ["lists", "arrow"])
+    def test_long_columns_are_spread_in_blocks(
+        self, simulation: Simulation, cluster: KafkaCluster, form: str
+    ) -> None:
+        count = 2 * MIN_BLOCK_RECORDS + 100
+        producer = simulation.producer(cluster, bulk_batch_size=20_000, batch_size=2000)
+        values, keys = values_of(count, 20), [b"%d" % (row % 70) for row in range(count)]
+        columns: tuple[Any, Any] = (values, keys)
+        if form == "arrow":
+            pa = pytest.importorskip("pyarrow")
+            columns = (pa.array(values, pa.binary()), pa.array(keys, pa.binary()))
+        batches = producer.send_many("spread", columns[0], keys=columns[1]).result(30)
+        for partition in range(6):
+            rows = [row for row, key in enumerate(keys) if positive(murmur2(key)) % 6 == partition]
+            assert log(cluster, "spread", partition) == [values[row] for row in rows]
+            found = [batch for batch in batches if batch.partition == partition]
+            assert [row for batch in sorted(found, key=base_offset) for row in batch.rows] == rows
 
     def test_records_without_a_key_stick_batch_by_batch(
         self, simulation: Simulation, cluster: KafkaCluster
