@@ -10,12 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypedDict, TypeVar
 
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
+from pykafka2.errors import IllegalState
+from pykafka2.testing.authority import Authority
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.views.groups import GroupView
 from pykafka2.testing.views.metrics import ClusterMetrics
@@ -61,11 +63,21 @@ class AnyAdminPort(Protocol):
     def token(self) -> str: ...
 
 
+class ConnectionOptions(TypedDict, total=False):
+    """Options of pykafka2's clients by which they find a cluster."""
+
+    bootstrap_servers: str
+    security_protocol: str
+    ssl_cafile: str
+
+
 class ClusterApi(ABC):
     """A cluster of brokers, running between `start` and `close`; a context manager."""
 
     config: BrokerConfig
     """What was configured for all brokers."""
+    _authority: Authority | None = None
+    """The throw-away one of tls=True."""
     history: History
     """Every request and answer of clients."""
     events: EventLog
@@ -120,6 +132,28 @@ class ClusterApi(ABC):
     @abstractmethod
     def bootstrap_servers(self) -> str:
         """All brokers' addresses, separated by commas; those that are down included."""
+
+    @property
+    def client_options(self) -> ConnectionOptions:
+        """What a pykafka2 client needs to connect: `KafkaProducer(**cluster.client_options)`; with tls=True
+        its protocol and authority, too.
+        """
+        if self._authority is None:
+            return {"bootstrap_servers": self.bootstrap_servers}
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "security_protocol": "SSL",
+            "ssl_cafile": self.ca_file,
+        }
+
+    @property
+    def ca_file(self) -> str:
+        """The certificate of the authority of tls=True, for clients of any kind; a PEM file that is there
+        while the cluster runs.  Raises `IllegalState` for a cluster without tls=True.
+        """
+        if self._authority is None:
+            raise IllegalState("only a cluster with tls=True has an authority of its own")
+        return self._authority.ca_file
 
     @property
     @abstractmethod

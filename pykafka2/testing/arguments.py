@@ -108,7 +108,7 @@ class ClusterArguments:
     racks: Sequence[str] | None = attrs.field(default=None, kw_only=True)
     host: str = attrs.field(default="127.0.0.1", kw_only=True)
     ports: Sequence[int] | None = attrs.field(default=None, kw_only=True)
-    tls: TlsContext | Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
+    tls: TlsContext | Mapping[str, str] | bool | None = attrs.field(default=None, kw_only=True)
     runtime: Runtime | None = attrs.field(default=None, kw_only=True)
     features: Mapping[str, int] | None = attrs.field(default=None, kw_only=True)
     history_entries: int = attrs.field(default=MAX_ENTRIES, kw_only=True)
@@ -144,9 +144,9 @@ class ClusterArguments:
             value = getattr(self, name)
             if not isinstance(value, int):
                 raise ConfigurationError(f"{name}={value!r}: say a number")
-        if self.tls is not None and not isinstance(self.tls, (Mapping, TlsContext)):
+        if self.tls is not None and not isinstance(self.tls, (bool, Mapping, TlsContext)):
             raise ConfigurationError(
-                f"tls={self.tls!r}: say {{'cert_file': ..., 'key_file': ...}} or a TlsContext"
+                f"tls={self.tls!r}: say True, {{'cert_file': ..., 'key_file': ...}} or a TlsContext"
             )
 
     def broker_config(self) -> BrokerConfig:
@@ -172,16 +172,23 @@ class ClusterArguments:
         """All features with their levels."""
         return finalised(self.features)
 
-    def tls_context(self) -> TlsContext | None:
-        """What brokers listen with; a misspelt argument raises."""
-        if not isinstance(self.tls, Mapping):
+    def hosts(self) -> list[str]:
+        """Where brokers listen, one of each."""
+        return [*dict.fromkeys(self.host_of(number) for number in range(self.brokers))]
+
+    def tls_context(self, cert_file: str | None = None) -> TlsContext | None:
+        """What brokers listen with; `cert_file` is that of tls=True.  A misspelt argument raises."""
+        if self.tls is None or self.tls is False:
+            return None
+        if isinstance(self.tls, TlsContext):
             return self.tls
+        files = {"cert_file": cert_file or ""} if self.tls is True else self.tls
         names = [name for name in signature(TlsContext.__init__).parameters if name.endswith(TLS_ARGUMENTS)]
-        for name in self.tls:
+        for name in files:
             if name not in names:
                 raise ConfigurationError(f"tls= has no {name!r}{nearest(name, names)}")
         # Clients show no certificate unless they are asked for one.
-        return TlsContext(**self.tls, verify="ca_file" in self.tls, server_side=True)  # type: ignore[arg-type]
+        return TlsContext(**files, verify="ca_file" in files, server_side=True)  # type: ignore[arg-type]
 
     def rack_of(self, broker_id: int) -> str | None:
         """The broker's rack; None where no racks were given."""

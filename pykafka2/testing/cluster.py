@@ -67,7 +67,9 @@ class KafkaCluster(ClusterApi):
             replicas are spread over them.
         host: where brokers listen; "{id}" in it stands for the broker's id.
         ports: one for each broker; default: free ones.
-        tls: listen with TLS: a `TlsContext`, or its arguments ({"cert_file": ..., "key_file": ...}).
+        tls: listen with TLS: True for a throw-away authority (needs trustme; `client_options` are what a
+            client needs, `ca_file` what it trusts), or a `TlsContext`, or its arguments ({"cert_file": ...,
+            "key_file": ...}).
         features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
         controller: the broker that is the controller at first.
         runtime: what it runs on; default: real threads and sockets.
@@ -96,7 +98,7 @@ class KafkaCluster(ClusterApi):
         racks: Sequence[str] | None = None,
         host: str = "127.0.0.1",
         ports: Sequence[int] | None = None,
-        tls: TlsContext | Mapping[str, str] | None = None,
+        tls: TlsContext | Mapping[str, str] | bool | None = None,
         runtime: Runtime | None = None,
         features: Mapping[str, int] | None = None,
         history_entries: int = MAX_ENTRIES,
@@ -120,6 +122,7 @@ class KafkaCluster(ClusterApi):
         )
         self._context = context = ClusterContext.of(self._arguments)
         self.config, self.tls, self.lock = context.config, context.tls, context.lock
+        self._authority = context.authority
         self.history, self.events, self.problems = context.history, context.events, context.problems
         self.seed = seed
         self._running: Running | None = None
@@ -135,11 +138,13 @@ class KafkaCluster(ClusterApi):
         self._running = running = assemble(self._arguments, self._context)
         self._controls = Controls(running)
         try:
+            if self._authority is not None:
+                self._authority.write()
             start_brokers(running, self._arguments.controller)
             for name, topic in self._arguments.described_topics().items():
                 self._create(topic.described(name))
         except BaseException:
-            running.end()
+            self._end(running)
             raise
         return self
 
@@ -149,8 +154,15 @@ class KafkaCluster(ClusterApi):
         if self._admin_port is not None:
             self._admin_port.close()
             self._admin_port = None
-        self._running.end()
+        self._end(self._running)
         self.problems.raise_any()
+
+    def _end(self, running: Running) -> None:
+        try:
+            running.end()
+        finally:
+            if self._authority is not None:
+                self._authority.remove()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -36,6 +36,7 @@ from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.network.tls import TlsContext
 from pykafka2.protocol.registry import name_of
 from pykafka2.testing.arguments import ClusterArguments
+from pykafka2.testing.authority import Authority
 from pykafka2.testing.running import Running
 
 
@@ -45,6 +46,8 @@ class ClusterContext:
 
     config: BrokerConfig
     tls: TlsContext | None
+    authority: Authority | None
+    """That of tls=True."""
     history: History
     lock: AbstractContextManager[Any] = attrs.field(factory=threading.RLock)
     events: EventLog = attrs.field(factory=EventLog)
@@ -55,7 +58,15 @@ class ClusterContext:
         """Raises `ConfigurationError` for arguments that no cluster can have."""
         arguments.check()
         history = History(max_entries=arguments.history_entries)
-        return cls(arguments.broker_config(), arguments.tls_context(), history)
+        if arguments.tls is not True:
+            return cls(arguments.broker_config(), arguments.tls_context(), None, history)
+        authority = Authority(arguments.hosts())
+        authority.write()
+        try:
+            tls = arguments.tls_context(authority.cert_file)
+        finally:
+            authority.remove()
+        return cls(arguments.broker_config(), tls, authority, history)
 
 
 def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:

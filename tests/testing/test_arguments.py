@@ -31,7 +31,7 @@ from pykafka2.testing import KafkaCluster, Simulation
         ({"ports": 9092}, r"ports=9092: say a list, such as \[9092, 9093, 9094\]"),
         ({"controller": "0"}, "controller='0': say a number"),
         ({"history_entries": "3"}, "history_entries='3': say a number"),
-        ({"tls": True}, "tls=True"),
+        ({"tls": "cert.pem"}, "tls='cert.pem': say True, {'cert_file'"),
         ({"brokers": "3"}, "brokers='3': say a number from 1"),
     ],
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import tempfile
 import threading
 from pathlib import Path
 
+import confluent_kafka.admin
 import pytest
 import trustme
 
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, IllegalState, KafkaError
 from pykafka2.network.tls import TlsContext
+from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
 from tests.testing.wire import Wire, batch, fetch, produce
@@ -47,6 +51,58 @@ def test_clients_speak_tls_and_plaintext_costs_its_one_connection(tmp_path: Path
     assert [one.name for one in set(threading.enumerate()) - before if "kafka" in one.name] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("process", [False, pytest.param(True, marks=pytest.mark.gate)])
+def test_tls_true_makes_a_throw_away_authority(process: bool) -> None:
+    """Our client and librdkafka's connect with what the cluster says; the files go with it, and come
+    again."""
+    made = KafkaCluster(brokers=2, topics={"t": 1}, tls=True, process=process)
+    for _ in range(2):
+        with made as cluster:
+            assert set(cluster.client_options) == {"bootstrap_servers", "security_protocol", "ssl_cafile"}
+            with KafkaProducer(**cluster.client_options) as producer:
+                producer.send("t", b"secret").result(timeout=10)
+            assert cluster.log("t", 0).values() == [b"secret"]
+            assert oct(Path(cluster.ca_file).parent.stat().st_mode)[-3:] == "700", "nobody else reads the key"
+            other = confluent_kafka.admin.AdminClient(
+                {
+                    "bootstrap.servers": cluster.bootstrap_servers,
+                    "security.protocol": "ssl",
+                    "ssl.ca.location": cluster.ca_file,
+                }
+            )
+            assert len(other.list_topics(timeout=10).brokers) == 2
+            del other
+            folder = Path(cluster.ca_file).parent
+        assert not folder.exists()
+        with pytest.raises(IllegalState, match="while the cluster runs"):
+            made.ca_file  # noqa: B018
+
+
+def test_the_brokers_of_tls_true_may_listen_elsewhere() -> None:
+    with KafkaCluster(brokers=2, tls=True, host="127.0.0.2") as cluster:
+        client = ssl.create_default_context(cafile=cluster.ca_file)
+        with Wire(cluster.brokers[0].address, tls=client) as wire:
+            assert len(wire.call(METADATA, 12).brokers) == 2
+
+
+def test_a_cluster_that_does_not_start_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(KafkaError):
+        KafkaCluster(brokers=1, tls=True, ports=[taken.getsockname()[1]]).start()
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("tls", [None, False])
+def test_a_cluster_without_an_authority_says_so(tls: bool | None) -> None:
+    with KafkaCluster(brokers=1, tls=tls) as cluster:
+        assert cluster.client_options == {"bootstrap_servers": cluster.bootstrap_servers}
+        with pytest.raises(IllegalState, match="only a cluster with tls=True"):
+            cluster.ca_file  # noqa: B018
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
@@ -63,5 +119,5 @@ def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
         assert len(wire.call(METADATA, 12).brokers) == 1
     with pytest.raises(ConfigurationError, match="no 'certfile'; did you mean 'cert_file'"):
         KafkaCluster(tls={"certfile": str(certificate)})
-    with pytest.raises(ConfigurationError, match="in another process say tls="):
+    with pytest.raises(ConfigurationError, match="in another process say tls=True or"):
         KafkaCluster(tls=TlsContext(cert_file=str(certificate), server_side=True, verify=False), process=True)

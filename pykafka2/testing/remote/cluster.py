@@ -26,6 +26,7 @@ from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ConfigurationError, Disconnected, IllegalState, KafkaError
 from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.arguments import ClusterArguments
+from pykafka2.testing.authority import Authority
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.as_data import from_data, to_data
 from pykafka2.testing.remote.http_client import AdminClient, remote_error
@@ -88,8 +89,9 @@ class ProcessCluster(ClusterApi):
         if arguments.runtime is not None:
             raise ConfigurationError("runtime= cannot be given to a cluster in another process")
         arguments.check()
-        if not isinstance(arguments.tls, Mapping | None):
-            raise ConfigurationError('in another process say tls={"cert_file": ..., "key_file": ...}')
+        if not isinstance(arguments.tls, Mapping | bool | None):
+            raise ConfigurationError('in another process say tls=True or {"cert_file": ..., "key_file": ...}')
+        self._authority = Authority(arguments.hosts()) if arguments.tls is True else None
         self.config = arguments.broker_config()
         given = {one.name: getattr(arguments, one.name) for one in attrs.fields(ClusterArguments)}
         del given["runtime"]
@@ -104,6 +106,9 @@ class ProcessCluster(ClusterApi):
         """Start the child and wait for its brokers: about 0.3 s."""
         if self._process is not None:
             raise IllegalState("the cluster is running")
+        if self._authority is not None:
+            self._authority.write()
+            self._arguments["tls"] = {"cert_file": self._authority.cert_file}
         self._process = process = subprocess.Popen(
             [sys.executable, "-m", "pykafka2.testing.cluster_process"],
             stdin=subprocess.PIPE,
@@ -155,6 +160,8 @@ class ProcessCluster(ClusterApi):
             raise problem
 
     def _release(self) -> None:
+        if self._authority is not None:
+            self._authority.remove()
         client, self._client = self._client, None
         if client is not None:
             client.close()
