@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import KafkaAdminClient
 from pykafka2.errors import UnknownTopicOrPartition
 from pykafka2.testing import Simulation
 from pykafka2.testing.cluster import KafkaCluster
@@ -97,6 +98,29 @@ def test_a_consumer_keeps_its_topics_and_refreshes_them(simulation: Simulation) 
         pytest.approx(5 * MINUTE, abs=2),
     ]
     assert set(map(tuple, asked(cluster, "c"))) == {("orders",)}
+
+
+def test_offline_replicas_and_the_controller_are_told(simulation: Simulation) -> None:
+    """One of three brokers is down; the controller that clients are named is one that they can reach."""
+    cluster = simulation.cluster(brokers=3, topics={"orders": 3}, controller=0)
+    simulation.run_for(1)
+    cluster.controls.crash_broker(2)
+    simulation.run_for(1)
+    partitions = simulation.producer(cluster).partitions_for("orders")
+    assert [one.offline_replicas for one in partitions] == [(2,)] * 3
+    assert all(2 in one.replicas and 2 not in one.isr for one in partitions)
+    servers = cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:
+        described = admin.describe_topics(["orders"])["orders"].partitions
+        assert [one.offline_replicas for one in described] == [(2,)] * 3
+        for _ in range(5):
+            controller = admin.describe_cluster().controller
+            assert controller is not None
+            assert controller.id in (0, 1)
+        cluster.controls.restart_broker(2)
+        simulation.run_for(5)
+        described = admin.describe_topics(["orders"])["orders"].partitions
+        assert [one.offline_replicas for one in described] == [()] * 3
 
 
 def test_the_age_and_the_version_are_in_health(simulation: Simulation) -> None:

@@ -58,6 +58,25 @@ def test_a_follower_joins_only_at_the_high_watermark(simulation: Simulation) -> 
     assert ends(cluster, KEY)[follower] == 50
 
 
+def test_one_that_fetches_and_never_catches_up_leaves(simulation: Simulation) -> None:
+    """Each of its fetches brings one batch over a slow link, and the leader takes more than that."""
+    cluster, leader, follower = cluster_of(simulation)
+    cluster.controls.delay_link(leader, follower, 0.4, one_way=True)
+    cluster.broker(follower).fetchers._partition_max_bytes = 1
+    state = cluster.broker(leader).replicas.replicas[KEY].followers[follower]
+    fetched_at: set[float] = set()
+    for number in range(int(1.5 * LAG) + 2):
+        for part in range(10):
+            append(cluster, KEY, b"%d %d" % (number, part))
+        simulation.run_for(1)
+        fetched_at.add(state.last_fetch_at)
+        if number < LAG - 2:
+            assert isr(cluster) == {leader, follower}, f"after {number} s"
+    assert isr(cluster) == {leader}
+    assert len(fetched_at) > LAG, "it has not stopped fetching"
+    assert ends(cluster, KEY)[follower] > 10, "nor copying"
+
+
 def test_one_that_is_always_slightly_behind_stays(simulation: Simulation) -> None:
     """Its fetches come half a second late; the leader has written on by then, every time."""
     cluster, leader, follower = cluster_of(simulation)

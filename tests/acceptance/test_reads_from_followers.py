@@ -96,6 +96,26 @@ def test_the_follower_serves_up_to_its_own_high_watermark(scene: Scene) -> None:
     assert scene.fetch(scene.near, 4, rack=scene.rack(scene.near)).error_code == errors.OffsetOutOfRange.code
 
 
+def test_records_that_it_has_copied_above_its_high_watermark_are_not_served(scene: Scene) -> None:
+    """Another member of the ISR stands still: what only two of three have may yet be lost."""
+    cluster = scene.cluster
+    cluster.controls.pause_followers(KEY, brokers=[scene.other])
+    scene.simulation.run_for(1)
+    for value in (b"3", b"4"):
+        append(cluster, KEY, value)
+    scene.simulation.run_for(2)
+    view = cluster.partition(*KEY)
+    assert set(view.isr) == {0, 1, 2}
+    near = view.replicas[scene.near]
+    assert (near.log_end_offset, near.high_watermark) == (5, 3)
+    assert offsets(scene.fetch(scene.near, rack=scene.rack(scene.near))) == [0, 1, 2]
+    data = scene.fetch(scene.near, 3, rack=scene.rack(scene.near), max_wait_ms=500)
+    assert (offsets(data), data.high_watermark) == ([], 3)
+    cluster.controls.resume_followers()
+    scene.simulation.run_for(2)
+    assert offsets(scene.fetch(scene.near, 3, rack=scene.rack(scene.near))) == [3, 4]
+
+
 def test_one_that_is_not_in_sync_or_has_not_got_the_offset_is_not_preferred(scene: Scene) -> None:
     cluster = scene.cluster
     cluster.controls.pause_followers(KEY, brokers=[scene.near])

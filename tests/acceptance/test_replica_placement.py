@@ -43,6 +43,16 @@ def test_a_thousand_random_shapes_keep_leader_counts_within_one() -> None:
             assert set(everywhere.values()) == {partitions * factor // brokers}
 
 
+def test_the_load_of_a_lost_broker_is_spread_over_all_others() -> None:
+    """The partitions that one broker leads have their next replica on each of the others as often."""
+    for brokers in (3, 4, 5, 7):
+        rounds = 2 * (brokers - 1)
+        placed = place([Host(broker) for broker in range(brokers)], rounds * brokers, 2, start=1)
+        for lost in range(brokers):
+            heirs = Counter(replicas[1] for replicas in placed if replicas[0] == lost)
+            assert heirs == {other: 2 for other in range(brokers) if other != lost}
+
+
 def test_with_three_racks_each_partition_spans_three() -> None:
     racks = ("a", "b", "c")
     for brokers in (3, 4, 6, 7, 9):
