@@ -28,6 +28,12 @@ class World:
         self.granted: set[str] = set()
         self.operations: list[Racer] = []
         self.now = 0.0
+        self.mistakes = 0
+        """Completions at another time than that of the grant, and expirations before their time."""
+
+    def able(self) -> list[Racer]:
+        """Those that wait although all that they need is granted."""
+        return [one for one in self.operations if not one.is_completed and self.granted.issuperset(one.needs)]
 
     def watch(self) -> None:
         needs = self.chance.sample(KEYS, self.chance.randint(1, 2))
@@ -70,9 +76,11 @@ class Racer(DelayedOperation):
 
     def on_expiration(self, now: float) -> None:
         self.expirations += 1
+        self.world.mistakes += now < self.deadline - 1e-9
 
     def on_complete(self, now: float) -> None:
         self.completions += 1
+        self.world.mistakes += not self.expirations and now != self.world.now
         if len(self.world.operations) < 8 and self.world.chance.random() < 0.3:
             self.world.chance.choice((self.world.watch, self.world.grant, self.world.discard))()
 
@@ -82,10 +90,15 @@ def race(seed: int) -> World:
     moves = (world.watch, world.watch, world.grant, world.withdraw, world.pass_time, world.discard)
     for _ in range(12):
         world.chance.choice(moves)()
+        assert world.able() == [], f"seed {seed}: they end when they may"
+        assert len(world.wheel) == world.purgatory.waiting(), f"seed {seed}: a timer for each that waits"
     # In the end time is up for all.
     while len(world.wheel):  # one that ends may have begun another
         world.now += 1.0
         world.wheel.advance(world.now)
+    # The sweep below only takes completed ones off the lists of keys that nobody spoke of.
+    assert world.purgatory.waiting() == 0, f"seed {seed}"
+    assert world.mistakes == 0, f"seed {seed}"
     for key in KEYS:
         world.purgatory.check(key, world.now)
     return world

@@ -30,22 +30,26 @@ class TaggedDeserializer:
 
 
 def through(cluster: KafkaCluster, serializer: Any, deserializer: Any, value: Any) -> Any:
-    """Send as key and value, read back: what the consumer hands over."""
+    """Send as key and value, read back: what the consumer hands over, the same for both."""
     servers = cluster.bootstrap_servers
-    with KafkaProducer(bootstrap_servers=servers, value_serializer=serializer) as producer:
-        producer.send("values", value, partition=0)
-        producer.send("values", None, partition=0)
+    with KafkaProducer(
+        bootstrap_servers=servers, key_serializer=serializer, value_serializer=serializer
+    ) as producer:
+        producer.send("values", value, key=value, partition=0)
+        producer.send("values", None, key=None, partition=0)
     with KafkaConsumer(
         "values",
         bootstrap_servers=servers,
         auto_offset_reset="earliest",
+        key_deserializer=deserializer,
         value_deserializer=deserializer,
         consumer_timeout_ms=10_000,
     ) as consumer:
         records = iter(consumer)
-        first, second = next(records).value, next(records).value
-    assert second is None, "None stays None"
-    return first
+        first, second = next(records), next(records)
+    assert (second.key, second.value) == (None, None), "None stays None"
+    assert first.key == first.value
+    return first.value
 
 
 @pytest.mark.slow
@@ -55,7 +59,8 @@ def test_a_shipped_pair_keeps_its_value_with_javas_bytes(
 ) -> None:
     with KafkaCluster(brokers=1, topics={"values": 1}) as cluster:
         assert through(cluster, serializer, deserializer, value) == value
-        assert cluster.log("values", 0).values() == [bytes.fromhex(golden), None]
+        log = cluster.log("values", 0)
+        assert log.values() == log.keys() == [bytes.fromhex(golden), None]
 
 
 @pytest.mark.slow
@@ -63,4 +68,5 @@ def test_a_pair_of_yours_sees_topic_and_headers() -> None:
     with KafkaCluster(brokers=1, topics={"values": 1}) as cluster:
         seen = through(cluster, TaggedSerializer(), TaggedDeserializer(), "hello")
         assert seen == ("values", "values", "hello")
-        assert cluster.log("values", 0).values() == [b"olleh", None]
+        log = cluster.log("values", 0)
+        assert log.values() == log.keys() == [b"olleh", None]

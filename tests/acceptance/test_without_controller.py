@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import errors
+from pykafka2 import KafkaAdminClient, NewTopic, errors
 from pykafka2.driver.pollable import GROUP, ToCoordinator
+from pykafka2.errors import KafkaTimeoutError
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -83,6 +84,20 @@ def test_changes_time_out_and_work_after_the_election(simulation: Simulation, cl
     assert result.error_code == 0
     assert cluster.topics() == ["new", "t"]
     wire.close()
+
+
+def test_the_admin_client_names_what_timed_out(simulation: Simulation, cluster: KafkaCluster) -> None:
+    servers = cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:
+        began = simulation.now
+        with pytest.raises(KafkaTimeoutError, match=r"CreateTopics.* within 4 s"):
+            admin.create_topics([NewTopic("new", 1)], timeout=4.0)
+        assert simulation.now - began == pytest.approx(4.0, abs=0.05)
+        simulation.run_for(1)  # the broker gives up as late as it was asked
+        cluster.controls.release_elections()
+        assert cluster.topics() == ["t"], "it is not made behind the caller's back"
+        admin.create_topics([NewTopic("new", 1)], timeout=20.0)
+    assert cluster.topics() == ["new", "t"]
 
 
 @pytest.mark.slow
