@@ -1,6 +1,6 @@
 """Several assignors offered at once, and what the leader does with the one that the group chose.
 
-Pure functions of the caller's thread, used by the consumer's membership.
+Pure functions, used by group_leader.py and by whoever makes a consumer.
 """
 
 from __future__ import annotations
