@@ -174,6 +174,13 @@ class Resume:
         """Partitions whose committed offset is being asked for."""
         return list(self._asked)
 
+    def why_unknown(self, partition: TopicPartition) -> str:
+        """In words, why its committed offset is not known; empty where it is not waited for."""
+        if partition not in self._asked:
+            return ""
+        reason = f"; the last attempt failed: {self.last_error}" if self.last_error is not None else ""
+        return f"the coordinator has not said yet what the group has committed{reason}"
+
     def without_commit(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those of them of which nothing was committed; the others are asked for, or given their positions.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
@@ -34,6 +35,7 @@ from pykafka2.consumer.subscription_calls import SubscriptionCalls
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.errors import (
     ClientClosed,
+    ClientFailed,
     ConcurrentUse,
     ForkedClientError,
     KafkaError,
@@ -277,7 +279,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             deadline = self._cluster.driver.clock.monotonic() + timeout
             try:
                 if self._group is not None and self._refusal is None:
-                    self._leave_group(self._group, deadline, leave_group, autocommit)
+                    with suppress(ClientFailed):  # it was logged, and there is nobody to commit any more
+                        self._leave_group(self._group, deadline, leave_group, autocommit)
             finally:
                 self._refusal = ClientClosed("the consumer is closed; make a new one")
                 self._undelivered.clear()

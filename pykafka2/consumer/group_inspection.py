@@ -27,6 +27,9 @@ def group_health(group: GroupParts, now: float) -> dict[str, Any]:
         "last_heartbeat_age": _age(member.heartbeat.answered_at, now),
         "last_commit_age": _age(commits.last_written_at, now),
         "last_commit_error": None if commits.last_error is None else str(commits.last_error),
+        "committed_offsets_awaited": {
+            str(one): group.resume.why_unknown(one) for one in group.resume.waits_for
+        },
         "unfinished_rebalances": member.unfinished_rebalances,
         "failure": None if member.failure is None else str(member.failure),
     }
@@ -50,6 +53,7 @@ def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]
         lines.append(f"{health['unfinished_rebalances']} rebalances in a row did not come to an end.")
     if health["last_commit_error"]:
         lines.append(f"The last commit failed: {health['last_commit_error']}")
+    lines += [f"{one} waits: {why}." for one, why in health["committed_offsets_awaited"].items()]
     revoking = subscription.held(Hold.REVOKING)
     if revoking:
         lines.append(f"{', '.join(map(str, revoking))}: given back when their last commit is over.")

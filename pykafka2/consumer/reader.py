@@ -26,6 +26,7 @@ from pykafka2.consumer.subscription import Assigned, Subscription
 from pykafka2.consumer.topic_watch import TopicWatch
 from pykafka2.errors import (
     KafkaError,
+    KafkaTimeoutError,
     NoOffsetForPartition,
     OffsetOutOfRange,
     SerializationError,
@@ -164,6 +165,9 @@ class Reader:
             self._raise_problem_of(partition)
             remaining = deadline - self._driver.clock.monotonic()
             if remaining <= 0:
+                asked = self._resume is not None and self._resume.why_unknown(partition)
+                if asked:
+                    raise KafkaTimeoutError(f"no position of {partition} within {timeout:g} s: {asked}")
                 raise self._watch.failure_of(partition, timeout)
             self._wait_for_news(arrivals, version, remaining)
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
-from pykafka2.errors import ConcurrentUse
+from pykafka2.errors import ClientFailed, ConcurrentUse
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.testing import KafkaCluster
@@ -116,3 +116,25 @@ def test_a_commit_is_written_while_a_fetch_is_held_by_the_same_broker(kafka_clus
         }
         assert peers["Fetch"] != peers["OffsetCommit"], "the coordinator has a connection of its own"
         kafka_cluster.controls.release(FetchRequest)
+
+
+@pytest.mark.kafka(brokers=1, topics={"orders": 1})
+@pytest.mark.parametrize("is_member", [False, True])
+def test_a_consumer_whose_io_thread_died_can_be_closed(kafka_cluster: KafkaCluster, is_member: bool) -> None:
+    produce(kafka_cluster, 3)
+    consumer = reader(kafka_cluster, auto=True)
+    if is_member:
+        consumer.unsubscribe()
+        consumer.subscribe(["orders"])
+    assert next(consumer).offset == 0
+
+    def fail(now: float) -> None:
+        raise LookupError("a bug")
+
+    consumer._cluster.driver.call_soon(fail)
+    deadline = time.monotonic() + 10
+    while consumer._cluster.driver.failure is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    with pytest.raises(ClientFailed, match="a bug"):
+        consumer.commit()
+    consumer.close()
