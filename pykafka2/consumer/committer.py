@@ -161,6 +161,14 @@ class Committer:
     def on_return(self) -> None:
         """See `Chore`; nothing to be done."""
 
+    def leave(self, partitions: Collection[TopicPartition]) -> None:
+        """The application goes to other partitions: what was handed over of these is committed on the way,
+        where that is done automatically."""
+        offsets = self.handed_over(partitions) if self._options.enable_auto_commit else {}
+        if offsets and self._standing.obstacle is None:
+            completion = self._begin(offsets, self._options.request_timeout)
+            self._untold.append(_Untold(offsets, completion, _on_last_commit))
+
     def commit_before_rebalance(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> Completion[None] | None:

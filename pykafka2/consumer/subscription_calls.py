@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
 from pykafka2.consumer.listeners import Told, listeners_of
 from pykafka2.consumer.ownership import Owned, owned
+from pykafka2.consumer.subscription import Mode
 from pykafka2.consumer.topic_pattern import topic_pattern
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.types import TopicPartition
@@ -100,10 +101,14 @@ class SubscriptionCalls(Owned):
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their positions.  No group is joined.
 
+        Of those that go what was handed over is committed, without waiting, where that is automatic.
+
         Raises:
             IllegalState: topics are subscribed to.
         """
         wanted = checked_partitions(partitions)
+        if self._group is not None and self._subscription.mode is Mode.PARTITIONS:
+            self._group.committer.leave([one for one in self._subscription.assigned if one not in wanted])
         change = self._subscription.assign(wanted)
         self._undelivered.forget(change.removed)
         self._reader.send_changes()
@@ -120,6 +125,8 @@ class SubscriptionCalls(Owned):
                 self._group.rebalance.end("the consumer unsubscribed", LEAVE_TIMEOUT, commit=True)
         finally:
             self._cluster.metadata.want_all_topics(False)
+            if self._group is not None:
+                self._group.committer.leave(list(self._subscription.assigned))
             removed = self._subscription.unsubscribe().removed
             self._undelivered.forget(removed)
             self._reader.send_changes()

@@ -148,6 +148,22 @@ def test_close_commits_and_leaving_by_an_exception_does_not(
     assert committed(cluster) == {FIRST: 2}
 
 
+def test_partitions_that_the_application_leaves_are_committed(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = automatic(simulation, cluster, FIRST)
+    read(consumer, 3)
+    consumer.assign([SECOND])
+    simulation.run_for(0.5)
+    assert committed(cluster) == {FIRST: 3}
+    read(consumer, 2)
+    consumer.unsubscribe()
+    simulation.run_for(0.5)
+    assert committed(cluster) == at(3, 2)
+    consumer.assign(ORDERS)
+    assert (consumer.position(FIRST), consumer.position(SECOND)) == (3, 2)
+
+
 def test_switched_off_nothing_is_committed(simulation: Simulation, cluster: KafkaCluster) -> None:
     with reader(simulation, cluster) as consumer:
         read(consumer, 5)
@@ -208,8 +224,10 @@ class TestMarking:
         consumer.commit()
         assert committed(cluster) == {SECOND: 4}
         consumer.assign([FIRST])
+        simulation.run_for(1)
+        assert cluster.history.count("OffsetCommit") == 2, "on the way, as is automatic"
         consumer.commit()
-        assert cluster.history.count("OffsetCommit") == 1
+        assert cluster.history.count("OffsetCommit") == 2, "nothing is marked any more"
 
     def test_what_cannot_be_marked(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         consumer = self.marking(simulation, cluster)

@@ -1,0 +1,88 @@
+"""All commits go through one queue: the last one counts, whatever happens to those before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pykafka2 import OffsetAndMetadata, TopicPartition
+from pykafka2.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator
+from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
+from pykafka2.testing import QUICK, KafkaCluster, Simulation
+from tests.consumer.commits.stories import FIRST, GROUP, committed, reader
+from tests.gate import rest_in_gate
+
+
+class Told:
+    """What each commit came to, in the order in which that was told."""
+
+    def __init__(self) -> None:
+        self.order: list[int] = []
+        self.written: set[int] = set()
+        self.unknown: set[int] = set()
+
+    def __call__(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None
+    ) -> None:
+        number = int(offsets[FIRST].metadata)
+        self.order.append(number)
+        (self.written if error is None else self.unknown).add(number)
+
+
+def meet_a_fault(cluster: KafkaCluster, dice: random.Random) -> None:
+    controls = cluster.controls
+    fault = dice.randrange(20)
+    if fault == 0:
+        controls.fail_next(OffsetCommitRequest, NotCoordinator, times=dice.randint(1, 3))
+    elif fault == 1:
+        controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress, times=dice.randint(1, 3))
+    elif fault == 2:
+        controls.lose_reply(OffsetCommitRequest, times=dice.randint(1, 2))
+    elif fault == 3:
+        controls.disconnect_next(OffsetCommitRequest)
+    elif fault == 4:
+        controls.move_coordinator(GROUP, dice.randrange(3))
+
+
+def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int) -> None:
+    """Numbers count up in the metadata; offsets go up and down."""
+    dice = random.Random(seed)
+    told = Told()
+    consumer = reader(simulation, cluster, [FIRST], request_timeout_ms=2000, retry_backoff_ms=20)
+    consumer.commit({FIRST: OffsetAndMetadata(0, "0")})
+    asked: list[int] = []
+    for number in range(1, 60):
+        meet_a_fault(cluster, dice)
+        offsets: dict[TopicPartition, Any] = {FIRST: OffsetAndMetadata(dice.randrange(100), str(number))}
+        if dice.random() < 0.8:
+            consumer.commit_async(offsets, told)
+            asked.append(number)
+            simulation.run_for(dice.choice([0, 0, 0.001, 0.1]))
+            continue
+        try:
+            consumer.commit(offsets, timeout_ms=10_000)
+        except KafkaError:
+            pass
+        else:
+            assert told.order == asked, "each has been told of, in its turn"
+            there = consumer.committed(FIRST, metadata=True)
+            assert there == offsets[FIRST], "nothing older has come behind it"
+        simulation.run_for(dice.choice([0, 0.01, 0.5]))
+    cluster.controls.clear()
+    consumer.commit({FIRST: OffsetAndMetadata(77, "the last")})
+    assert told.order == asked
+    assert committed(cluster) == {FIRST: 77}
+    assert len(told.written) > 5
+    assert told.unknown, "some were met by a fault"
+    simulation.run_for(10)
+    assert committed(cluster) == {FIRST: 77}
+
+
+@pytest.mark.parametrize("seed", rest_in_gate(range(20)))
+def test_the_last_one_counts_whatever_happens(seed: int) -> None:
+    with Simulation(seed=seed) as simulation:
+        cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK))
+        commit_in_all_ways(simulation, cluster, seed)
