@@ -12,6 +12,7 @@ from pykafka2 import OffsetAndMetadata, TopicPartition
 from pykafka2.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
+from tests.consumer.commits.scripted_coordinator import FIND_COORDINATOR, OFFSET_FETCH, OldCluster
 from tests.consumer.commits.stories import FIRST, GROUP, committed, reader
 from tests.gate import rest_in_gate
 
@@ -86,3 +87,28 @@ def test_the_last_one_counts_whatever_happens(seed: int) -> None:
     with Simulation(seed=seed) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK))
         commit_in_all_ways(simulation, cluster, seed)
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_none_overtakes_another_at_whatever_turn_of_the_loop_it_is_asked_for(is_blocking: bool) -> None:
+    """The connection may become ready in the very turn in which the second one comes."""
+    places = set()
+    for turns in range(25):
+        cluster = OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_FETCH: (1, 7)})
+        with cluster.reader() as consumer:
+            [task] = cluster.runtime.tasks
+            consumer.commit_async({FIRST: 1})
+            for _ in range(turns):
+                task.turn(cluster.now)
+            places.add(len(cluster.brokers[0].requests(OffsetCommitRequest)))
+            if is_blocking:
+                consumer.commit({FIRST: 2})
+            else:
+                consumer.commit_async({FIRST: 2})
+                cluster.runtime.run_for(1)
+        sent = [
+            one.topics[0].partitions[0].committed_offset
+            for one in cluster.brokers[0].requests(OffsetCommitRequest)
+        ]
+        assert sent == [1, 2], f"after {turns} turns"
+    assert places == {0, 1}, "before and after the first one left"
