@@ -46,6 +46,9 @@ from pykafka2.types import ConsumerRecord, TopicPartition
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
+# Seconds that a program's end may take for saying that a member leaves.
+LAST_WORDS = 1.0
+
 
 class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
     """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
@@ -314,6 +317,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
 
     def _on_exit(self, timeout: float) -> int:
         self._refusal = ClientClosed("the interpreter is ending")
+        if self._group is not None:
+            self._group.rebalance.leave_unasked("the program ended without close()", min(timeout, LAST_WORDS))
         self._cluster.close(timeout)
         return 0
 

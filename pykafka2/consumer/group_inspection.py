@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykafka2.consumer.group_parts import GroupParts
-from pykafka2.consumer.membership import MemberState
+from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
 
 

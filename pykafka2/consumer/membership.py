@@ -9,20 +9,20 @@ stands in `GroupStanding`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import partial
-from typing import Any
 
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.assignor import Assignor, RebalanceProtocol
+from pykafka2.consumer.goodbyes import Goodbyes
 from pykafka2.consumer.group_identity import NOBODY, GroupIdentity, GroupStanding
 from pykafka2.consumer.group_leader import GroupLeader
-from pykafka2.consumer.group_steps import Assigned, JoinWish, explained, join_group, leave_group
+from pykafka2.consumer.group_steps import Assigned, JoinWish, explained, join_group
 from pykafka2.consumer.heartbeat import Heartbeat
+from pykafka2.consumer.member_states import BEATING, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
-from pykafka2.driver.pollable import GROUP, Destination, PollResult, Send, ToCoordinator, ToNode
+from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
 from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.script_runner import ScriptRunner
 from pykafka2.errors import (
@@ -41,68 +41,9 @@ from pykafka2.events import StateMoved
 from pykafka2.logs import ClientLogger
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupResponse
 
-LEAVE_ATTEMPTS = 5
 WARN_FROM = 3
 """So many rebalances in a row that were not brought to an end are worth a warning."""
 
-
-class MemberState(Enum):
-    """How a consumer stands with its group."""
-
-    OUT = "out"
-    """No member, or no member any more."""
-    JOINING = "joining"
-    """The coordinator waits for the other members to join."""
-    SYNCING = "syncing"
-    """In the new generation; the leader is assigning."""
-    STABLE = "stable"
-    """In the group, with an assignment."""
-    MUST_JOIN = "must join"
-    """Still a member, but the group is rebalancing: the application's next poll has this member join."""
-    FENCED = "fenced"
-    """Another consumer has taken over its group_instance_id: for good."""
-
-
-class MemberEvent(Enum):
-    JOIN = "the application polls and is ready to join"
-    JOINED = "the coordinator has begun the generation"
-    SYNCED = "the assignment is there"
-    REBALANCE = "the group rebalances"
-    EXPELLED = "the coordinator does not know the member, or its generation is over"
-    REFUSED = "the coordinator refuses for another reason"
-    LEAVE = "the member leaves"
-    FENCE = "another has its group_instance_id"
-
-
-_S, _E = MemberState, MemberEvent
-MOVES: dict[tuple[MemberState, MemberEvent], MemberState] = {
-    (_S.OUT, _E.JOIN): _S.JOINING,
-    (_S.OUT, _E.LEAVE): _S.OUT,
-    (_S.JOINING, _E.JOINED): _S.SYNCING,
-    (_S.JOINING, _E.EXPELLED): _S.OUT,
-    (_S.JOINING, _E.REFUSED): _S.OUT,
-    (_S.JOINING, _E.LEAVE): _S.OUT,
-    (_S.JOINING, _E.FENCE): _S.FENCED,
-    (_S.SYNCING, _E.SYNCED): _S.STABLE,
-    (_S.SYNCING, _E.REBALANCE): _S.MUST_JOIN,
-    (_S.SYNCING, _E.EXPELLED): _S.OUT,
-    (_S.SYNCING, _E.REFUSED): _S.MUST_JOIN,
-    (_S.SYNCING, _E.LEAVE): _S.OUT,
-    (_S.SYNCING, _E.FENCE): _S.FENCED,
-    (_S.STABLE, _E.JOIN): _S.JOINING,
-    (_S.STABLE, _E.REBALANCE): _S.MUST_JOIN,
-    (_S.STABLE, _E.EXPELLED): _S.OUT,
-    (_S.STABLE, _E.LEAVE): _S.OUT,
-    (_S.STABLE, _E.FENCE): _S.FENCED,
-    (_S.MUST_JOIN, _E.JOIN): _S.JOINING,
-    (_S.MUST_JOIN, _E.REBALANCE): _S.MUST_JOIN,
-    (_S.MUST_JOIN, _E.EXPELLED): _S.OUT,
-    (_S.MUST_JOIN, _E.LEAVE): _S.OUT,
-    (_S.MUST_JOIN, _E.FENCE): _S.FENCED,
-    (_S.FENCED, _E.LEAVE): _S.FENCED,
-}
-BEATING = frozenset({_S.SYNCING, _S.STABLE, _S.MUST_JOIN})
-"""The states in which the coordinator expects heartbeats."""
 
 _EXPELLING = (UnknownMemberId, IllegalGeneration)
 
@@ -139,16 +80,15 @@ class Membership:
         self._options = options
         self._cluster = cluster
         self._driver = cluster.driver
+        self._to = ToCoordinator(GROUP, options.group_id or "")
         self._standing = standing
         self._leader = GroupLeader(cluster.metadata, cluster.driver.clock, assignors, protocol)
-        self._to = ToCoordinator(GROUP, options.group_id or "")
         self._log = ClientLogger(__name__, options.client_id)
         self._runner: ScriptRunner[Assigned] | None = None
-        self._goodbyes: list[ScriptRunner[None]] = []
+        self._goodbyes = Goodbyes(options, cluster, self._to)
         self._assigned: Assigned | None = None
         self._backoff = self._new_backoff()
         self._not_before = 0.0
-        self._now = 0.0
 
     # ------------------------------------------------------------------ the caller's thread
 
@@ -194,17 +134,16 @@ class Membership:
     # ------------------------------------------------------------------ the driver's turn
 
     def poll(self, now: float) -> PollResult:
-        self._now = now
         result = PollResult.idle()
-        for runner in (self._runner, *self._goodbyes):
-            if runner is not None:
-                _add(result, runner.poll(now))
+        if self._runner is not None:
+            _add(result, self._runner.poll(now))
+        _add(result, self._goodbyes.poll(now))
         if self._standing.rejection is not None:
             self._on_rejected_commit(now)
         if self.state in BEATING:
             self._look_for_overrun(now)
         if self.state is MemberState.STABLE:
-            self._follow_topics()
+            self._follow_topics(now)
         if self.state in BEATING:
             _add(result, self._beat(now))
         return result
@@ -240,10 +179,10 @@ class Membership:
         )
         return PollResult([send], self.polls.wake_at(now))
 
-    def _follow_topics(self) -> None:
+    def _follow_topics(self, now: float) -> None:
         news = self._leader.news()
         if news:
-            self._ask_to_join(news, self._now)
+            self._ask_to_join(news, now)
 
     def _look_for_overrun(self, now: float) -> None:
         if not self.polls.is_overrun(now):
@@ -251,7 +190,8 @@ class Membership:
         words = self.polls.complaint(self.polls.gap(now))
         self._log.warning("leaving group %r: %s", self._options.group_id, words)
         # A static member is not announced as gone: it may come back before its session ends (KIP-345).
-        self._say_goodbye(words, say_so=self._options.group_instance_id is None)
+        if self._options.group_instance_id is None:
+            self._say_goodbye(words)
         self._lose(MemberEvent.LEAVE, words)
 
     # ------------------------------------------------------------------ commands
@@ -278,8 +218,12 @@ class Membership:
             self,
             self._leader.lead,
         )
-        self._runner = runner = self._run(
-            script, lambda outcome, then: self._on_joined(runner, outcome, then)
+        self._runner = runner = ScriptRunner(
+            script,
+            self._to,
+            lambda outcome, then: self._on_joined(runner, outcome, then),
+            forget=self._cluster.coordinators.forget_answerer,
+            offload=self._driver.offload,
         )
 
     def _ask_to_join(self, because: str, now: float) -> None:
@@ -292,7 +236,10 @@ class Membership:
     def _leave(
         self, reason: str, done: Callable[[KafkaError | None], None], say_so: bool, now: float
     ) -> None:
-        self._say_goodbye(reason, say_so=say_so, done=done)
+        if say_so:
+            self._say_goodbye(reason, done)
+        else:
+            done(None)
         self._move(MemberEvent.LEAVE, reason)
         self._forget_membership(keep_id=False)
         self._standing.obstacle = None
@@ -443,45 +390,18 @@ class Membership:
         self.heartbeat.end()
         runner, self._runner = self._runner, None
         if runner is not None:
-            runner.cancel(ClientClosed("the member leaves"), self._now)
+            runner.cancel(ClientClosed("the member leaves"), self._driver.clock.monotonic())
 
     def _say_goodbye(
-        self, reason: str, *, say_so: bool, done: Callable[[KafkaError | None], None] = lambda error: None
+        self, reason: str, done: Callable[[KafkaError | None], None] = lambda error: None
     ) -> None:
-        member_id = self._standing.identity.member_id
-        if not say_so or not member_id or self.state is MemberState.FENCED:
-            done(None)
-            return
-        script = leave_group(
-            self._options, member_id, reason, LEAVE_ATTEMPTS, self._new_backoff(), self._way_past_the_join()
-        )
-
-        def said(outcome: Outcome[None], now: float) -> None:
-            self._goodbyes.remove(runner)
-            error = outcome.error
-            if error is not None:
-                self._log.info("group %r was not told that a member left: %s", self._options.group_id, error)
-            done(error if isinstance(error, KafkaError) else None)
-
-        runner = self._run(script, said)
-        self._goodbyes.append(runner)
-
-    def _way_past_the_join(self) -> Destination | None:
-        """A broker answers a connection in order, so behind a join a good-bye would wait for all members."""
-        node_id = self.coordinator
-        return ToNode(node_id) if self._runner is not None and node_id is not None else None
+        if self.state is MemberState.FENCED:
+            done(None)  # the place is another's
+        else:
+            is_joining = self._runner is not None
+            self._goodbyes.say(self._standing.identity.member_id, reason, done, is_joining=is_joining)
 
     # ------------------------------------------------------------------ inside
-
-    def _run(self, script: Any, then: Callable[[Outcome[Any], float], None]) -> ScriptRunner[Any]:
-        self._driver.wake()
-        return ScriptRunner(
-            script,
-            self._to,
-            then,
-            forget=self._cluster.coordinators.forget_answerer,
-            offload=self._driver.offload,
-        )
 
     def _move(self, event: MemberEvent, because: str = "") -> None:
         state = MOVES.get((self.state, event))

@@ -9,6 +9,7 @@ Neighbours: membership.py (the driver's side), subscription.py (the table of par
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from pykafka2.clock import FOREVER
@@ -23,7 +24,8 @@ from pykafka2.consumer.assignors.wire import subscription_bytes
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.group_steps import Assigned, JoinWish
 from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told, in_order
-from pykafka2.consumer.membership import Membership, MemberState
+from pykafka2.consumer.member_states import MemberState
+from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
 from pykafka2.consumer.undelivered import Undelivered
@@ -334,6 +336,16 @@ class Rebalance:
         if self._driver.failure is None:
             remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
             self._driver.wait_until(lambda: bool(told), remaining)
+
+    def leave_unasked(self, reason: str, timeout: float) -> None:
+        """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never
+        raise.  What was handed over may not be done."""
+        told: list[KafkaError | None] = []
+        if self._subscription.mode is not Mode.TOPICS or self._options.group_instance_id is not None:
+            return
+        with suppress(KafkaError):
+            self._membership.leave(reason, told.append, say_so=True)
+            self._driver.wait_until(lambda: bool(told), timeout)
 
     def _give_everything_back(self, deadline: float, *, commit: bool) -> None:
         if self._membership.losses != self._seen_losses or self._driver.failure is not None:

@@ -43,8 +43,8 @@ class Member:
     owned: set[TopicPartition] = attrs.Factory(set)
     errors: list[KafkaError] = attrs.Factory(list)
     is_stalled: bool = False
-    may_run_on: bool = False
-    """It was cut off, so it may be out of the group without knowing: until it is told."""
+    runs_on_until: float = 0.0
+    """It was cut off or stalled, so it may be out of the group without knowing: until it is told, or then."""
     in_listener: Callable[[str, list[TopicPartition]], object] = lambda what, partitions: None
     waits: int = 0
 
@@ -63,7 +63,7 @@ class Member:
         for partition in partitions:
             assert partition not in self.owned, f"{self.name} was given {partition} twice"
             for other in self.group.members:
-                if partition in other.owned and not (other.is_stalled or other.may_run_on):
+                if partition in other.owned and not other.may_run_on:
                     self.group.problems.append(
                         f"{partition} belongs to {other.name} and to {self.name} at {self.group.now:.3f}"
                     )
@@ -85,11 +85,21 @@ class Member:
             self.in_listener(what, list(partitions))
         finally:
             self.owned -= set(partitions)
-            self.may_run_on = False
+            self.runs_on_until = 0.0
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         assert list(partitions) == sorted(partitions)
         self.told.append(Told(self.group.now, what, list(partitions)))
+
+    @property
+    def may_run_on(self) -> bool:
+        return self.is_stalled or self.group.now < self.runs_on_until
+
+    def resume(self) -> None:
+        """It is turned again; when it polls, or beats, it hears what has happened meanwhile."""
+        if self.is_stalled:
+            self.is_stalled = False
+            self.runs_on_until = max(self.runs_on_until, self.group.now + 2.0)
 
     def what(self, *kinds: str) -> list[list[int]]:
         """The numbers of the partitions that the listener was told, of these kinds."""
@@ -210,7 +220,7 @@ class Group:
         """No partition has two owners: called at the end of each round of polls."""
         owners: dict[TopicPartition, str] = {}
         for member in self.members:
-            for partition in () if member.is_stalled or member.may_run_on else sorted(member.owned):
+            for partition in () if member.may_run_on else sorted(member.owned):
                 if partition in owners:
                     self.problems.append(f"{partition} belongs to {owners[partition]} and to {member.name}")
                 owners[partition] = member.name

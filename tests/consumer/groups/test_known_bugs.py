@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from pykafka2.consumer import membership, rebalance
+from pykafka2.consumer import goodbyes, rebalance
 from pykafka2.consumer.assignors.wire import read_subscription
 from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.heartbeat import Heartbeat
@@ -253,7 +253,7 @@ def give_up_on_committed_offsets(patch: pytest.MonkeyPatch) -> None:
 
 
 def say_good_bye_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(membership, "LEAVE_ATTEMPTS", 1)
+    patch.setattr(goodbyes, "LEAVE_ATTEMPTS", 1)
 
 
 def wait_for_heartbeats_as_for_any_request(patch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def wait_for_heartbeats_as_for_any_request(patch: pytest.MonkeyPatch) -> None:
 def leave_without_looking_at_the_time(patch: pytest.MonkeyPatch) -> None:
     end = Rebalance.end
     patch.setattr(Rebalance, "end", lambda self, reason, timeout, **more: end(self, reason, 60.0, **more))
-    patch.setattr(membership, "LEAVE_ATTEMPTS", 1000)
+    patch.setattr(goodbyes, "LEAVE_ATTEMPTS", 1000)
 
 
 def forget_why_it_left(patch: pytest.MonkeyPatch) -> None:

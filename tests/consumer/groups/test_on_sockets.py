@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -200,3 +202,27 @@ def test_a_group_goes_on_when_its_coordinator_crashes(kafka_cluster: KafkaCluste
         assert set(values) == set(found)
         for one in (first, second):
             one.commit()
+
+
+ENDS_WITHOUT_CLOSE = """
+import sys, warnings
+from pykafka2 import KafkaConsumer
+warnings.simplefilter("ignore", ResourceWarning)
+consumer = KafkaConsumer("orders", bootstrap_servers=sys.argv[1], group_id="g")
+while not consumer.assignment():
+    consumer.poll(timeout_ms=100)
+print("joined", flush=True)
+"""
+
+
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_a_program_that_ends_without_close_is_not_waited_for(kafka_cluster: KafkaCluster) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", ENDS_WITHOUT_CLOSE, kafka_cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (child.returncode, child.stdout) == (0, "joined\n"), child.stderr
+    assert kafka_cluster.group("g").members == {}
+    assert kafka_cluster.group("g").offsets == {}, "what it was handed may not be done"

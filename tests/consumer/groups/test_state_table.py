@@ -9,7 +9,8 @@ import pytest
 from pykafka2.consumer.assignors.assignor import RebalanceProtocol
 from pykafka2.consumer.assignors.range import RangeAssignor
 from pykafka2.consumer.group_identity import GroupStanding
-from pykafka2.consumer.membership import BEATING, MOVES, MemberEvent, Membership, MemberState
+from pykafka2.consumer.member_states import BEATING, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import IllegalTransition
 from pykafka2.events import Event, StateMoved

@@ -109,7 +109,7 @@ class Storm:
 
     def resume(self) -> None:
         for member in self.group.members:
-            member.is_stalled = False
+            member.resume()
 
     def move_coordinator(self) -> None:
         up = [number for number in range(3) if number not in self.down]
@@ -137,7 +137,7 @@ class Storm:
     def cut_off(self) -> None:
         member = self.any()
         if member is not None:
-            member.may_run_on = True
+            member.runs_on_until = float("inf")
             self.group.cluster.controls.cut_client(member.name, silently=self.random.random() < 0.5)
             self.group.turn(self.random.uniform(0.1, 8.0))
             self.group.cluster.controls.heal()
@@ -154,8 +154,8 @@ class Storm:
         group.cluster.controls.clear()
         self.resume()
         group.settle(60)
-        for member in group.members:
-            member.may_run_on = False
+        for member in group.members:  # a session that was over in secret is known to be by then
+            member.runs_on_until = min(member.runs_on_until, group.now + 10.0)
         self.values += group.produce(20, start=len(self.values))
         group.turn_until(lambda: set(self.values) <= set(self.all_read()), 30)
 

@@ -1,0 +1,79 @@
+"""Good-byes to the coordinator, so that the others need not wait until a member's session ends.
+
+Owned by membership.py, on the driver's thread; each is a script of its own (group_steps.py) that goes on
+while the consumer may be joining anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.group_steps import leave_group
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.driver.pollable import Destination, PollResult, ToCoordinator, ToNode
+from pykafka2.driver.runtime import Outcome
+from pykafka2.driver.script_runner import ScriptRunner
+from pykafka2.errors import KafkaError
+from pykafka2.logs import ClientLogger
+
+LEAVE_ATTEMPTS = 5
+
+
+class Goodbyes:
+    """Those that are being said (a `Pollable`)."""
+
+    def __init__(self, options: ConsumerOptions, cluster: ClusterClient, to: ToCoordinator) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._to = to
+        self._log = ClientLogger(__name__, options.client_id)
+        self._runners: list[ScriptRunner[None]] = []
+
+    def say(
+        self,
+        member_id: str,
+        reason: str,
+        done: Callable[[KafkaError | None], None],
+        *,
+        is_joining: bool,
+    ) -> None:
+        """Have the coordinator told that this member leaves; `done(error)` when it knows, or cannot know."""
+        if not member_id:
+            done(None)  # it was never given a place
+            return
+        options = self._options
+        random = self._cluster.driver.entropy.random
+        script = leave_group(
+            options,
+            member_id,
+            reason,
+            LEAVE_ATTEMPTS,
+            Backoff(options.retry_backoff, options.retry_backoff_max, random),
+            self._way_past_the_join() if is_joining else None,
+        )
+
+        def said(outcome: Outcome[None], now: float) -> None:
+            self._runners.remove(runner)
+            error = outcome.error
+            if error is not None:
+                self._log.info("group %r was not told that a member left: %s", options.group_id, error)
+            done(error if isinstance(error, KafkaError) else None)
+
+        runner = ScriptRunner(script, self._to, said, forget=self._cluster.coordinators.forget_answerer)
+        self._runners.append(runner)
+        self._cluster.driver.wake()
+
+    def poll(self, now: float) -> PollResult:
+        result = PollResult.idle()
+        for runner in tuple(self._runners):
+            more = runner.poll(now)
+            result.sends += more.sends
+            result.wake_at = min(result.wake_at, more.wake_at)
+        return result
+
+    def _way_past_the_join(self) -> Destination | None:
+        """A broker answers a connection in order, so behind a join a good-bye would wait for all members."""
+        node_id = self._cluster.coordinators.node_of(self._to)
+        return None if node_id is None else ToNode(node_id)

@@ -1,0 +1,162 @@
+"""Our members of groups, the same on the bundled broker and on Apache Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykafka2 import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
+from pykafka2.errors import CommitFailed, FencedInstanceId, InvalidSessionTimeout
+from pykafka2.types import TopicPartition
+
+from .brokers import Cluster
+
+TIMEOUT = 60.0
+EVERYTHING = {0, 1, 2, 3}
+
+
+class Member(ConsumerRebalanceListener):
+    """One consumer, what its listener was told, and what it read."""
+
+    def __init__(self, cluster: Cluster, topic: str, **options: Any) -> None:
+        self.told: list[tuple[str, list[int]]] = []
+        self.read: list[bytes] = []
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id=f"{topic}-group",
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=300,
+            session_timeout_ms=10_000,
+            **options,
+        )
+        self.consumer.subscribe([topic], listener=self)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.told.append(("assigned", [one.partition for one in assigned]))
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.told.append(("revoked", [one.partition for one in revoked]))
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.told.append(("lost", [one.partition for one in lost]))
+
+    @property
+    def owned(self) -> set[int]:
+        return {one.partition for one in self.consumer.assignment()}
+
+    def poll(self) -> None:
+        for records in self.consumer.poll(timeout_ms=50).values():
+            self.read += [record.value for record in records]
+
+
+def poll_until(holds: Callable[[], object], *members: Member) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not holds():
+        assert time.monotonic() < deadline, [one.consumer.explain() for one in members]
+        for member in members:
+            member.poll()
+
+
+def shared(*members: Member) -> bool:
+    owned = [number for member in members for number in member.owned]
+    return sorted(owned) == sorted(EVERYTHING) and all(member.owned for member in members)
+
+
+def produce(cluster: Cluster, topic: str, name: str) -> list[bytes]:
+    values = [f"{name}-{number}".encode() for number in range(40)]
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value, partition=number % 4)
+    return values
+
+
+@pytest.mark.slow
+def test_members_join_rebalance_commit_and_resume(cluster: Cluster) -> None:
+    topic = cluster.new_topic(partitions=4)
+    values = produce(cluster, topic, "first")
+    one, two = Member(cluster, topic), Member(cluster, topic)
+    poll_until(lambda: set(one.read) == set(values), one)
+    poll_until(lambda: shared(one, two), one, two)
+    assert one.told[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
+    assert two.read == [], "what the first one had read was committed before it gave it up"
+    more = produce(cluster, topic, "second")
+    poll_until(lambda: set(more) <= {*one.read, *two.read}, one, two)
+    one.consumer.close()
+    poll_until(lambda: two.owned == EVERYTHING, two)
+    two.consumer.close()
+    assert sorted([*one.read, *two.read]) == sorted([*values, *more]), "each once"
+    three = Member(cluster, topic)
+    last = produce(cluster, topic, "third")
+    poll_until(lambda: set(last) <= set(three.read), three)
+    three.consumer.close()
+    assert sorted(three.read) == sorted(last)
+
+
+@pytest.mark.slow
+def test_cooperative_members_keep_what_does_not_move(cluster: Cluster) -> None:
+    topic = cluster.new_topic(partitions=4)
+    options = {"partition_assignment_strategy": "cooperative-sticky"}
+    one = Member(cluster, topic, **options)
+    poll_until(lambda: one.owned == EVERYTHING, one)
+    two = Member(cluster, topic, **options)
+    poll_until(lambda: shared(one, two), one, two)
+    revoked = [partitions for what, partitions in one.told if what == "revoked"]
+    assert [len(partitions) for partitions in revoked] == [2]
+    assert two.owned == set(revoked[0])
+    for member in (one, two):
+        member.consumer.close()
+
+
+@pytest.mark.slow
+def test_a_static_member_comes_back_to_what_it_had_and_a_double_is_fenced(cluster: Cluster) -> None:
+    topic = cluster.new_topic(partitions=4)
+    one = Member(cluster, topic, group_instance_id="till-1")
+    two = Member(cluster, topic, group_instance_id="till-2")
+    poll_until(lambda: shared(one, two), one, two)
+    owned, told = one.owned, len(two.told)
+    one.consumer.close()
+    again = Member(cluster, topic, group_instance_id="till-1")
+    poll_until(lambda: again.owned, again, two)
+    assert again.owned == owned
+    assert len(two.told) == told, "the other one has noticed nothing"
+    double = Member(cluster, topic, group_instance_id="till-1")
+    poll_until(lambda: double.owned, double, two)
+    with pytest.raises(FencedInstanceId, match="till-1"):
+        poll_until(lambda: False, again)
+    assert again.told[-1][0] == "lost"
+    for member in (again, double, two):
+        member.consumer.close(leave_group=True)
+
+
+@pytest.mark.slow
+def test_who_does_not_poll_leaves_and_hears_why(cluster: Cluster) -> None:
+    topic = cluster.new_topic(partitions=4)
+    slow = Member(cluster, topic, max_poll_interval_ms=3000)
+    other = Member(cluster, topic)
+    poll_until(lambda: shared(slow, other), slow, other)
+    poll_until(lambda: other.owned == EVERYTHING, other)
+    with pytest.raises(CommitFailed, match="max_poll_interval_ms=3000"):
+        slow.consumer.commit({TopicPartition(topic, 0): 1})
+    poll_until(lambda: shared(slow, other), slow, other)
+    assert ("lost", [0, 1]) in slow.told or ("lost", [2, 3]) in slow.told
+    for member in (slow, other):
+        member.consumer.close()
+
+
+@pytest.mark.slow
+def test_a_session_that_the_brokers_do_not_allow_is_refused_by_name(cluster: Cluster) -> None:
+    topic = cluster.new_topic(partitions=4)
+    with (
+        KafkaConsumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id=f"{topic}-group",
+            session_timeout_ms=20,
+            heartbeat_interval_ms=5,
+        ) as consumer,
+        pytest.raises(InvalidSessionTimeout, match="session_timeout_ms=20"),
+    ):
+        consumer.poll(timeout_ms=60_000)
