@@ -192,6 +192,9 @@ class Committer:
 
         Never raises what a commit met: the callbacks are told, and the rest is logged.
         """
+        if self._driver.failure is not None:
+            self._give_up()  # nothing can be sent any more
+            return
         deadline = self._driver.clock.monotonic() + timeout
         if autocommit and self._options.enable_auto_commit and self._standing.obstacle is None:
             offsets = self.handed_over()

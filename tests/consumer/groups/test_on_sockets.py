@@ -171,8 +171,11 @@ def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaClu
 def test_a_background_that_died_is_not_taken_for_silence(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    values = produce(kafka_cluster, 60)
     consumer = member(kafka_cluster)
-    poll_all(consumer, until=consumer.assignment)
+    found: list[bytes] = []
+    while len(found) < len(values):
+        found += [record.value for records in consumer.poll(50).values() for record in records]
 
     def fail(self: Membership, now: float) -> Any:
         raise ZeroDivisionError("planted")
