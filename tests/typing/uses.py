@@ -6,9 +6,11 @@ signature that grows too lax fails as loudly as one that grows too strict.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, assert_type
 
 from pykafka2 import (
+    ConsumerRebalanceListener,
     ConsumerRecord,
     KafkaAdminClient,
     KafkaConsumer,
@@ -67,6 +69,26 @@ def takes_any(producer: KafkaProducer) -> None:
 
 
 def delivered(metadata: RecordMetadata | None, error: KafkaError | None) -> None: ...
+
+
+class Totals(ConsumerRebalanceListener):
+    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        assert_type(assigned[0].topic, str)
+
+
+def consuming_in_a_group(servers: str) -> None:
+    with KafkaConsumer(
+        "orders",
+        bootstrap_servers=servers,
+        group_id="billing",
+        group_instance_id="till-1",
+        partition_assignment_strategy=["cooperative-sticky"],
+    ) as consumer:
+        consumer.subscribe(["orders"], listener=Totals())
+        consumer.subscribe(pattern="ord.*", on_revoked=lambda partitions: print(partitions[0].partition))
+        consumer.subscribe(["orders"], on_lost=3)  # type: ignore[arg-type]
+        consumer.enforce_rebalance("scales were wrong")
+        consumer.close(timeout=1, leave_group=False)
 
 
 def consuming(servers: str) -> None:

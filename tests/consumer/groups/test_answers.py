@@ -33,6 +33,7 @@ from pykafka2.protocol.messages.group import (
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
 from tests.consumer.groups.life import Group
+from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
@@ -60,9 +61,11 @@ CURED: list[tuple[Any, type[BrokerError]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("request_type", "error"), CURED, ids=[f"{one.__name__[:-7]}-{error.__name__}" for one, error in CURED]
-)
+def names(value: object) -> str | None:
+    return value.__name__.removesuffix("Request") if isinstance(value, type) else None
+
+
+@pytest.mark.parametrize(("request_type", "error"), rest_in_gate(CURED), ids=names)
 def test_what_passes_is_cured_without_a_word_to_the_application(
     simulation: Simulation, request_type: Any, error: type[BrokerError]
 ) -> None:
@@ -98,11 +101,7 @@ RAISED: list[tuple[Any, type[BrokerError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("request_type", "error", "words"),
-    RAISED,
-    ids=[f"{one.__name__[:-7]}-{error.__name__}" for one, error, _ in RAISED],
-)
+@pytest.mark.parametrize(("request_type", "error", "words"), rest_in_gate(RAISED), ids=names)
 def test_what_does_not_pass_is_raised_once_and_tried_again_by_the_next_poll(
     simulation: Simulation, request_type: Any, error: type[BrokerError], words: str
 ) -> None:

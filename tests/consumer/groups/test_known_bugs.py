@@ -35,6 +35,7 @@ from pykafka2.protocol.messages.group import (
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
 from tests.consumer.groups.life import Group
+from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
@@ -306,7 +307,7 @@ def test_what_others_have_got_wrong_ends_well_here(name: str, simulation: Simula
     story(simulation)
 
 
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", rest_in_gate(BUGS))
 def test_with_the_bug_planted_it_does_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     story, plant = BUGS[name]
     with Simulation(1) as simulation:

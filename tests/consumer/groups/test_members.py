@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.errors import CommitFailed, IllegalState
+from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.group import (
+    HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
 from tests.consumer.groups.life import Group
@@ -31,6 +36,37 @@ def test_a_member_joins_reads_and_leaves(simulation: Simulation) -> None:
     assert member.what("assigned", "revoked") == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
     assert group.cluster.group("g").members == {}
     assert set(group.cluster.group("g").offsets.values()) == {10}
+
+
+def test_a_new_member_asks_in_this_order(simulation: Simulation) -> None:
+    group = Group(simulation)
+    group.produce(60)
+    group.member("a")
+    group.settle()
+    group.turn(1)
+    group.cluster.history.order(
+        MetadataRequest,
+        FindCoordinatorRequest,
+        JoinGroupRequest,
+        JoinGroupRequest,
+        SyncGroupRequest,
+        OffsetFetchRequest,
+        FetchRequest,
+        HeartbeatRequest,
+        client_id="a",
+    )
+
+
+@pytest.mark.gate
+def test_a_hundred_members_make_one_generation_and_a_late_one_adds_one(simulation: Simulation) -> None:
+    group = Group(simulation, {"orders": 120}, config={"group.initial.rebalance.delay.ms": 3000})
+    members = [group.member() for _ in range(100)]
+    group.settle(120)
+    assert {member.health()["generation"] for member in members} == {1}
+    assert sorted({len(member.owned) for member in members}) == [1, 2]
+    group.member("late")
+    group.settle(120)
+    assert {member.health()["generation"] for member in group.members} == {2}
 
 
 def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation) -> None:
