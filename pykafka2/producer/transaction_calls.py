@@ -23,9 +23,10 @@ from pykafka2.errors import (
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.transaction_handle import TransactionHandle
-from pykafka2.producer.transaction_manager import Detached, Ticket, TransactionManager
+from pykafka2.producer.transaction_manager import Detached, TransactionManager
 from pykafka2.producer.transaction_state import Call, TransactionState, TransactionStatus
 from pykafka2.producer.transaction_steps import Offsets
+from pykafka2.producer.transaction_tickets import Ticket
 from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)

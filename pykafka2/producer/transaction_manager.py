@@ -8,22 +8,17 @@ every batch has its outcome.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import attrs
 
-from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import TRANSACTION, PollResult, ToCoordinator
 from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.script_runner import Forget, ScriptRunner, Versions
 from pykafka2.errors import (
     IllegalState,
-    InvalidProducerEpoch,
     KafkaError,
-    ProducerFenced,
     TransactionAborted,
 )
 from pykafka2.network.script import Script
@@ -32,6 +27,7 @@ from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.identity import ProducerIdentity
 from pykafka2.producer.identity_policy import NOBODY
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.transaction_errors import abortable_error, fatal_error
 from pykafka2.producer.transaction_requests import (
     EPOCH_BUMP,
     Reaction,
@@ -40,7 +36,8 @@ from pykafka2.producer.transaction_requests import (
     reaction_to,
 )
 from pykafka2.producer.transaction_state import OPEN_STATES, Call, TransactionState, TransactionStatus, again
-from pykafka2.producer.transaction_steps import Offsets, StepFailed, TransactionSteps
+from pykafka2.producer.transaction_steps import StepFailed, TransactionSteps
+from pykafka2.producer.transaction_tickets import Ticket, Waiting
 from pykafka2.types import TopicPartition
 
 
@@ -52,16 +49,6 @@ class Detached:
     producer_epoch: int
     transaction_version: int
     is_empty: bool
-
-
-@attrs.define(eq=False)
-class Ticket:
-    """A call that somebody waits for.  `is_heard` is set by the caller when it has the outcome."""
-
-    call: Call
-    completion: Completion[Any]
-    offsets: Offsets | None = None
-    is_heard: bool = False
 
 
 class TransactionManager:
@@ -87,9 +74,7 @@ class TransactionManager:
         self._id = status.transactional_id
         self._coordinator = ToCoordinator(TRANSACTION, self._id)
         self._runner: ScriptRunner[None] | None = None
-        self._tickets: list[Ticket] = []
-        """Who waits for the present init, end or detachment; when it is over, who waited."""
-        self._offsets: deque[tuple[Ticket, Offsets]] = deque()
+        self._waiting = Waiting()
         self._requests_in_flight = 0
         self._polled_at = 0.0
         self._moves: dict[Call, Callable[[Ticket, float], None]] = {
@@ -105,9 +90,9 @@ class TransactionManager:
 
     def start(self, ticket: Ticket, now: float) -> None:
         """Carry the call out, join the same call that is under way, or refuse it."""
-        missed = self._missed()
+        missed = self._waiting.missed() if self._status.state is TransactionState.READY else None
         if missed is ticket.call:
-            self._tickets.append(ticket)
+            self._waiting.join(ticket)
             ticket.completion.succeed(None)
             return
         try:
@@ -122,35 +107,28 @@ class TransactionManager:
         else:
             self._moves[ticket.call](ticket, now)
 
-    def _missed(self) -> Call | None:
-        """The call that ended well when all its callers had given up, so that they do not know."""
-        if self._status.state is not TransactionState.READY or not self._tickets:
-            return None
-        return None if any(one.is_heard for one in self._tickets) else self._tickets[0].call
-
     def _begin_init(self, ticket: Ticket, now: float) -> None:
         if self._joins(ticket):
             return
         self._status.move_to(TransactionState.INITIALIZING, now)
-        self._tickets = [ticket]
+        self._waiting.begin(ticket)
 
     def _begin(self, ticket: Ticket, now: float) -> None:
-        self._tickets = []
+        self._waiting.begin()
         self._status.move_to(TransactionState.IN_TRANSACTION, now)
         ticket.completion.succeed(None)
 
     def _begin_offsets(self, ticket: Ticket, now: float) -> None:
-        if ticket.offsets is not None:
-            self._offsets.append((ticket, ticket.offsets))
+        self._waiting.add_offsets(ticket)
 
     def _begin_end(self, state: TransactionState, ticket: Ticket, now: float) -> None:
         if self._joins(ticket):
             return
         self._status.move_to(state, now)
-        self._tickets = [ticket]
+        self._waiting.begin(ticket)
         self._accumulator.close_tails()
         if state is TransactionState.ABORTING:
-            self._drop_offsets(TransactionAborted(f"the transaction of {self._id!r} was aborted"))
+            self._waiting.drop_offsets(TransactionAborted(f"the transaction of {self._id!r} was aborted"))
         else:
             self._accumulator.begin_flush(self)
 
@@ -159,7 +137,7 @@ class TransactionManager:
             ticket.completion.succeed(self._detached())
         elif not self._joins(ticket):
             self._status.move_to(TransactionState.DETACHING, now)
-            self._tickets = [ticket]
+            self._waiting.begin(ticket)
             self._accumulator.close_tails()
             self._accumulator.begin_flush(self)
 
@@ -167,7 +145,7 @@ class TransactionManager:
         """The call is under way already: wait for that."""
         if self._status.state not in _UNDER_WAY:
             return False
-        self._tickets.append(ticket)
+        self._waiting.join(ticket)
         return True
 
     # ------------------------------------------------------------------ the sender asks and tells
@@ -214,7 +192,7 @@ class TransactionManager:
         """A batch will not be part of the transaction, so it must not be committed."""
         self._facts.may_be_carried_out_late = self._facts.may_be_carried_out_late or batch.attempts > 0
         if self.identity.refusal is not None:
-            self._fail_for_good(error, self._polled_at)
+            self._fail_for_good(error, None, self._polled_at)
             return
         if self._status.state in OPEN_STATES:
             self._fail_transaction(error, self._polled_at)
@@ -239,8 +217,8 @@ class TransactionManager:
             self._run(self._steps.initialize(NOBODY), self._on_initialized)
         elif state in OPEN_STATES and self._facts.new:
             self._run(self._steps.add_partitions(), self._on_step_done)
-        elif state in OPEN_STATES and self._offsets:
-            ticket, offsets = self._offsets[0]
+        elif state in OPEN_STATES and (first := self._waiting.next_offsets()) is not None:
+            ticket, offsets = first
             self._run(self._steps.send_offsets(offsets), partial(self._on_offsets_sent, ticket))
         elif state is TransactionState.COMMITTING and self._is_flushed:
             self._run(self._steps.end(Step.COMMIT), self._on_ended)
@@ -249,7 +227,7 @@ class TransactionManager:
         elif state is TransactionState.DETACHING and self._is_flushed:
             self._accumulator.end_flush(self)
             self._status.move_to(TransactionState.DETACHED, now)
-            self._succeed(self._detached())
+            self._waiting.succeed(self._detached())
         return self._runner
 
     @property
@@ -271,10 +249,10 @@ class TransactionManager:
         if error is None:
             self._facts.forget()
             self._status.move_to(TransactionState.READY, now)
-            self._succeed(None)
+            self._waiting.succeed(None)
         else:
             self._status.move_to(TransactionState.UNINITIALIZED, now)
-            self._fail_tickets(lambda call: again(error, f"{call.value}: {error}"))
+            self._waiting.fail(lambda call: again(error, f"{call.value}: {error}"))
 
     def _on_step_done(self, outcome: Outcome[None], now: float) -> None:
         if outcome.error is not None:
@@ -282,33 +260,36 @@ class TransactionManager:
 
     def _on_offsets_sent(self, ticket: Ticket, outcome: Outcome[None], now: float) -> None:
         if outcome.error is None:
-            if self._offsets:  # else the transaction was aborted meanwhile
-                self._offsets.popleft()
-            ticket.completion.succeed(None)
+            self._waiting.offsets_sent(ticket)
         else:
             self._on_step_failed(outcome, now)
 
     def _on_ended(self, outcome: Outcome[None], now: float) -> None:
-        if outcome.error is not None:
+        error = self._failure_of(outcome)
+        if error is not None and self._facts.is_ended:
+            # Only the next transaction has to do without this producer.
+            self._waiting.succeed(None)
+            self._fail_for_good(error, Step.INIT, now)
+            return
+        if error is not None:
             self._on_step_failed(outcome, now)
             return
         self._accumulator.end_flush(self)
         self._facts.forget()
         self._status.move_to(TransactionState.READY, now)
-        self._succeed(None)
+        self._waiting.succeed(None)
 
     def _on_step_failed(self, outcome: Outcome[None], now: float) -> None:
         error, failed = self._failure_of(outcome), outcome.error
         if error is None:
             return
-        if not isinstance(failed, StepFailed) or reaction_to(failed.step, error) is Reaction.FATAL:
-            if isinstance(failed, StepFailed) and failed.step is Step.COMMIT:
-                error = again(error, f"{error}; whether the transaction was committed is not known")
-            self._fail_for_good(error, now)
-            return
+        step = failed.step if isinstance(failed, StepFailed) else None
+        if step is None or reaction_to(step, error) is Reaction.FATAL:
+            self._fail_for_good(error, step, now)
         # What was begun before an abort is of no interest any more.
-        if self._status.state in OPEN_STATES or failed.step is Step.ABORT:
-            self._fail_transaction(error, now)
+        elif self._status.state in OPEN_STATES or step is Step.ABORT:
+            timeout = self._options.transaction_timeout
+            self._fail_transaction(abortable_error(error, step, timeout=timeout), now)
 
     def _failure_of(self, outcome: Outcome[None]) -> KafkaError | None:
         error = outcome.error
@@ -327,18 +308,17 @@ class TransactionManager:
         self._status.move_to(TransactionState.ABORTABLE_ERROR, now, error)
         self._give_up(self._status.refusal)
 
-    def _fail_for_good(self, error: KafkaError, now: float) -> None:
+    def _fail_for_good(self, error: KafkaError, step: Step | None, now: float) -> None:
         """The producer cannot go on: another has its id, or nobody can tell what became of the end."""
         if self._status.state is TransactionState.FATAL_ERROR:
             return
-        if isinstance(error, InvalidProducerEpoch):
-            error = ProducerFenced(str(error))
-        if isinstance(error, ProducerFenced):
-            error = ProducerFenced(
-                f"{error}: another producer with transactional_id={self._id!r} has begun, or the coordinator "
-                f"ended the transaction after transaction_timeout_ms="
-                f"{self._options.transaction_timeout * 1000:g}"
-            )
+        error = fatal_error(
+            error,
+            step,
+            transactional_id=self._id,
+            timeout=self._options.transaction_timeout,
+            may_be_carried_out_late=self._facts.may_be_carried_out_late,
+        )
         self._status.move_to(TransactionState.FATAL_ERROR, now, error)
         if self.identity.refusal is None:
             self.identity.refuse(error, f"{error}; close this producer and make a new one")
@@ -348,22 +328,8 @@ class TransactionManager:
         self._accumulator.close_tails()
         self._accumulator.end_flush(self)
         self._facts.new.clear()
-        self._fail_tickets(refusal)
-        self._drop_offsets(refusal(Call.SEND_OFFSETS))
-
-    def _drop_offsets(self, error: KafkaError) -> None:
-        waiting, self._offsets = self._offsets, deque()
-        for ticket, _ in waiting:
-            ticket.completion.fail(error)
-
-    def _succeed(self, value: Detached | None) -> None:
-        for ticket in self._tickets:
-            ticket.completion.succeed(value)
-
-    def _fail_tickets(self, error_of: Callable[[Call], KafkaError]) -> None:
-        tickets, self._tickets = self._tickets, []
-        for ticket in tickets:
-            ticket.completion.fail(error_of(ticket.call))
+        self._waiting.fail(refusal)
+        self._waiting.drop_offsets(refusal(Call.SEND_OFFSETS))
 
     def _detached(self) -> Detached:
         producer_id, epoch = self.identity.sequences.identity

@@ -99,6 +99,7 @@ class Facts:
         has_joined: the coordinator has said so, before version 2.
         may_be_carried_out_late: a request got no answer, or a batch failed: this epoch must not serve another
             transaction.
+        is_ended: its end is decided; what may be missing is another epoch.
         last_error: why the present step has to be repeated; None once it went well.
     """
 
@@ -108,13 +109,15 @@ class Facts:
     is_started: bool = False
     has_joined: bool = False
     may_be_carried_out_late: bool = False
+    is_ended: bool = False
     last_error: KafkaError | None = None
 
     def forget(self) -> None:
         """The transaction is over; its version holds for the next one."""
         self.added.clear()
         self.new.clear()
-        self.is_started = self.has_joined = self.may_be_carried_out_late = False
+        self.is_started = self.has_joined = False
+        self.may_be_carried_out_late = self.is_ended = False
         self.last_error = None
 
 
@@ -222,6 +225,7 @@ class TransactionSteps:
                 raise
             self.facts.may_be_carried_out_late = True
             return False
+        self.facts.is_ended = True
         if answer.producer_id < 0:
             return False
         self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)

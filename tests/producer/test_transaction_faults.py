@@ -254,6 +254,19 @@ class TestLateRequests:
         producer.abort_transaction()
         assert committed(simulation, cluster) == ([b"first"] if is_commit else [])
 
+    def test_a_commit_stands_though_the_next_epoch_is_refused(
+        self, simulation: Simulation, old: KafkaCluster
+    ) -> None:
+        producer = a_producer(simulation, old)
+        producer.begin_transaction()
+        producer.send("orders", b"v").result(5)
+        old.controls.rule(api="EndTxn", then="apply_then_lose_reply", nth=1)
+        old.controls.fail_next(InitProducerIdRequest, ProducerFenced)
+        producer.commit_transaction()
+        with pytest.raises(ProducerFenced):
+            producer.begin_transaction()
+        assert committed(simulation, old) == [b"v"]
+
     def test_late_offsets_are_not_those_of_the_next_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:

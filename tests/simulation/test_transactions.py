@@ -9,6 +9,7 @@ from pykafka2.testing.simulation.problems import InvariantViolated
 from tests.campaign.transaction_run import main
 from tests.campaign.transactions import play
 from tests.gate import rest_in_gate
+from tests.simulation import transaction_client_mutants as client_mutants
 from tests.simulation import transaction_mutants as mutants
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 from tests.simulation.transactions_story import tell
@@ -67,3 +68,17 @@ def test_a_planted_bug_is_seen(
     mutant(monkeypatch)
     with pytest.raises((InvariantViolated, KafkaError)):
         play(seed, seconds=SECONDS, transaction_version=version)
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "seed"),
+    [(mutant, 2 if number == 0 else 0) for number, mutant in enumerate(client_mutants.MUTANTS)],
+)
+def test_a_planted_bug_of_the_client_is_seen(
+    mutant: client_mutants.Mutant, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises((InvariantViolated, KafkaError)):
+        play(seed, seconds=SECONDS, by_clients=True)

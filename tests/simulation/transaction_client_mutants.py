@@ -1,0 +1,67 @@
+"""Planted bugs of the producer's transactions, each of which the campaign must catch; see mutants.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from pykafka2.errors import TransactionFailed
+from pykafka2.network.script import Script
+from pykafka2.producer.transaction_calls import TransactionCalls
+from pykafka2.producer.transaction_manager import TransactionManager
+from pykafka2.producer.transaction_requests import Step
+from pykafka2.producer.transaction_steps import TransactionSteps
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+def failed_batches_are_committed_around(patch: pytest.MonkeyPatch) -> None:
+    """A record that failed does not keep its transaction from being committed."""
+    patch.setattr(TransactionManager, "on_batch_failed", lambda self, batch, error: None)
+
+
+def commits_do_not_wait_for_their_batches(patch: pytest.MonkeyPatch) -> None:
+    """The end goes out while records wait."""
+    patch.setattr(TransactionManager, "_is_flushed", property(lambda self: True))
+
+
+def commits_that_failed_count_as_done(patch: pytest.MonkeyPatch) -> None:
+    """The application is told that all is well."""
+    commit = TransactionCalls.commit
+
+    def hopeful(self: TransactionCalls, timeout: float | None) -> None:
+        with suppress(TransactionFailed):
+            commit(self, timeout)
+
+    patch.setattr(TransactionCalls, "commit", hopeful)
+
+
+def aborts_commit(patch: pytest.MonkeyPatch) -> None:
+    """The flag of EndTxn says the wrong thing."""
+    end = TransactionSteps.end
+
+    def mistaken(self: TransactionSteps, step: Step) -> Script[None]:
+        return end(self, Step.COMMIT)
+
+    patch.setattr(TransactionSteps, "end", mistaken)
+
+
+def offsets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """They are not sent, and the call returns."""
+
+    def nothing(self: TransactionSteps, what: object) -> Script[None]:
+        return None
+        yield
+
+    patch.setattr(TransactionSteps, "send_offsets", nothing)
+
+
+MUTANTS = (
+    failed_batches_are_committed_around,
+    commits_do_not_wait_for_their_batches,
+    commits_that_failed_count_as_done,
+    aborts_commit,
+    offsets_are_forgotten,
+)
