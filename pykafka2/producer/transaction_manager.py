@@ -126,11 +126,9 @@ class TransactionManager:
             return
         self._status.move_to(state, now)
         self._waiting.begin(ticket)
-        self._accumulator.close_tails()
+        self._accumulator.close_tails()  # so that they linger no longer
         if state is TransactionState.ABORTING:
             self._waiting.drop_offsets(TransactionAborted(f"the transaction of {self._id!r} was aborted"))
-        else:
-            self._accumulator.begin_flush(self)
 
     def _begin_detach(self, ticket: Ticket, now: float) -> None:
         if self._status.state is TransactionState.DETACHED:
@@ -139,7 +137,6 @@ class TransactionManager:
             self._status.move_to(TransactionState.DETACHING, now)
             self._waiting.begin(ticket)
             self._accumulator.close_tails()
-            self._accumulator.begin_flush(self)
 
     def _joins(self, ticket: Ticket) -> bool:
         """The call is under way already: wait for that."""
@@ -225,7 +222,6 @@ class TransactionManager:
         elif state is TransactionState.ABORTING and self._is_flushed:
             self._run(self._steps.end(Step.ABORT), self._on_ended)
         elif state is TransactionState.DETACHING and self._is_flushed:
-            self._accumulator.end_flush(self)
             self._status.move_to(TransactionState.DETACHED, now)
             self._waiting.succeed(self._detached())
         return self._runner
@@ -274,7 +270,6 @@ class TransactionManager:
         if error is not None:
             self._on_step_failed(outcome, now)
             return
-        self._accumulator.end_flush(self)
         self._facts.forget()
         self._status.move_to(TransactionState.READY, now)
         self._waiting.succeed(None)
@@ -326,7 +321,6 @@ class TransactionManager:
 
     def _give_up(self, refusal: Callable[[Call], KafkaError]) -> None:
         self._accumulator.close_tails()
-        self._accumulator.end_flush(self)
         self._facts.new.clear()
         self._waiting.fail(refusal)
         self._waiting.drop_offsets(refusal(Call.SEND_OFFSETS))

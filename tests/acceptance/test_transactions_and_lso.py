@@ -1,5 +1,6 @@
 """A read_committed reader sees none of an aborted and all of a committed transaction; the LSO stops
-at the open one.  The reader is our consumer, the writers are raw producers of transaction.version 1 and 2.
+at the open one.  The reader is our consumer; the writers are raw producers of transaction.version 1 and 2,
+and ours.
 """
 
 from __future__ import annotations
@@ -72,3 +73,27 @@ def test_the_last_stable_offset_stops_at_the_open_transaction(version: int) -> N
         world.until("CompleteCommit", "open")
         assert world.read().last_stable_offset == 6
         assert read_for(reader, world) == [b"2 open", b"3 committed behind it"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_our_producers_are_seen_whole_or_not_at_all_and_stop_the_reader_while_open(version: int) -> None:
+    with Simulation(seed=18) as simulation:
+        world = World(simulation, transaction_version=version)
+        reader = consumer_of(world, "read_committed")
+        producers = [
+            simulation.producer(world.cluster, transactional_id=name) for name in ("open", "later", "gone")
+        ]
+        for producer in producers:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for place in PLACES:
+                producer.send(
+                    place.topic, producer.health()["transaction_state"].encode(), partition=place[1]
+                )
+            producer.flush()
+        open_one, later, gone = producers
+        later.commit_transaction()
+        gone.abort_transaction()
+        assert read_for(reader, world) == []
+        open_one.commit_transaction()
+        assert read_for(reader, world) == [b"in transaction"] * 2 * len(PLACES)

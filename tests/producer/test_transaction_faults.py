@@ -17,6 +17,7 @@ from pykafka2 import KafkaProducer, OffsetAndMetadata, TopicPartition
 from pykafka2.broker.coordinators.transactions.state import MAX_EPOCH
 from pykafka2.errors import (
     DeliveryTimeout,
+    IllegalState,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidTxnState,
@@ -176,6 +177,43 @@ class TestWhatFailsIsNotCommitted:
         with pytest.raises(TransactionFailed):
             producer.commit_transaction()
         goes_on(simulation, cluster, producer)
+
+    def test_nothing_joins_what_waits_when_the_commit_has_begun(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        cluster.controls.hold(ProduceRequest)
+        producer.send("orders", b"on the wire")
+        simulation.sleep(0.1)
+        producer.send("orders", b"waits")
+        with pytest.raises(KafkaTimeoutError):
+            producer.commit_transaction(0.5)
+        with pytest.raises(IllegalState, match="is being committed"):
+            producer.send("orders", b"too late")
+        cluster.controls.clear()
+        producer.commit_transaction()
+        assert committed(simulation, cluster) == [b"on the wire", b"waits"]
+
+    def test_an_abort_waits_for_requests_that_were_given_up(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        """Before transaction.version 2 their records could open a transaction that nobody ends (KIP-890)."""
+        producer = a_producer(
+            simulation, cluster, request_timeout_ms=4000, delivery_timeout_ms=4500, linger_ms=0
+        )
+        producer.begin_transaction()
+        producer.send("orders", b"first").result(5)
+        cluster.controls.hold(ProduceRequest)
+        producer.send("orders", b"given up")
+        with pytest.raises(TransactionFailed, match="delivery_timeout_ms"):
+            producer.commit_transaction(10)
+        with pytest.raises(KafkaTimeoutError):
+            producer.abort_transaction(1)
+        assert requests(cluster, "EndTxn") == 0
+        producer.abort_transaction(10)
+        assert requests(cluster, "EndTxn") == 1
+        cluster.controls.clear()
+        assert committed(simulation, cluster) == []
 
 
 class TestPartitionsThatMayNotJoin:
