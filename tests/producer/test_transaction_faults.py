@@ -215,6 +215,23 @@ class TestWhatFailsIsNotCommitted:
         cluster.controls.clear()
         assert committed(simulation, cluster) == []
 
+    def test_offsets_that_wait_go_with_their_transaction(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        cluster.controls.hold(TxnOffsetCommitRequest)
+        for group in ("held", "waits"):
+            with pytest.raises(KafkaTimeoutError, match=r"commit_transaction\(\) waits for it"):
+                producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(1)}, group, 0.5)
+        cluster.controls.clear()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(2)}, "next")
+        simulation.sleep(0.5)
+        assert cluster.group("next").offsets == {ORDERS: 2}
+        assert cluster.group("held").offsets == {}
+        assert requests(cluster, "TxnOffsetCommit") == 2
+
 
 class TestPartitionsThatMayNotJoin:
     @pytest.mark.parametrize(
