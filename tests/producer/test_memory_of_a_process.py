@@ -1,0 +1,67 @@
+"""What a producer takes of the machine's memory while no broker answers, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+MIB = 1 << 20
+
+PROGRAM = textwrap.dedent(
+    """
+    import os, sys
+    from pykafka2 import KafkaProducer
+    from pykafka2.errors import BufferExhausted
+    from pykafka2.protocol.messages.produce import ProduceRequest
+    from pykafka2.testing import KafkaCluster
+
+    def rss():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def ignore(metadata, error):
+        pass
+
+    value_bytes, has_callback = int(sys.argv[1]), sys.argv[2] == "callback"
+    with KafkaCluster(brokers=1, topics={"orders": 6}, process=True) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=1000)
+        producer.send("orders", b"first").result(30)
+        cluster.controls.hold(ProduceRequest)
+        before, number = rss(), 0
+        try:
+            while True:
+                value = b"%d" % number
+                delivery = producer.send(
+                    "orders", value.ljust(value_bytes, b"x"), on_delivery=ignore if has_callback else None
+                )
+                if has_callback and number % 2:
+                    delivery.add_callback(ignore, None).add_errback(ignore, None)
+                number += 1
+        except BufferExhausted:
+            print(rss() - before, number, producer.metrics()["buffer-total-bytes"])
+        os._exit(0)
+    """
+)
+
+
+@pytest.mark.gate
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", ["plain", "callback"])
+@pytest.mark.parametrize("value_bytes", [10, 100, 10_000])
+def test_a_producer_that_nobody_answers_takes_buffer_memory_and_64_mib_at_most(
+    value_bytes: int, kind: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(value_bytes), kind],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    grown, records, buffer_memory = map(float, done.stdout.split())
+    assert records * value_bytes > buffer_memory / 20
+    assert grown < buffer_memory + 64 * MIB
