@@ -13,6 +13,7 @@ from tests.campaign.run import main
 from tests.gate import rest_in_gate
 from tests.simulation import broker_mutants
 from tests.simulation import producer_mutants as mutants
+from tests.simulation.mutants import callbacks_are_forgotten
 from tests.simulation.planting import assert_caught
 from tests.simulation.producers_story import tell
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter
@@ -31,12 +32,12 @@ MUTANTS = [
     (mutants.windows_have_one_more, {"WindowsAreKept"}),
     (mutants.retries_queue_up_behind, {"OneInFlightKeepsOrder"}),
     (mutants.every_retry_is_numbered_anew, {"NothingIsDoubled"}),
-    (mutants.holes_are_left, {"OrderIsKept", "HolesEndAnEpoch", "NumbersHaveNoGaps"}),
+    (mutants.holes_are_left, {"NothingIsDoubled", "OrderIsKept", "HolesEndAnEpoch", "NumbersHaveNoGaps"}),
     (mutants.first_numbers_are_one, {"NumbersHaveNoGaps"}),
     (mutants.order_of_retries_is_not_kept, {"NothingIsDoubled", "OrderIsKept"}),
     (mutants.moved_leaders_end_a_batch, {"HolesEndAnEpoch", "LogsHoldWhatWasSent", "RetriesAreIdentical"}),
     (mutants.outcomes_are_told_twice, CALLS),
-    (mutants.callbacks_are_forgotten_after_retries, CALLS),
+    (callbacks_are_forgotten, CALLS),
     (mutants.nothing_expires, CALLS),
     (mutants.flush_returns_early, CALLS),
     (mutants.flush_takes_no_timeout, CALLS),
