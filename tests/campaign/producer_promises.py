@@ -8,106 +8,24 @@ doubled, lost in the middle or out of order.  All look at the same `Evidence`, g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from pykafka2.producer.sequences import next_sequence
-from pykafka2.records.batch import RecordBatch, batches
-from pykafka2.records.decoder import decode_tuples
+from pykafka2.records.batch import RecordBatch
 from pykafka2.testing.simulation.checkers import Checker
 from pykafka2.testing.simulation.history import FAILED, OK, Sent
 from pykafka2.types import TopicPartition
-from tests.campaign.producer_work import ALL, Life
+from tests.campaign.producer_evidence import Evidence, Logged, Numbered, Place, records_of
+from tests.campaign.producer_lives import ALL, Life
 
 if TYPE_CHECKING:
     from pykafka2.broker.broker import Broker
     from pykafka2.broker.log.partition_log import PartitionLog
     from pykafka2.testing.simulation.world import World
 
-Place = tuple[str, int]
-Numbered = tuple[int, int, int]
-"""Producer id, its epoch, sequence of the first record."""
-
 MOST_QUESTIONS_PER_SECOND = 60
 """Of one API by one client: with back-off and three brokers it is ten or twenty."""
-
-
-@attrs.define
-class Logged:
-    """A record in a log; `number` is that of its batch."""
-
-    offset: int
-    value: bytes
-    number: Numbered
-
-
-@attrs.define
-class Asked:
-    """A batch in a produce request that reached a broker."""
-
-    client: str
-    at: float
-    place: Place
-    number: Numbered
-    data: bytes
-    values: list[bytes]
-    is_late: bool
-    """The copy of an earlier one, which comes from a connection that is gone."""
-
-
-@attrs.define
-class Evidence:
-    """What the logs hold and what the brokers were asked for."""
-
-    logs: dict[Place, list[Logged]]
-    asked: list[Asked]
-    sent: dict[bytes, Sent]
-
-    @classmethod
-    def gather(cls, world: World) -> Evidence:
-        logs = {
-            place: [
-                Logged(offset, value, _number(batch))
-                for batch in world.cluster.log(*place).batches()
-                for offset, value in _records(batch)
-            ]
-            for place in world.partitions()
-        }
-        return cls(logs, list(_asked(world)), world.history.by_value())
-
-    def offsets(self, place: Place) -> dict[bytes, list[int]]:
-        """Where each value is in a partition's log."""
-        found: dict[bytes, list[int]] = {}
-        for logged in self.logs[place]:
-            found.setdefault(logged.value, []).append(logged.offset)
-        return found
-
-
-def _records(batch: RecordBatch) -> Iterator[tuple[int, bytes]]:
-    return ((offset, value or b"") for offset, _, _, value, _ in decode_tuples(batch))
-
-
-def _number(batch: RecordBatch) -> Numbered:
-    return batch.producer_id, batch.producer_epoch, batch.base_sequence
-
-
-def _asked(world: World) -> Iterator[Asked]:
-    names = world.cluster.controller.image.topic_names
-    values_of: dict[bytes, list[bytes]] = {}
-    for entry in world.cluster.history.entries("Produce"):
-        for topic in entry.request.topic_data:
-            for partition in topic.partition_data:
-                place = (topic.name or names.get(topic.topic_id, ""), partition.index)
-                data = bytes(partition.records)
-                for batch in batches(data):
-                    values = values_of.get(data)
-                    if values is None:
-                        values = values_of[data] = [value for _, value in _records(batch)]
-                    number, client = _number(batch), entry.client_id or ""
-                    is_late = entry.peer.endswith("(dead)")
-                    yield Asked(client, entry.received_at, place, number, data, values, is_late)
 
 
 class Promise(Checker):
@@ -217,7 +135,7 @@ class CommittedIsKept(Promise):
         for place, committed in self._committed.items():
             at = {one.offset: one.value for one in evidence.logs[place]}
             for batch in committed.values():
-                for offset, value in _records(batch):
+                for offset, value in records_of(batch):
                     if at.get(offset) != value:
                         self.fail(
                             f"{place} offset {offset}: {value!r} was committed, there is {at.get(offset)!r}"

@@ -22,8 +22,9 @@ from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import World
 from tests.campaign.producer_faults import paused_seconds, producer_kinds
+from tests.campaign.producer_lives import ALL, MOST_LIVES, Life, drawn_options
 from tests.campaign.producer_promises import promises_of
-from tests.campaign.producer_work import ALL, MOST_LIVES, Life, Worker, drawn_options
+from tests.campaign.producer_work import Worker
 from tests.campaign.seed import Report, Sabotage, play_seed
 
 TOPICS = {"orders": 2}

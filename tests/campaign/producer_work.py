@@ -7,19 +7,17 @@ time; a flush that returned has left nothing open.  What only the logs can tell 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from pykafka2.errors import DeliveryTimeout, KafkaError, KafkaTimeoutError
+from pykafka2.errors import DeliveryTimeout, IncompleteSend, KafkaError, KafkaTimeoutError
 from pykafka2.producer.delivery import OnDelivery
-from pykafka2.testing.simulation.history import FAILED, OK, OPEN, UNKNOWN, Sent
+from pykafka2.testing.simulation.history import FAILED, OK, OPEN, Sent
 from pykafka2.types import RecordMetadata
+from tests.campaign.producer_lives import Bulk, Life, outcome_of
 
 if TYPE_CHECKING:
-    from pykafka2.producer.producer import KafkaProducer
     from pykafka2.testing.simulation.sync import SimEvent
     from pykafka2.testing.simulation.world import World
 
@@ -27,66 +25,6 @@ if TYPE_CHECKING:
 MARGIN = 1.0
 # Once all faults are over every record has its outcome within so long, however patient its producer is.
 RECOVERY_TIME = 60.0
-
-MOST_LIVES = 4
-ALL = "all"
-
-
-def drawn_options(draw: Random) -> dict[str, Any]:
-    """Among them delivery timeouts that faults outlast, windows of one, buffers that fill."""
-    is_idempotent = draw.random() < 0.6
-    linger_ms = draw.choice([0, 5, 50, 300])
-    request_timeout_ms = draw.choice([500, 1000, 3000, 10_000])
-    options: dict[str, Any] = {
-        "enable_idempotence": is_idempotent,
-        "acks": ALL if is_idempotent else draw.choice([ALL, ALL, 1, 0]),
-        "max_in_flight_requests_per_connection": draw.choice([1, 2, 5] if is_idempotent else [1, 1, 5, 20]),
-        "compression_type": draw.choice(["none", "none", "none", "gzip", "snappy", "lz4", "zstd"]),
-        "linger_ms": linger_ms,
-        "batch_size": draw.choice([0, 200, 2000, 16_384]),
-        "buffer_memory": draw.choice([33_554_432, 33_554_432, 33_554_432, 60_000]),
-        "max_block_ms": draw.choice([100, 2000, 60_000]),
-        "request_timeout_ms": request_timeout_ms,
-        "delivery_timeout_ms": linger_ms + request_timeout_ms + draw.choice([0, 1000, 10_000, 60_000]),
-        "retry_backoff_ms": draw.choice([20, 100, 100]),
-        "metadata_max_age_ms": draw.choice([1000, 300_000]),
-    }
-    retries = draw.choice([None, None, None, 1, 3] if is_idempotent else [None, None, 0, 2])
-    if retries is not None:
-        options["retries"] = retries
-    return options
-
-
-@attrs.define(eq=False)
-class Life:
-    """One producer from its making to its close."""
-
-    name: str
-    options: dict[str, Any]
-    producer: KafkaProducer
-    sent: list[Sent] = attrs.field(factory=list)
-    is_closed: bool = False
-
-    @property
-    def is_idempotent(self) -> bool:
-        return bool(self.options["enable_idempotence"])
-
-    @property
-    def acks(self) -> object:
-        return self.options["acks"]
-
-    @property
-    def delivery_timeout(self) -> float:
-        return float(self.options["delivery_timeout_ms"]) / 1000
-
-    def open(self) -> Iterator[Sent]:
-        return (sent for sent in self.sent if sent.outcome == OPEN)
-
-
-def outcome_of(error: KafkaError) -> str:
-    """What an application knows by the error of a delivery: nothing, but where the producer is sure."""
-    is_sure = isinstance(error, DeliveryTimeout) and "was never sent" in str(error)
-    return FAILED if is_sure else UNKNOWN
 
 
 class Worker:
@@ -117,12 +55,15 @@ class Worker:
         while not self._stop.is_set():
             for _ in range(random.randint(1, self._longest_burst)):
                 self._send(*random.choice(self._world.partitions()))
+            self._settle_bulks()
             chance = random.random()
             if chance < 0.06:
                 self._flush(random.choice([0.05, 0.5, 5.0]))
             elif chance < 0.10:
                 self._send_and_wait(random.choice([0.05, 0.5, 5.0]))
-            elif chance < 0.16 and self._is_short_lived and len(self.lives) < len(self.options):
+            elif chance < 0.18:
+                self._send_many(*random.choice(self._world.partitions()))
+            elif chance < 0.24 and self._is_short_lived and len(self.lives) < len(self.options):
                 self._close(random.choice([0.0, 0.2, 3.0]))
                 self._begin()
             self._stop.wait(random.expovariate(self._rounds_per_second))
@@ -131,6 +72,7 @@ class Worker:
             self.problems.append(f"{sent} has no outcome after {RECOVERY_TIME:g} s of peace")
         self._look_at_memory()
         self._close(RECOVERY_TIME)
+        self._settle_bulks()
 
     # ------------------------------------------------------------------ one producer after another
 
@@ -146,7 +88,7 @@ class Worker:
     def _close(self, timeout: float) -> None:
         """Whatever becomes of it, every record has its outcome then."""
         self._in_time("close", timeout, lambda: self.life.producer.close(timeout=timeout))
-        self.life.is_closed = True
+        self._settle_bulks()
         if self.allowance:
             return  # a producer that stands still gives up what is left when it goes on
         for sent in self.life.open():
@@ -165,6 +107,7 @@ class Worker:
     def _flush(self, timeout: float) -> None:
         before = list(self.life.open())
         is_over = self._in_time("flush", timeout, lambda: self.life.producer.flush(timeout=timeout))
+        self._settle_bulks()
         left = [sent for sent in before if sent.outcome == OPEN]
         if is_over and left:
             self.problems.append(f"{self.life.name}: flush returned, and {left[0]} is open")
@@ -188,18 +131,32 @@ class Worker:
             self.problems.append(f"{self.life.name}: {what} took {took:.3f} s with a timeout of {timeout} s")
         return not isinstance(error, KafkaTimeoutError) or isinstance(error, DeliveryTimeout)
 
-    def _send(self, topic: str, partition: int) -> Any:
+    def _record(self, topic: str, partition: int) -> Sent:
+        """The next record to this partition, in the history before it is sent: it may be on its way before
+        the call has returned.
+        """
         world, life = self._world, self.life
         number = world.history.next_number(life.name, topic, partition)
         padding = "." * self._random.choice([0, 20, 200])
         value = f"{life.name}/{topic}-{partition}/{number}{padding}".encode()
         sent = Sent(life.name, topic, partition, number, value, world.now)
-        # Before the send: a batch may be on its way before send() returns to its caller.
         world.history.sent.append(sent)
         life.sent.append(sent)
+        return sent
+
+    def _send(self, topic: str, partition: int) -> Any:
+        world, life = self._world, self.life
+        sent = self._record(topic, partition)
+        told = self._teller(sent)
+        is_told_later = self._random.random() < 0.2
         delivery = None
         try:
-            delivery = life.producer.send(topic, value, partition=partition, on_delivery=self._teller(sent))
+            if is_told_later:
+                delivery = life.producer.send(topic, sent.value, partition=partition)
+                delivery.add_callback(lambda metadata: told(metadata, None))
+                delivery.add_errback(lambda error: told(None, error))
+            else:
+                delivery = life.producer.send(topic, sent.value, partition=partition, on_delivery=told)
         except KafkaError as error:
             # send() raises only where nothing was appended.
             sent.outcome, sent.error, sent.done_at = FAILED, repr(error), world.now
@@ -228,3 +185,48 @@ class Worker:
                 sent.outcome, sent.error = outcome_of(error), repr(error)
 
         return told
+
+    # ------------------------------------------------------------------ many at once
+
+    def _send_many(self, topic: str, partition: int) -> None:
+        life = self.life
+        rows = [self._record(topic, partition) for _ in range(self._random.randint(2, 30))]
+        left: Sequence[int] = range(len(rows))
+        try:
+            delivery = life.producer.send_many(topic, [row.value for row in rows], partition=partition)
+        except IncompleteSend as error:
+            left, delivery = error.left, error.delivery
+        except KafkaError as error:
+            self._world.simulation.note(f"{life.name} send_many: {error!r}")
+            delivery = None
+        else:
+            left = ()
+        for row in left:
+            rows[row].outcome, rows[row].error = FAILED, "not taken by send_many"
+        if delivery is not None:
+            life.bulks.append(Bulk(rows, delivery, self._world.now))
+
+    def _settle_bulks(self) -> None:
+        """Note the outcomes of those calls of `send_many` that are done by now."""
+        for life in self.lives:
+            for bulk in list(life.bulks):
+                if bulk.delivery.done():
+                    life.bulks.remove(bulk)
+                    self._settle(bulk)
+                elif self._world.now > bulk.sent_at + life.delivery_timeout + MARGIN + self.allowance:
+                    self.problems.append(f"{bulk.sent[0]} and more by send_many at {bulk.sent_at} are open")
+
+    def _settle(self, bulk: Bulk) -> None:
+        for part in bulk.delivery.written():
+            for place, row in enumerate(part.rows):
+                sent = bulk.sent[row]
+                if sent.outcome != OPEN:
+                    self.problems.append(f"{sent} has a second outcome after {sent.outcome}: {part}")
+                sent.outcome = OK
+                sent.offset = -1 if part.base_offset < 0 else part.base_offset + place
+        for rows, error in bulk.delivery.failures(0):
+            for row in rows:
+                sent = bulk.sent[row]
+                if sent.outcome != OPEN:
+                    self.problems.append(f"{sent} has a second outcome after {sent.outcome}: {error!r}")
+                sent.outcome, sent.error = outcome_of(error), repr(error)

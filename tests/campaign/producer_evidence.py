@@ -1,0 +1,99 @@
+"""What producers are judged by: what the logs hold, and what the brokers were asked to write.
+
+Gathered once, when all is over; the promises (producer_promises.py) all look at the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.records.batch import RecordBatch, batches
+from pykafka2.records.decoder import decode_tuples
+from pykafka2.testing.simulation.history import Sent
+
+if TYPE_CHECKING:
+    from pykafka2.testing.simulation.world import World
+
+Place = tuple[str, int]
+Numbered = tuple[int, int, int]
+"""Producer id, its epoch, sequence of the first record."""
+
+
+@attrs.define
+class Logged:
+    """A record in a log; `number` is that of its batch."""
+
+    offset: int
+    value: bytes
+    number: Numbered
+
+
+@attrs.define
+class Asked:
+    """A batch in a produce request that reached a broker."""
+
+    client: str
+    at: float
+    place: Place
+    number: Numbered
+    data: bytes
+    values: list[bytes]
+    is_late: bool
+    """The copy of an earlier one, which comes from a connection that is gone."""
+
+
+@attrs.define
+class Evidence:
+    """What the logs hold and what the brokers were asked for."""
+
+    logs: dict[Place, list[Logged]]
+    asked: list[Asked]
+    sent: dict[bytes, Sent]
+
+    @classmethod
+    def gather(cls, world: World) -> Evidence:
+        logs = {
+            place: [
+                Logged(offset, value, _number(batch))
+                for batch in world.cluster.log(*place).batches()
+                for offset, value in records_of(batch)
+            ]
+            for place in world.partitions()
+        }
+        return cls(logs, list(_asked(world)), world.history.by_value())
+
+    def offsets(self, place: Place) -> dict[bytes, list[int]]:
+        """Where each value is in a partition's log."""
+        found: dict[bytes, list[int]] = {}
+        for logged in self.logs[place]:
+            found.setdefault(logged.value, []).append(logged.offset)
+        return found
+
+
+def records_of(batch: RecordBatch) -> Iterator[tuple[int, bytes]]:
+    """Offsets and values."""
+    return ((offset, value or b"") for offset, _, _, value, _ in decode_tuples(batch))
+
+
+def _number(batch: RecordBatch) -> Numbered:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+def _asked(world: World) -> Iterator[Asked]:
+    names = world.cluster.controller.image.topic_names
+    values_of: dict[bytes, list[bytes]] = {}
+    for entry in world.cluster.history.entries("Produce"):
+        for topic in entry.request.topic_data:
+            for partition in topic.partition_data:
+                place = (topic.name or names.get(topic.topic_id, ""), partition.index)
+                data = bytes(partition.records)
+                for batch in batches(data):
+                    values = values_of.get(data)
+                    if values is None:
+                        values = values_of[data] = [value for _, value in records_of(batch)]
+                    number, client = _number(batch), entry.client_id or ""
+                    is_late = entry.peer.endswith("(dead)")
+                    yield Asked(client, entry.received_at, place, number, data, values, is_late)
