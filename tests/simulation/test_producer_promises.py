@@ -26,7 +26,10 @@ MUTANTS = [
     (mutants.errors_count_as_success, {"AcknowledgedIsAtItsOffset"}),
     (mutants.one_replica_is_asked_for, {"AcknowledgedIsAtItsOffset"}),
     (mutants.a_lost_answer_counts_as_never_sent, {"LogsHoldWhatWasSent"}),
-    (mutants.batches_go_to_the_next_partition, {"AcknowledgedIsAtItsOffset", "LogsHoldWhatWasSent"}),
+    (
+        mutants.batches_go_to_the_next_partition,
+        {"AcknowledgedIsAtItsOffset", "LogsHoldWhatWasSent", "NothingIsDoubled"},
+    ),
     (mutants.retries_are_not_counted, {"CopiesAreAttempts"}),
     (mutants.metadata_is_asked_for_without_rest, {"NobodyAsksWithoutRest"}),
     (mutants.windows_have_one_more, {"WindowsAreKept"}),
