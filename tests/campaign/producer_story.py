@@ -1,6 +1,6 @@
 """The producers' story: three brokers, one or two producers of all sorts, faults; then peace and the proof.
 
-A seed is made to be cheap (a fifth of a second of processor time), so that many can be played: a dozen
+A seed is made to be cheap (a quarter of a second of processor time), so that many can be played: a dozen
 virtual seconds, few partitions, nobody who reads.  What brokers do among themselves is the other story's
 (scenario.py).
 """
