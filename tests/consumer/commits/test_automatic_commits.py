@@ -25,6 +25,7 @@ def sent(cluster: KafkaCluster) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_they_are_never_closer_than_the_interval(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = automatic(simulation, cluster)
     for _ in range(100):
@@ -56,6 +57,7 @@ def test_nothing_is_committed_without_a_call(simulation: Simulation, cluster: Ka
     cluster.history.never("OffsetCommit")
 
 
+@pytest.mark.slow
 def test_only_what_an_earlier_poll_returned_is_committed(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -71,6 +73,7 @@ def test_only_what_an_earlier_poll_returned_is_committed(
     assert committed(cluster) == {FIRST: 5}
 
 
+@pytest.mark.slow
 def test_a_long_poll_goes_on_committing(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = automatic(simulation, cluster, FIRST)
     read(consumer, 10)
@@ -89,6 +92,7 @@ def test_iteration_counts_only_records_that_were_handed_out(
     assert committed(cluster) == {FIRST: 4}
 
 
+@pytest.mark.slow
 def test_a_slow_application_that_iterates_is_committed_for_in_between(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -187,6 +191,7 @@ def test_a_failure_is_said_and_the_next_one_comes_after_the_interval(
     assert committed(cluster)[FIRST] > 3
 
 
+@pytest.mark.slow
 def test_a_slow_coordinator_is_not_asked_again_before_it_has_answered(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

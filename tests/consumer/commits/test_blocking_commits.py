@@ -94,6 +94,7 @@ def test_a_lost_connection_is_tried_again(simulation: Simulation, cluster: Kafka
     assert committed(cluster) == {FIRST: 5}
 
 
+@pytest.mark.slow
 def test_it_gives_up_after_a_minute_and_names_the_last_reason(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -169,6 +170,7 @@ def test_nothing_to_commit_is_no_request(simulation: Simulation, cluster: KafkaC
     cluster.history.never("OffsetCommit")
 
 
+@pytest.mark.slow
 def test_a_commit_does_not_wait_behind_a_held_fetch(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = reader(simulation, cluster, fetch_max_wait_ms=20_000)
     read(consumer, 20)

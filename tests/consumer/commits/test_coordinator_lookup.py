@@ -26,6 +26,7 @@ from pykafka2.protocol.messages.coordinator import (
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commits.lookup_mutants import kept_by_asynchronous_commits, noted_when_it_is_over
 from tests.consumer.commits.stories import FIRST, GROUP, ORDERS, Callbacks, committed, produce, reader
+from tests.gate import rest_in_gate
 
 Cell = tuple[str, str]
 MODES = ["assign", "subscribe"]
@@ -102,8 +103,13 @@ def recovery(
     return simulation.now - over_at if committed(cluster).get(FIRST) == 11 else None
 
 
-@pytest.mark.parametrize("lookups", ["answers", "disconnects"])
-@pytest.mark.parametrize("how", ["lost", "moved"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "lookups"),
+    rest_in_gate(
+        [("lost", "answers"), ("moved", "answers"), ("lost", "disconnects"), ("moved", "disconnects")]
+    ),
+)
 @pytest.mark.parametrize("cell", CELLS, ids="-".join)
 def test_each_of_the_six_commits_again_within_one_back_off(
     simulation: Simulation, cluster: KafkaCluster, cell: Cell, how: str, lookups: str
@@ -152,7 +158,7 @@ def nowhere(*_: object) -> FindCoordinatorResponse:
 
 
 @pytest.mark.parametrize("path", ["error", "refusal", "invalid", "disconnect", "lost", "impossible", "held"])
-@pytest.mark.parametrize("asker", ["async", "sync", "committed", "poll"])
+@pytest.mark.parametrize("asker", rest_in_gate(["async", "sync", "committed", "poll"]))
 def test_a_lookup_is_cleared_on_every_path_whoever_asked(
     simulation: Simulation, cluster: KafkaCluster, path: str, asker: str
 ) -> None:

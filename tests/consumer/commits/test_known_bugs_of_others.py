@@ -265,6 +265,7 @@ def name_of(value: Any) -> str:
     return str(value.__name__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=name_of)
 def test_ours_has_it_not(simulation: Simulation, cluster: KafkaCluster, story: Story) -> None:
     story(simulation, cluster)

@@ -92,6 +92,7 @@ def test_a_new_member_goes_on_where_the_others_were(simulation: Simulation, clus
     assert sorted(everything) == [(one, offset) for one in ORDERS for offset in range(10)], "each record once"
 
 
+@pytest.mark.slow
 def test_what_is_left_off_is_committed_when_a_member_closes(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -106,6 +107,7 @@ def test_what_is_left_off_is_committed_when_a_member_closes(
 # ------------------------------------------------------------------ the membership is lost
 
 
+@pytest.mark.slow
 def test_who_did_not_poll_in_time_is_told_the_measured_gap(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -189,6 +191,7 @@ def test_a_commit_while_the_group_rebalances_is_taken_or_says_so(
     assert committed(cluster) == at(10, 10)
 
 
+@pytest.mark.slow
 def test_commits_keep_a_member_whose_heartbeats_are_not_heard(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -209,6 +212,7 @@ def test_commits_keep_a_member_whose_heartbeats_are_not_heard(
 # ------------------------------------------------------------------ known bugs of other clients
 
 
+@pytest.mark.slow
 def test_nothing_is_handed_over_of_a_partition_whose_last_commit_is_under_way(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -234,6 +238,7 @@ def test_nothing_is_handed_over_of_a_partition_whose_last_commit_is_under_way(
     assert sorted(mine + others) == [(one, offset) for one in ORDERS for offset in range(10)]
 
 
+@pytest.mark.slow
 def test_the_commit_before_a_rebalance_is_sent_once_and_the_member_joins_in_time(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

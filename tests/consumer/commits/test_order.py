@@ -82,6 +82,7 @@ def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int)
     assert committed(cluster) == {FIRST: 77}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_in_gate(range(20)))
 def test_the_last_one_counts_whatever_happens(seed: int) -> None:
     with Simulation(seed=seed) as simulation:

@@ -78,6 +78,7 @@ def test_an_error_that_passes_never_leads_to_a_reset(
     assert read(consumer, 3) == {FIRST: [7, 8, 9]}
 
 
+@pytest.mark.slow
 def test_it_is_asked_again_however_long_that_takes(simulation: Simulation, cluster: KafkaCluster) -> None:
     cluster.controls.fail_next(OffsetFetchRequest, UnstableOffsetCommit, times=10_000)
     consumer = reader(simulation, cluster, [FIRST], default_api_timeout_ms=5000)
