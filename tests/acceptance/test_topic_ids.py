@@ -11,8 +11,9 @@ from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.testing.simulation import Simulation
 from tests.broker.leading import append
+from tests.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from tests.testing.sim_wire import SimWire
-from tests.testing.wire import batch
+from tests.testing.wire import batch, data_of, fetch_request, partition_of, produce_request
 
 KEY = ("t", 0)
 
@@ -89,3 +90,39 @@ def test_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
     got.clear()
     read(5)
     assert got == kept
+
+
+def test_it_is_deleted_while_requests_wait_and_a_broker_is_down(simulation: Simulation) -> None:
+    """Who waits is answered at once; the broker that was not there drops what it had when it comes back."""
+    cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=0)
+    simulation.run_for(1)
+    append(cluster, KEY, b"old")
+    simulation.run_for(1)
+    leader = cluster.partition(*KEY).leader
+    absent = next(broker for broker in (1, 2) if broker != leader)
+    cluster.controls.crash_broker(absent)
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    writer, reader = (SimWire(simulation, cluster.brokers[leader].address) for _ in range(2))
+    writer.send(produce_request(*KEY, batch([b"waits"]), timeout_ms=60_000), 12)
+    reader.send(fetch_request(*KEY, 1, max_wait_ms=60_000), 12)
+    simulation.run_for(1)
+    assert not writer.has_reply()
+    assert not reader.has_reply()
+    deleted = simulation.now
+    cluster.delete_topic("t")
+    assert partition_of(writer.receive(ProduceRequest, 12)[1]).error_code == UNKNOWN_TOPIC_OR_PARTITION
+    assert data_of(reader.receive(FetchRequest, 12)[1]).error_code == UNKNOWN_TOPIC_OR_PARTITION
+    assert simulation.now - deleted < 0.5
+    cluster.controls.resume_followers()
+    cluster.create_topic("t", assignment=[[leader, absent]])
+    append(cluster, KEY, b"new")
+    cluster.controls.restart_broker(absent)
+    assert simulation.wait_until(lambda: absent in cluster.partition(*KEY).isr, 30)
+    simulation.run_for(1)
+    for broker in (leader, absent):
+        assert cluster.log("t", 0, broker=broker).values() == [b"new"], f"broker {broker}"
+    (other,) = {0, 1, 2} - {leader, absent}
+    assert KEY not in cluster.brokers[other].replicas.replicas, "and the third has nothing left of it"
+    writer.close()
+    reader.close()
