@@ -128,6 +128,8 @@ class Rebalance:
 
     def _step(self) -> bool:
         """Do one thing; False if there is nothing to do now."""
+        if self._subscription.mode is not Mode.TOPICS:
+            return False  # a listener has unsubscribed
         member = self._membership
         self._seen_news = member.news
         if member.losses != self._seen_losses:
@@ -180,6 +182,7 @@ class Rebalance:
     def _lose(self) -> None:
         """The membership has ended: others may read these partitions already."""
         losses = self._membership.losses
+        self._gives_way = False
         self._commit = self._coming = self._joined_topics = self._last = None
         lost = list(self._subscription.assigned)
         try:
@@ -328,6 +331,7 @@ class Rebalance:
         try:
             self._give_everything_back(deadline, commit=commit)
         finally:
+            self._gives_way = False
             self._coming = self._commit = self._joined_topics = self._last = None
             say_so = self._options.group_instance_id is None if leave is None else leave
             member.polls.leave()
@@ -367,14 +371,14 @@ class Rebalance:
 
     def _tell(self, told: Told, partitions: Iterable[TopicPartition]) -> None:
         """Call a listener; its time is the application's."""
-        self._in_listener = True
+        was_in_listener, self._in_listener = self._in_listener, True  # of another, which unsubscribes, say
         polls = self._membership.polls
         was_polling = polls.is_polling
         polls.leave()
         try:
             told(in_order(partitions))
         finally:
-            self._in_listener = False
+            self._in_listener = was_in_listener
             if was_polling:
                 polls.enter()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.errors import CommitFailed, IllegalState
-from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
+from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.group import (
@@ -397,3 +397,61 @@ def test_health_and_explain_tell_of_the_group(simulation: Simulation) -> None:
     group.member("b")
     group.turn(0.6, group.members[1])
     assert "rebalances: the coordinator said so" in member.consumer.explain()
+
+
+@pytest.mark.parametrize("call", ["unsubscribe", "subscribe", "close"])
+@pytest.mark.parametrize("told", ["assigned", "revoked"])
+def test_a_listener_may_change_its_mind(simulation: Simulation, call: str, told: str) -> None:
+    group = Group(simulation, {"orders": 6, "refunds": 2})
+    member = group.member("a")
+    other = group.member("b")
+    if told == "revoked":
+        group.settle()
+    done: list[str] = []
+
+    def change(what: str, partitions: list[TopicPartition]) -> None:
+        if what == told and partitions and not done:
+            done.append(what)
+            if call == "subscribe":
+                member.consumer.subscribe(["refunds"], listener=member)
+            else:
+                getattr(member.consumer, call)()
+
+    member.in_listener = change
+    if told == "revoked":
+        group.member("c")
+    group.turn_until(lambda: bool(done), 10)
+    if call == "subscribe":
+        group.settle()
+        assert {partition.topic for partition in member.owned} == {"refunds"}
+        return
+    assert member.owned == set()
+    group.members.remove(member)
+    group.settle()
+    group.turn(1)
+    clients = {one.client_id for one in group.cluster.group("g").members.values()}
+    assert "a" not in clients
+    assert "b" in clients
+    del other
+
+
+def test_what_was_to_be_given_up_is_forgotten_with_the_membership(simulation: Simulation) -> None:
+    cooperative = {"partition_assignment_strategy": "cooperative-sticky"}
+    group = Group(simulation, max_poll_interval_ms=5_000, **cooperative)
+    first = group.member("a")
+    group.settle()
+    group.turn(1)
+    group.produce(60)
+    group.turn(1)
+    group.cluster.controls.hold(OffsetCommitRequest)
+    group.member("b")
+    group.turn_until(lambda: "given back" in first.consumer.explain(), 5)
+    first.is_stalled = True
+    group.turn(8)
+    group.cluster.controls.release(OffsetCommitRequest)
+    group.cluster.controls.clear()
+    first.resume()
+    group.settle()
+    joins = group.cluster.history.count(JoinGroupRequest)
+    group.turn(3)
+    assert group.cluster.history.count(JoinGroupRequest) == joins, "nobody rebalances for no reason"
