@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -73,9 +74,10 @@ class TestArriving:
     def test_a_batch_is_never_beyond_max_request_size(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
+        """Nor where a codec finds nothing to compress, and so makes it larger."""
         producer = simulation.producer(cluster, max_request_size=20_000, compression_type="lz4")
         chance = random.Random(1)
-        values = [chance.randbytes(100) for _ in range(1000)]
+        values = [chance.randbytes(9950) for _ in range(10)]
         producer.send_many("orders", values).result(10)
         assert log(cluster) == values
         assert max(batch.size_bytes for batch in cluster.log("orders", 0).batches()) <= 20_000
@@ -148,6 +150,15 @@ class TestArriving:
         batches = producer.send_many("spread", values_of(MANY)).result(10)
         assert len({batch.partition for batch in batches}) > 2
         assert sum(len(log(cluster, "spread", partition)) for partition in range(6)) == MANY
+
+    def test_few_records_without_a_key_stick_as_single_ones_do(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, batch_size=1000)
+        batches = [producer.send_many("spread", values_of(5)).result(10)[0] for _ in range(60)]
+        partitions = [batch.partition for batch in batches]
+        assert len({*partitions}) > 2
+        assert sum(one == other for one, other in pairwise(partitions)) > 20
 
     def test_rows_may_name_their_partitions(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)
@@ -267,6 +278,14 @@ class TestTelling:
         producer.send_many("orders", values_of(MANY))
         with pytest.raises(NotEnoughReplicas, match=f"{MANY} records were not delivered"):
             producer.flush(10)
+
+    def test_who_asked_for_a_result_was_told(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+        producer = simulation.producer(cluster, retries=0, enable_idempotence=False)
+        cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas, times=2)
+        for count in (MANY, 5):
+            with pytest.raises(NotEnoughReplicas):
+                producer.send_many("orders", values_of(count)).result(10)
+        producer.flush(10)
 
     def test_waiting_has_a_limit(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)

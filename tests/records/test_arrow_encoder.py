@@ -85,6 +85,7 @@ def test_batches_end_where_they_are_full(records: list[Input], max_bytes: int, i
         records = [records[0]] * len(records)
     columns = columns_of(records, pa.binary())
     cuts = columns.cuts(max_bytes)
+    assert cuts == of_lists(records).cuts(max_bytes)
     assert cuts[-1] == len(records)
     for first, stop in pairwise([0, *cuts]):
         assert len(columns.encode(first, stop).body) <= max_bytes or stop == first + 1
