@@ -218,8 +218,8 @@ class ProducerBatch:
         beyond_bytes = max(0, self._bound_bytes - self.permit.size_bytes)
         if self.encoded is not None:
             beyond_bytes += len(self.encoded)
-        listeners = 0 if self.outcome is None else self.outcome.listener_count
-        overhead_bytes = overhead_of(self.rows, listeners) + beyond_bytes
+        listener_bytes = 0 if self.outcome is None else self.outcome.listener_bytes
+        overhead_bytes = overhead_of(self.rows) + listener_bytes + beyond_bytes
         return self._charge(self.permit, overhead_bytes)
 
     @property
@@ -293,7 +293,7 @@ class ProducerBatch:
         """Written: tell everybody."""
         rows = self._end()
         outcome, self.outcome = self.outcome, None
-        if outcome is not None and not outcome.listener_count:
+        if outcome is not None and not outcome.has_listeners:
             # If nobody has kept a delivery, it is gone now, and so is the need for sizes and times.
             kept = ref(outcome)
             outcome = None

@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -31,6 +32,12 @@ WaitUntil = Callable[..., bool]
 
 Listener = tuple[int, Callable[[Any], object]]
 """A record's index, and what to call with its metadata, or with its error."""
+
+# What CPython takes: for one a pair, its number and its place in a queue; for one with arguments a `partial`,
+# too; for the first of a batch the queue.
+LISTENER_BYTES = 88
+PARTIAL_BYTES = 250
+LISTENERS_BYTES = 650
 
 WHOLE_BATCH = -1
 """In the place of an index: the callable takes no record's outcome but None."""
@@ -168,8 +175,20 @@ class BatchOutcome:
             self.tell()
 
     @property
-    def listener_count(self) -> int:
-        return len(self.callbacks or ()) + len(self.errbacks or ())
+    def has_listeners(self) -> bool:
+        return bool(self.callbacks or self.errbacks)
+
+    @property
+    def listener_bytes(self) -> int:
+        """What those who want to be called take of memory."""
+        total_bytes = 0
+        for listeners in (self.callbacks, self.errbacks):
+            if listeners:
+                # Those of one partition are of one kind, as a rule.
+                has_arguments = isinstance(listeners[-1][1], partial)
+                each = LISTENER_BYTES + (PARTIAL_BYTES if has_arguments else 0)
+                total_bytes += LISTENERS_BYTES + len(listeners) * each
+        return total_bytes
 
     # ------------------------------------------------------------------ the IO thread
 

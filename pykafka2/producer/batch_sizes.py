@@ -34,12 +34,9 @@ MANY_RECORDS = 1_000_000
 """From here on each is looked at, as its offset may take four bytes."""
 
 # What CPython takes beside the bytes.  A record: its row, its time, its place in a list; value, key, headers
-# each the head of an object and rounding; an added callback: a pair, its number, its place in a queue, and a
-# batch with one the queues; a batch: its objects, empty.
+# each the head of an object and rounding; a batch: its objects, empty.
 ROW_BYTES = 110
 OBJECT_BYTES = 41
-LISTENER_BYTES = 88
-LISTENERS_BYTES = 1300
 BATCH_OVERHEAD_BYTES = 1200
 
 
@@ -72,14 +69,11 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
     return step_bytes, records if count + records > SHORT else 0
 
 
-def overhead_of(rows: Sequence[Row], listeners: int) -> int:
-    """What a batch takes beside its records' bytes."""
-    overhead_bytes = BATCH_OVERHEAD_BYTES
-    if rows:
-        # Records of one partition are of one kind, as a rule.
-        value, key, _, headers, _ = rows[-1]
-        objects = (value is not None) + (key is not None) + (headers is not NO_HEADERS)
-        overhead_bytes += len(rows) * (ROW_BYTES + objects * OBJECT_BYTES)
-    if listeners:
-        overhead_bytes += LISTENERS_BYTES + listeners * LISTENER_BYTES
-    return overhead_bytes
+def overhead_of(rows: Sequence[Row]) -> int:
+    """What a batch takes beside its records' bytes, without those who want to be called."""
+    if not rows:
+        return BATCH_OVERHEAD_BYTES
+    # Records of one partition are of one kind, as a rule.
+    value, key, _, headers, _ = rows[-1]
+    objects = (value is not None) + (key is not None) + (headers is not NO_HEADERS)
+    return BATCH_OVERHEAD_BYTES + len(rows) * (ROW_BYTES + objects * OBJECT_BYTES)
