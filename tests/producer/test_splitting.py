@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -93,9 +94,25 @@ def test_a_record_that_is_too_large_alone_fails_and_the_others_arrive(
     ]
 
 
-@pytest.mark.parametrize("lost", [0, 3])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_column_is_split_as_records_are(simulation: Simulation, cluster: KafkaCluster, codec: str) -> None:
+    producer = simulation.producer(cluster, compression_type=codec, max_in_flight_requests_per_connection=1)
+    values = [random.Random(number).randbytes(60) for number in range(60)]
+    headers = [[("h", b"%d" % number)] for number in range(60)]
+    bulk = producer.send_many("orders", values, keys=numbered(60), headers=headers, timestamps_ms=range(60))
+    parts = bulk.result(10)
+    assert [row for part in parts for row in part.rows] == list(range(60))
+    assert len(parts) > 2
+    records = list(cluster.log("orders", 0).records())
+    assert [record.value for record in records] == values
+    assert [record.key for record in records] == numbered(60)
+    assert [record.headers for record in records] == headers
+    assert [record.timestamp for record in records] == list(range(60))
+    assert producer.metrics()["batch-split-total"] > 1
+
+
 def test_replies_that_are_lost_meanwhile_double_nothing(
-    simulation: Simulation, cluster: KafkaCluster, lost: int
+    simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(cluster, batch_size=2500, linger_ms=0)
     producer.send("orders", numbered(1)[0]).result(10)
