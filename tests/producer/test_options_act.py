@@ -367,7 +367,10 @@ def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_asked(
     cluster.controls.throttle("me", ProduceRequest, 2.0, times=1)
     producer.send("orders", b"w").result(10)
     started = simulation.now
-    producer.send("orders", b"x").result(10)
+    delivery = producer.send("orders", b"x")
+    simulation.sleep(1)
+    assert producer.metrics()["requests-in-flight"] == 0  # not sent, let alone read
+    delivery.result(10)
     assert 1.9 < simulation.now - started < 2.5
     assert producer.metrics()["produce-throttle-time-max"] == 2000  # milliseconds, as in Java
 
