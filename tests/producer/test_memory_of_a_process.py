@@ -63,5 +63,5 @@ def test_a_producer_that_nobody_answers_takes_buffer_memory_and_64_mib_at_most(
     )
     assert done.returncode == 0, done.stderr
     grown, records, buffer_memory = map(float, done.stdout.split())
-    assert records * value_bytes > buffer_memory / 20
+    assert records * value_bytes > buffer_memory / 40
     assert grown < buffer_memory + 64 * MIB
