@@ -77,7 +77,7 @@ class TestArriving:
         """Nor where a codec finds nothing to compress, and so makes it larger."""
         producer = simulation.producer(cluster, max_request_size=20_000, compression_type="lz4")
         chance = random.Random(1)
-        values = [chance.randbytes(9950) for _ in range(10)]
+        values = [chance.randbytes(4973) for _ in range(12)]  # four of them are 19,989 bytes with the header
         producer.send_many("orders", values).result(10)
         assert log(cluster) == values
         assert max(batch.size_bytes for batch in cluster.log("orders", 0).batches()) <= 20_000

@@ -13,6 +13,7 @@ np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
 from pykafka2.records.arrow_encoder import ArrowColumns, BytesColumn, varint_sizes, varints  # noqa: E402
+from pykafka2.records.column_encoder import ListColumns  # noqa: E402
 from pykafka2.records.encoder import NO_HEADERS, encode_headers  # noqa: E402
 from pykafka2.records.varint import varint, varint_size  # noqa: E402
 
@@ -90,6 +91,14 @@ def test_batches_end_where_they_are_full(records: list[Input], max_bytes: int, i
     for first, stop in pairwise([0, *cuts]):
         assert len(columns.encode(first, stop).body) <= max_bytes or stop == first + 1
     assert columns.oversized(max_bytes) == of_lists(records).oversized(max_bytes)
+
+
+def test_batches_end_where_those_of_lists_do() -> None:
+    values = [b"x" * length for length in range(1, 80)]
+    for max_bytes in range(20, 500, 7):
+        assert ArrowColumns(pa.array(values, pa.binary())).cuts(max_bytes) == ListColumns(values).cuts(
+            max_bytes
+        )
 
 
 @given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-1, 9000), min_size=1))
