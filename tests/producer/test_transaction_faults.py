@@ -18,6 +18,7 @@ from pykafka2.broker.coordinators.transactions.state import MAX_EPOCH
 from pykafka2.errors import (
     DeliveryTimeout,
     IllegalState,
+    IncompleteSend,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidTxnState,
@@ -569,3 +570,33 @@ def test_what_was_read_is_read_again_after_an_abort(
             simulation.sleep(0.5)
     assert committed(simulation, cluster, "spread") == [b"%d" % number for number in range(10)]
     assert len(read(simulation, cluster, "spread")) > 10
+
+
+@pytest.mark.parametrize("is_by_column", [False, True], ids=["send", "send_many"])
+def test_what_waited_for_memory_when_its_transaction_ended_is_refused(
+    simulation: Simulation, cluster: KafkaCluster, is_by_column: bool
+) -> None:
+    producer = a_producer(simulation, cluster, buffer_memory=40_000)
+    producer.begin_transaction()
+    cluster.controls.hold(ProduceRequest)
+    refused: list[Exception] = []
+
+    def send() -> None:
+        try:
+            for _ in range(10):
+                if is_by_column:
+                    producer.send_many("orders", [b"x" * 100] * 250)
+                else:
+                    producer.send("orders", b"x" * 10_000)
+        except (IllegalState, IncompleteSend) as error:
+            refused.append(error)
+
+    sending = simulation.spawn(send)
+    simulation.sleep(1)
+    cluster.controls.clear()
+    producer.abort_transaction(20)
+    sending.result()
+    assert len(refused) == 1
+    with producer.transaction():
+        producer.send("orders", b"next")
+    assert committed(simulation, cluster) == [b"next"]

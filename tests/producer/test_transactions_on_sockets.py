@@ -160,11 +160,11 @@ def test_what_is_sent_by_column_is_part_of_the_transaction(
     with pytest.raises(IllegalState):
         producer.send_many("orders", [b"too early"])
     with producer.transaction():
-        producer.send_many("orders", [b"%d" % number for number in range(1000)])
+        producer.send_many("orders", [b"%0100d" % number for number in range(1000)])
     producer.begin_transaction()
-    producer.send_many("orders", [b"aborted"] * 1000).result(10)
+    producer.send_many("orders", [b"aborted" * 20] * 1000).result(10)
     producer.abort_transaction()
-    assert committed(cluster, "orders", 1) == [b"%d" % number for number in range(1000)]
+    assert committed(cluster, "orders", 1) == [b"%0100d" % number for number in range(1000)]
 
 
 def test_an_interpreter_that_ends_leaves_nothing_open(cluster: KafkaCluster) -> None:
