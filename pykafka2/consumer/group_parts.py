@@ -10,13 +10,13 @@ from typing import Self
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.assignors.leading import rebalance_protocol
 from pykafka2.consumer.assignors.lookup import read_assignors
 from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.rebalance import Rebalance
 from pykafka2.consumer.subscription import Subscription
@@ -45,12 +45,13 @@ class GroupParts:
     ) -> Self:
         """Raises `ConfigurationError` for an assignor that nobody knows."""
         standing = GroupStanding(options.group_id or "")
-        assignors = read_assignors(options.partition_assignment_strategy)
-        protocol = rebalance_protocol(assignors)
+        assignors = OfferedAssignors(
+            read_assignors(options.partition_assignment_strategy), options.client_rack
+        )
         commits = Commits(cluster, standing)
         committer = Committer(options, cluster, subscription, undelivered, standing, commits)
         committed = CommittedOffsets(cluster, standing.group_id)
-        membership = Membership(options, cluster, standing, assignors, protocol)
+        membership = Membership(options, cluster, standing, assignors.assignors, assignors.protocol)
         cluster.add(commits, membership)
         return cls(
             standing,
@@ -68,6 +69,5 @@ class GroupParts:
                 membership,
                 committer,
                 assignors,
-                protocol,
             ),
         )

@@ -14,18 +14,13 @@ from typing import Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.assignors.assignor import (
-    Assignor,
-    LastAssignment,
-    MemberSubscription,
-    RebalanceProtocol,
-)
-from pykafka2.consumer.assignors.wire import subscription_bytes
+from pykafka2.consumer.assignors.assignor import RebalanceProtocol
 from pykafka2.consumer.group_identity import GroupStanding
-from pykafka2.consumer.group_steps import Assigned, JoinWish
+from pykafka2.consumer.group_steps import Assigned
 from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told, in_order
 from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
 from pykafka2.consumer.undelivered import Undelivered
@@ -60,8 +55,7 @@ class Rebalance:
         standing: GroupStanding,
         membership: Membership,
         commits: LastCommits,
-        assignors: tuple[Assignor, ...],
-        protocol: RebalanceProtocol,
+        assignors: OfferedAssignors,
     ) -> None:
         self._options = options
         self._metadata = cluster.metadata
@@ -72,14 +66,12 @@ class Rebalance:
         self._membership = membership
         self._commits = commits
         self._assignors = assignors
-        self._protocol = protocol
         self._log = ClientLogger(__name__, options.client_id)
         self._seen_news = -1
         self._seen_losses = 0
         self._joins_asked = 0
         self._joined_topics: frozenset[str] | None = None
         """What the member last joined for; None while it is none."""
-        self._last: LastAssignment | None = None
         self._commit: Completion[None] | None = None
         """Of what was handed over of partitions that are being let go."""
         self._commit_until = FOREVER
@@ -183,7 +175,8 @@ class Rebalance:
         """The membership has ended: others may read these partitions already."""
         losses = self._membership.losses
         self._gives_way = False
-        self._commit = self._coming = self._joined_topics = self._last = None
+        self._assignors.forget()
+        self._commit = self._coming = self._joined_topics = None
         lost = list(self._subscription.assigned)
         try:
             if lost:
@@ -214,14 +207,11 @@ class Rebalance:
             self._gives_way = True
             return self._begin_to_let_go(gone)
         self._coming = None
-        self._last = LastAssignment(wanted, coming.generation)
         if self._gives_way:
             # Others are given them in the next rebalance, as this member no longer says that it has them.
             self._gives_way = False
             member.rebalance("partitions were given up for other members")
-        for assignor in self._assignors:
-            if assignor.name == coming.assignor:
-                assignor.on_assignment(coming.assignment, coming.generation)
+        self._assignors.take(coming)
         new = [one for one in wanted if one not in subscription.assigned]
         subscription.take_on(new)
         try:
@@ -254,7 +244,9 @@ class Rebalance:
             return self._begin_to_let_go(going)
         self._joins_asked += 1
         self._joined_topics = self._subscription.topics
-        member.join(self._joins_asked, self._seen_losses, self._wish(reason))
+        subscription = self._subscription
+        wish = self._assignors.wish(subscription.topics, subscription.assigned, reason)
+        member.join(self._joins_asked, self._seen_losses, wish)
         return False
 
     def _why_join(self) -> str:
@@ -272,34 +264,9 @@ class Rebalance:
 
     def _to_let_go_before_joining(self) -> list[TopicPartition]:
         assigned, topics = self._subscription.assigned, self._subscription.topics
-        if self._protocol is RebalanceProtocol.EAGER:
+        if self._assignors.protocol is RebalanceProtocol.EAGER:
             return list(assigned)
         return [partition for partition in assigned if partition.topic not in topics]
-
-    def _wish(self, reason: str) -> JoinWish:
-        topics = self._subscription.topics
-        # The generation is that of the last assignment that came: a member whose later ones failed must not
-        # pretend that what it still has was given to it then.
-        last = self._last
-        return JoinWish(
-            topics,
-            tuple(
-                (
-                    assignor.name,
-                    subscription_bytes(
-                        MemberSubscription(
-                            topics=tuple(sorted(topics)),
-                            user_data=assignor.user_data(topics, last),
-                            owned=tuple(self._subscription.assigned),
-                            generation=last.generation if last is not None else -1,
-                            rack=self._options.client_rack or None,
-                        )
-                    ),
-                )
-                for assignor in self._assignors
-            ),
-            reason,
-        )
 
     # ------------------------------------------------------------------ calls of the application
 
@@ -332,7 +299,8 @@ class Rebalance:
             self._give_everything_back(deadline, commit=commit)
         finally:
             self._gives_way = False
-            self._coming = self._commit = self._joined_topics = self._last = None
+            self._assignors.forget()
+            self._coming = self._commit = self._joined_topics = None
             say_so = self._options.group_instance_id is None if leave is None else leave
             member.polls.leave()
             if self._driver.failure is None:

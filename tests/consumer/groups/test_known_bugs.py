@@ -199,15 +199,16 @@ def wait_for_the_commit_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def claim_the_newest_generation(patch: pytest.MonkeyPatch) -> None:
-    wish = Rebalance._wish
+    join = Rebalance._join_if_needed
 
-    def claiming(self: Rebalance, reason: str) -> Any:
-        if self._last is not None:
+    def claiming(self: Rebalance) -> bool:
+        last = self._assignors.last
+        if last is not None:
             generation = self._standing.identity.generation_id
-            self._last = attrs.evolve(self._last, generation=generation)
-        return wish(self, reason)
+            self._assignors.last = attrs.evolve(last, generation=generation)
+        return join(self)
 
-    patch.setattr(Rebalance, "_wish", claiming)
+    patch.setattr(Rebalance, "_join_if_needed", claiming)
 
 
 def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:

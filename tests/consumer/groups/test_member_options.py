@@ -56,8 +56,8 @@ def test_each_consumer_has_assignors_of_its_own(simulation: Simulation) -> None:
     first, second = group.member("a"), group.member("b")
     assert first.consumer._group is not None
     assert second.consumer._group is not None
-    ours, others = (one.consumer._group.rebalance._assignors for one in (first, second))  # type: ignore[union-attr]
-    assert ours[0] is not others[0]
+    ours = first.consumer._group.rebalance._assignors.assignors
+    assert ours[0] is not second.consumer._group.rebalance._assignors.assignors[0]
 
 
 # ---------------------------------------------------------------------------------------- bad input
