@@ -6,6 +6,7 @@ wait until all are acknowledged, end it.  Failures are counted by delivery callb
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from itertools import cycle
@@ -116,6 +117,14 @@ class Pykafka2Many(Pykafka2):
             send_many(topic, values, keys=keys, on_delivery=told)
             count -= CHUNK
         self.producer.flush(TIMEOUT)
+
+
+class Pykafka2Plain(Pykafka2Many):
+    """The same where numpy is not installed: keys are hashed by long numbers."""
+
+    def __init__(self, run: Run, inputs: Inputs) -> None:
+        sys.modules["numpy"] = None  # type: ignore[assignment]
+        super().__init__(run, inputs)
 
 
 class Pykafka2Arrow(Pykafka2Many):
@@ -255,6 +264,7 @@ CLIENTS: dict[str, Callable[[Run, Inputs], Sending]] = {
     "pykafka2 send": Pykafka2,
     "pykafka2 send, add_callback": Pykafka2Futures,
     "pykafka2 send_many": Pykafka2Many,
+    "pykafka2 send_many, no numpy": Pykafka2Plain,
     "pykafka2 send_many, Arrow": Pykafka2Arrow,
     "confluent-kafka": Confluent,
     "confluent-kafka, 1 MiB batches": ConfluentLarge,

@@ -16,6 +16,7 @@ CONFLUENT = "confluent-kafka"
 LARGE = "confluent-kafka, 1 MiB batches"
 SEND = "pykafka2 send"
 MANY = "pykafka2 send_many"
+PLAIN = "pykafka2 send_many, no numpy"
 ARROW = "pykafka2 send_many, Arrow"
 
 
@@ -56,6 +57,7 @@ def targets(broker: str) -> Iterator[Target]:
     yield Target("send over aiokafka, rate", equal, SEND, "aiokafka", rate, 3.0)
     yield Target("unique keys, send, rate", unique, SEND, CONFLUENT, rate, 0.5)
     yield Target("unique keys, send_many, rate", unique, MANY, LARGE, rate, 1.0)
+    yield Target("unique keys, send_many without numpy, rate", unique, PLAIN, LARGE, rate, 0.5)
     yield Target("defaults: send, rate", defaults, SEND, CONFLUENT, rate, 0.8)
     yield Target("defaults: send_many, rate", defaults, MANY, CONFLUENT, rate, 1.3)
     ours, theirs = "pykafka2, one at a time", "confluent-kafka, one at a time"
@@ -90,7 +92,7 @@ def _beside(results: Results, cell: Cell, client: str) -> str:
         p50 = results.median(cell, client, lambda one: one.p50 or 0.0)
         p99 = results.median(cell, client, lambda one: one.p99 or 0.0)
         return f"   p50 {p50 * 1000:.2f} ms, p99 {p99 * 1000:.2f} ms"
-    peer = LARGE if client in (MANY, ARROW, LARGE) and LARGE in results.rounds[cell] else CONFLUENT
+    peer = LARGE if client in (MANY, PLAIN, ARROW, LARGE) and LARGE in results.rounds[cell] else CONFLUENT
     rates, cpus = results.ratio(cell, client, peer, rate), results.ratio(cell, client, peer, cpu)
     if rates is None or cpus is None:
         return ""
