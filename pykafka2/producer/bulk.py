@@ -44,7 +44,7 @@ MIN_BLOCK_RECORDS, MAX_BLOCK_RECORDS = 4096, 1 << 20
 
 
 class BulkSender:
-    """One producer's `send_many`.  `check` raises what keeps the producer from starting a batch."""
+    """One call of `send_many`.  `check` raises what keeps the producer from starting a batch."""
 
     def __init__(
         self,

@@ -225,7 +225,9 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             metrics=self._metrics,
             transactions=manager,
         )
-        self._bulk = BulkSender(
+        # What it calls of the producer is given with each call: a circle would keep a dropped producer alive.
+        self._bulk = partial(
+            BulkSender,
             parsed,
             self._routes,
             self._accumulator,
@@ -234,8 +236,6 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             driver.clock,
             BulkReader(driver.clock, self._interceptors, self._serialize_key, self._serialize_value),
             self._interceptors,
-            append_row=self._append_row,
-            check=self._check_alive,
         )
         self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics, status)
         driver.on_failed(self._sender.on_loop_failed)
@@ -416,7 +416,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         if on_delivery is not None and not callable(on_delivery):
             refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
         given = BulkArguments(topic, values, keys, headers, partition, partitions, timestamps_ms)
-        return self._bulk.send(given, on_delivery)
+        bulk = self._bulk(append_row=self._append_row, check=self._check_alive)
+        return bulk.send(given, on_delivery)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended so far, and wait until every record's outcome is known.

@@ -44,4 +44,4 @@ def test_a_hundred_at_once_and_leaders_where_they_are_wanted() -> None:
         told = cluster.metrics()
     assert len(times) == 20
     # One broker led all four partitions, so it saw every produce; each carried up to four of them.
-    assert 6 <= told["requests"] <= 21
+    assert 5 <= told["requests"] <= 21

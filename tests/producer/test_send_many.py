@@ -400,8 +400,7 @@ class TestFailing:
         self, simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         producer = simulation.producer(cluster, bulk_batch_size=50_000)
-        bulk, calls = producer._bulk, []
-        check = bulk._check
+        check, calls = producer._check_alive, []
 
         def interrupted() -> None:
             calls.append(1)
@@ -409,7 +408,7 @@ class TestFailing:
                 raise KeyboardInterrupt
             check()
 
-        monkeypatch.setattr(bulk, "_check", interrupted)
+        monkeypatch.setattr(producer, "_check_alive", interrupted)
         with pytest.raises(KeyboardInterrupt) as raised:
             producer.send_many("orders", values_of(MANY))
         assert f"of {MANY} records for topic 'orders' were taken" in raised.value.__notes__[0]

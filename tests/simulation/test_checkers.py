@@ -23,8 +23,8 @@ WITH_PATIENCE = (
 
 # They look at brokers after every turn, and so see many bugs before the checkers of what clients were told.
 INNER = {"AnswersAreTrue", "InSyncHasAll", "LogsKnowThemselves"}
-# One seed in fifty meets this one; from here on it is soon met.
-FIRST_SEED = {mutants.retries_overtake_each_other: 50}
+# One seed in a hundred meets this one; from here on it is soon met.
+FIRST_SEED = {mutants.retries_overtake_each_other: 174}
 
 
 def shape(consumers: int, max_lag_ms: int = 2000) -> Shape:
@@ -45,7 +45,7 @@ def shape(consumers: int, max_lag_ms: int = 2000) -> Shape:
 @pytest.mark.parametrize(
     ("mutant", "caught_by"),
     [
-        (mutants.producer_reuses_a_sequence, {"AckedIsKept"}),
+        (mutants.producer_reuses_a_sequence, {"AckedIsKept", "SentOrderIsLogOrder"}),
         (mutants.broker_acknowledges_before_replication, {"AckedIsKept"}),
         (mutants.broker_forgets_what_producers_wrote, {"WrittenOnce"}),
         (mutants.controller_keeps_the_epoch, {"OneLeaderPerEpoch"}),
