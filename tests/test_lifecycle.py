@@ -269,6 +269,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [WHAT_IS_LOADED, FORK_WHILE_LOADING], ids=["loaded", "fork while loading"])
 def test_a_fork_finds_no_module_half_imported(script: str) -> None:

@@ -75,6 +75,7 @@ def test_nor_with_handlers_on_threads_of_their_own(kafka_cluster: KafkaCluster, 
     assert {one.log_end_offset for one in view.replicas.values()} == {800}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(
     brokers=1,

@@ -65,6 +65,7 @@ def send_for(
         return delivered[0] / (simulation.now - begin)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(("in_flight", "at_least"), rest_in_gate([(5, 2.4), (20, 6.0)]))
 def test_pipelined_waits_for_many_replies_at_once(in_flight: int, at_least: float) -> None:

@@ -40,6 +40,7 @@ def test_the_timeline_names_acceptor_processor_handler_and_the_same_processor(
     assert told[0]["path"][0] == "acceptor-0"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"threads": "separate", "num.io.threads": 1})
 def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(

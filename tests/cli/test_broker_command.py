@@ -153,6 +153,7 @@ def test_help_teaches() -> None:
         assert words in done.stdout
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_admin_port_steers_it() -> None:
     """As a test in another language would: HTTP, JSON, and the token that was printed."""

@@ -20,6 +20,7 @@ def row(out: str, name: str) -> str:
     return next(line[len(name) :].strip() for line in out.splitlines() if line.startswith(name + "  "))
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_crash_half_way_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", *SMALL]) == 0

@@ -517,6 +517,7 @@ def test_read_committed_hides_what_was_aborted(cluster: LogCluster) -> None:
             assert consumer.position(ORDERS_0) == log.end, "past the markers, which nobody sees"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(

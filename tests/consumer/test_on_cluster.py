@@ -78,6 +78,7 @@ def test_iteration_without_an_end_waits_for_what_comes(kafka_cluster: KafkaClust
         assert found == [b"%d" % number for number in range(10)]
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
 def test_reading_goes_on_when_brokers_crash(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 2000)
@@ -94,6 +95,7 @@ def test_reading_goes_on_when_brokers_crash(kafka_cluster: KafkaCluster) -> None
         assert sorted(found) == sorted(values)
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
 def test_lost_replies_and_refused_fetches_repeat_nothing(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 3000)
@@ -165,6 +167,7 @@ def test_ctrl_c_ends_a_poll_at_once_and_the_consumer_goes_on(kafka_cluster: Kafk
         assert sorted(read(consumer, 50)) == sorted(values)
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
 def test_a_dropped_consumer_warns_and_ends_its_thread(kafka_cluster: KafkaCluster) -> None:
     before = set(threading.enumerate())
@@ -205,6 +208,7 @@ def test_a_child_process_is_told_and_the_parent_goes_on(kafka_cluster: KafkaClus
 # ---------------------------------------------------------------------------------------- bad input
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, config={"auto.create.topics.enable": "false"})
 def test_an_unknown_topic_is_named(kafka_cluster: KafkaCluster) -> None:
     with (
@@ -229,6 +233,7 @@ def test_no_broker_listening_is_named_within_the_timeout() -> None:
         assert time.monotonic() - before < 5
 
 
+@pytest.mark.gate
 def test_a_name_that_does_not_resolve_is_named() -> None:
     with (
         KafkaConsumer(
@@ -239,6 +244,7 @@ def test_a_name_that_does_not_resolve_is_named() -> None:
         consumer.topics()
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
 def test_tls_to_a_plaintext_port_is_named(kafka_cluster: KafkaCluster) -> None:
     with KafkaConsumer(
@@ -289,6 +295,7 @@ def test_a_cluster_with_tls_is_read(tmp_path: Path) -> None:
             wrong.topics()
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
 def test_positions_by_number_time_and_end(kafka_cluster: KafkaCluster) -> None:
     produce(kafka_cluster, 100)

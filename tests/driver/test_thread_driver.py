@@ -192,6 +192,7 @@ def test_a_signal_handler_may_wake_and_notify_while_the_main_thread_waits(runtim
         assert task.stop(5.0)
 
 
+@pytest.mark.gate
 def test_a_notify_between_any_two_lines_of_a_wait_ends_it(runtime: ThreadRuntime) -> None:
     has_come = False
 

@@ -169,6 +169,7 @@ def test_a_wake_that_ctrl_c_cuts_off_does_not_deafen_the_selector(selector: Sock
     assert len(list(at_every_line(attempt))) >= 5
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_no_wake_is_lost_under_stress(selector: SocketSelector) -> None:
     """Wakers bump a counter and wake; the loop must see every bump although it sleeps for ever in between."""

@@ -103,6 +103,7 @@ def send_through(storm: Storm, producer: KafkaProducer, outcomes: Outcomes) -> i
     return sent
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_in_gate(range(6)))
 def test_nothing_is_doubled_lost_or_out_of_order(seed: int) -> None:

@@ -84,6 +84,7 @@ def test_no_broker_listening_is_said_within_max_block_ms() -> None:
     assert time.monotonic() - started < 2
 
 
+@pytest.mark.gate
 def test_tls_to_a_plaintext_port_is_said(cluster: KafkaCluster) -> None:
     with (
         KafkaProducer(
@@ -109,6 +110,7 @@ def test_tls_delivers_and_plaintext_to_a_tls_port_is_said(certificates: Certific
             producer.send("orders", b"v")
 
 
+@pytest.mark.gate
 def test_a_callback_that_blocks_holds_close_up_no_longer_than_its_timeout(cluster: KafkaCluster) -> None:
     blocks, may_end = threading.Event(), threading.Event()
 

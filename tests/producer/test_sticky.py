@@ -143,6 +143,7 @@ def of_broker(cluster: KafkaCluster, counts: Counter[int], broker: int) -> float
     return sum(counts[number] for number in led) / counts.total()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_slow_broker_gets_fewer_records_by_default_only(
     simulation: Simulation, cluster: KafkaCluster

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -50,6 +49,7 @@ def committed(cluster: KafkaCluster, topic: str, partitions: int) -> list[bytes]
         return values
 
 
+@pytest.mark.gate
 def test_threads_send_into_one_transaction_and_none_slips_past_its_end(
     cluster: KafkaCluster, producer: KafkaProducer
 ) -> None:
@@ -84,13 +84,10 @@ def test_threads_send_into_one_transaction_and_none_slips_past_its_end(
     assert len(taken) > 100
 
 
-def test_offsets_of_a_member_of_another_library_take_part(
-    cluster: KafkaCluster, producer: KafkaProducer
-) -> None:
-    kafka: Any = pytest.importorskip("kafka")
+def test_offsets_of_a_member_take_part(cluster: KafkaCluster, producer: KafkaProducer) -> None:
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as plain:
         plain.send_many("orders", [b"%d" % number for number in range(5)])
-    member = kafka.KafkaConsumer(
+    member = KafkaConsumer(
         "orders",
         bootstrap_servers=cluster.bootstrap_servers,
         group_id="copiers",
@@ -106,9 +103,9 @@ def test_offsets_of_a_member_of_another_library_take_part(
                 with producer.transaction():
                     for record in records:
                         producer.send("spread", record.value)
-                    offsets: Any = {place: kafka.OffsetAndMetadata(records[-1].offset + 1, "", None)}
+                    offsets = {place: OffsetAndMetadata(records[-1].offset + 1)}
                     producer.send_offsets_to_transaction(offsets, member.group_metadata())
-                copied += [record.value for record in records]
+                copied += [record.value for record in records if record.value is not None]
         cluster.wait_until(lambda: cluster.group("copiers").offsets.get(TopicPartition("orders", 0)) == 5)
     finally:
         member.close()
@@ -178,6 +175,7 @@ def test_an_interpreter_that_ends_leaves_nothing_open(cluster: KafkaCluster) -> 
     assert not cluster.transaction("left").is_open
 
 
+@pytest.mark.gate
 def test_offsets_wait_for_their_coordinator_no_longer_than_they_may(
     cluster: KafkaCluster, producer: KafkaProducer
 ) -> None:

@@ -80,6 +80,7 @@ def test_an_empty_column() -> None:
     assert len(ArrowColumns(pa.array([], pa.string()))) == 0
 
 
+@pytest.mark.gate
 @given(RECORD_LISTS, st.integers(1, 400), st.booleans())
 def test_batches_end_where_they_are_full(records: list[Input], max_bytes: int, is_uniform: bool) -> None:
     if is_uniform:

@@ -47,6 +47,7 @@ def test_any_records_are_written_as_one_by_one(records: list[Input]) -> None:
     assert columns_of(records).encode(0, len(records)) == row_by_row(records)
 
 
+@pytest.mark.gate
 @given(RECORD_LISTS, st.data())
 def test_parts_are_written_as_records_of_their_own(records: list[Input], data: st.DataObject) -> None:
     columns = columns_of(records)

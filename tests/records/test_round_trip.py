@@ -84,6 +84,7 @@ def test_a_batch_of_one_record_is_within_its_bound(record: Input) -> None:
     assert len(build([record])) <= batch_size_bound(record.key, record.value, record.headers)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(RECORD_LISTS)
 def test_the_estimate_of_an_uncompressed_batch_is_exact(records: list[Input]) -> None:

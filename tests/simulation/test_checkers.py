@@ -100,6 +100,7 @@ def test_a_planted_bug_is_caught(
     )
 
 
+@pytest.mark.gate
 def test_without_a_bug_the_same_stories_pass() -> None:
     for seed in range(2):
         report = run_seed(seed, shape(consumers=1))

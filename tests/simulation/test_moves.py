@@ -33,6 +33,7 @@ def hosts(cluster: KafkaCluster, topic: str, number: int) -> list[int]:
     return [broker.id for broker in cluster.brokers if (topic, number) in broker.replicas.replicas]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("seed", rest_in_gate(range(4)))

@@ -34,6 +34,7 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
     assert tell(5) != tell(6)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_two_fresh_interpreters_agree_whatever_their_hash_seed() -> None:
     hashes = {

@@ -216,6 +216,7 @@ def test_brokers_without_work_stay_alive(simulation: Simulation) -> None:
     assert [broker.is_fenced for broker in cluster.controller.image.brokers.values()] == [False] * 3
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=3, config={"broker.session.timeout.ms": 600, "broker.heartbeat.interval.ms": 100})
 def test_brokers_without_work_stay_alive_on_threads(kafka_cluster: KafkaCluster) -> None:

@@ -410,6 +410,7 @@ def test_waiting_for_what_is_not_there_yet(simulation: Simulation) -> None:
         asyncio.run(cluster.wait_until_async(lambda: True))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("process", [False, True])
 def test_waiting_in_an_event_loop(process: bool) -> None:
     ticks: list[int] = []

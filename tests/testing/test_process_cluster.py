@@ -96,6 +96,7 @@ def test_throttles_begin_and_end(cluster: ProcessCluster, wire: Wire) -> None:
     assert wire.call(METADATA, 12).throttle_time_ms == 0
 
 
+@pytest.mark.gate
 def test_replies_may_be_replaced_by_data(cluster: ProcessCluster, wire: Wire) -> None:
     whole = MetadataResponse(brokers=[], topics=[], cluster_id="elsewhere")
     cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply=whole)
@@ -175,6 +176,7 @@ def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None
     assert cluster.open_admin_port().address.startswith("127.0.0.1:")
 
 
+@pytest.mark.gate
 def test_brokers_crash_and_come_back_and_isrs_move(cluster: ProcessCluster) -> None:
     view = cluster.partition("t", 0)
     follower, victim = sorted(set(view.isr) - {view.leader})
@@ -196,6 +198,7 @@ def test_what_cannot_be_given_is_refused_at_once() -> None:
         KafkaCluster(process=True, runtime=object())  # type: ignore[arg-type]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_story_of_a_failed_block_can_be_told_after_it() -> None:
     with pytest.raises(ZeroDivisionError), KafkaCluster(brokers=1, topics={"t": 1}, process=True) as cluster:

@@ -58,6 +58,7 @@ def test_what_nobody_committed_is_minus_one_without_an_error(bench: GroupBench, 
     assert [(one.committed_offset, one.error_code) for one in answer.topics[0].partitions] == [(-1, 0)] * 2
 
 
+@pytest.mark.gate
 def test_offsets_expire_after_their_retention_and_the_group_dies(simulation: Simulation) -> None:
     minutes = 30
     bench = GroupBench(simulation, config={"offsets.retention.minutes": minutes})

@@ -291,6 +291,7 @@ def test_a_paused_partition_leaves_the_isr_though_its_session_goes_on() -> None:
         assert sorted(cluster.partition(*key).isr) == [0, 1]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_an_idle_cluster_with_internal_topics_takes_no_percent_of_a_core() -> None:
     with KafkaCluster(brokers=3, topics={"offsets": Topic(50, 3), "transactions": Topic(50, 3)}):

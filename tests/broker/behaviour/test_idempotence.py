@@ -141,6 +141,7 @@ def test_truncation_forgets_what_was_cut_off(
     assert send(leader("t", 0), 1).base_offset == 1
 
 
+@pytest.mark.gate
 def test_producers_that_are_not_heard_of_for_a_day_are_forgotten() -> None:
     with Simulation(seed=35) as simulation:
         # An hour instead of a day, to play less idle time.

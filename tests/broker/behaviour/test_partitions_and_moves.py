@@ -278,6 +278,7 @@ def test_a_move_that_is_changed_half_way_goes_kafkas_way(
     assert kafka_cluster.controller.image.topics["m"].partitions[0].replicas == (0, 1)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=3)
 def test_fewer_replicas_wait_until_all_that_stay_are_in_sync(

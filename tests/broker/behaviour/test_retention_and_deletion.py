@@ -161,6 +161,7 @@ def test_what_cannot_be_deleted(
     )
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_the_answer_waits_for_the_live_replicas(

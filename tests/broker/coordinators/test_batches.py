@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ records_of = st.lists(
 )
 
 
+@pytest.mark.gate
 @given(st.lists(st.tuples(records_of, st.none() | st.builds(Producer, st.integers(0, 9), st.integers(0, 9)))))
 def test_what_is_written_is_what_is_loaded(
     written: list[tuple[list[Record], Producer | None]],

@@ -160,7 +160,7 @@ class MixedMachine(RuleBasedStateMachine):
         assert isinstance(group, ConsumerGroup) == any(self.active)
 
 
-TestMixedGroup = pytest.mark.slow(MixedMachine.TestCase)
+TestMixedGroup = pytest.mark.gate(pytest.mark.slow(MixedMachine.TestCase))
 TestMixedGroup.settings = settings(
     max_examples=60,
     stateful_step_count=25,

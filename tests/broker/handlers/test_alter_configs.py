@@ -330,6 +330,7 @@ def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, con
     assert produce(wire, "t", 0, batch([b"no key"])).error_code != 0
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
 def test_compression_and_retention_too(

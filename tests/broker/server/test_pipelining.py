@@ -276,6 +276,7 @@ def test_a_request_that_closes_the_connection_ends_it_with_what_is_cached(
     wait_for(lambda: broker.replicas.produces.waiting() == 0)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
 def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_not_grow(

@@ -53,6 +53,7 @@ def stuff(wires: list[Wire], data: bytes) -> int:
     return taken
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_a_request_behind_a_large_reply_is_answered(leader: Leader) -> None:
     """It came along with the one before, so no byte of the client's tells the broker to look again."""
@@ -105,6 +106,7 @@ def test_replies_that_nobody_reads_are_bounded(
     wait_for(lambda: connection.unsent_bytes == 0 and connection.may_read)
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 400})
 def test_a_connection_is_idle_once_it_accepts_no_byte(leader: Leader, kafka_cluster: KafkaCluster) -> None:
     slow = leader("t", 0)

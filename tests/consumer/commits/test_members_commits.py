@@ -191,6 +191,7 @@ def test_a_commit_while_the_group_rebalances_is_taken_or_says_so(
     assert committed(cluster) == at(10, 10)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_commits_keep_a_member_whose_heartbeats_are_not_heard(
     simulation: Simulation, cluster: KafkaCluster
@@ -238,6 +239,7 @@ def test_nothing_is_handed_over_of_a_partition_whose_last_commit_is_under_way(
     assert sorted(mine + others) == [(one, offset) for one in ORDERS for offset in range(10)]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_commit_before_a_rebalance_is_sent_once_and_the_member_joins_in_time(
     simulation: Simulation, cluster: KafkaCluster
@@ -256,6 +258,7 @@ def test_the_commit_before_a_rebalance_is_sent_once_and_the_member_joins_in_time
     assert len([one for one in sent if len(one.topics[0].partitions) == 2]) <= 2
 
 
+@pytest.mark.gate
 def test_a_failed_commit_in_a_rebalance_keeps_no_partition_from_being_read(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

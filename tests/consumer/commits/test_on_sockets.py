@@ -67,6 +67,7 @@ def test_ctrl_c_ends_a_commit_at_once_and_the_consumer_goes_on(kafka_cluster: Ka
         assert consumer.committed(ORDERS) == 2
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics={"orders": 1})
 def test_ctrl_c_while_closing_closes_all_the_same(kafka_cluster: KafkaCluster) -> None:
     produce(kafka_cluster, 10)

@@ -57,6 +57,7 @@ def poll_all(*members: KafkaConsumer, until: Any, seconds: float = 20) -> list[b
     return found
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
 def test_iterating_over_a_group_reads_everything_once(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 300)
@@ -67,6 +68,7 @@ def test_iterating_over_a_group_reads_everything_once(kafka_cluster: KafkaCluste
         assert sorted(record.value for record in second) == sorted(more), "from the commits on"
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
 def test_ctrl_c_in_a_poll_that_waits_for_the_group_comes_at_once(kafka_cluster: KafkaCluster) -> None:
     with member(kafka_cluster) as first, member(kafka_cluster) as second:
@@ -114,6 +116,7 @@ def test_ctrl_c_in_a_listener_leaves_a_member_that_can_go_on_or_close(kafka_clus
     assert kafka_cluster.group("g").members == {}
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
 def test_a_thread_that_computes_keeps_its_membership(kafka_cluster: KafkaCluster) -> None:
     with member(kafka_cluster, session_timeout_ms=1000) as consumer:
@@ -224,6 +227,7 @@ print("joined", flush=True)
 """
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
 def test_a_program_that_ends_without_close_is_not_waited_for(kafka_cluster: KafkaCluster) -> None:
     child = subprocess.run(
