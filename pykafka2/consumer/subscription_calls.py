@@ -63,8 +63,9 @@ class SubscriptionCalls(Owned):
                 after they were made.
             listener: an object with `on_partitions_assigned(partitions)`, `on_partitions_revoked(partitions)`
                 and `on_partitions_lost(partitions)`, see `ConsumerRebalanceListener`.
-            on_assigned, on_revoked, on_lost: functions instead of a listener; losses go to `on_revoked` where
-                there is no `on_lost`.
+            on_assigned: a function of the partitions, instead of a listener.
+            on_revoked: likewise.
+            on_lost: likewise; without it losses go to `on_revoked`.
 
         Raises:
             IllegalState: partitions are assigned by `assign`.

@@ -37,8 +37,8 @@ class TransactionalCalls:
         Once, before the first transaction.  From here on an older producer with the same id is fenced.
 
         Raises:
-            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout and what else the coordinator
-                refuses it by: nothing was begun, and it may be called again.
+            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout, KafkaError: the coordinator refuses
+                it; nothing was begun, and it may be called again.
             KafkaTimeoutError: no coordinator answered.
         """
         self._of_transactions("init_transactions").init(timeout)
