@@ -30,6 +30,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 
 from tqdm import tqdm
@@ -153,8 +154,12 @@ def keep(arguments: argparse.Namespace, results: Results, text: str) -> None:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text + "\n", encoding="utf-8")
+        print(f"kept in {out}")
+        if find_spec("matplotlib") is None:
+            print("no plot: matplotlib is missing (python -m pip install 'pykafka2[bench]')")
+            return
         plot(results, out.with_suffix(".svg"))
-        print(f"kept in {out} and {out.with_suffix('.svg')}")
+        print(f"kept in {out.with_suffix('.svg')}")
 
 
 if __name__ == "__main__":

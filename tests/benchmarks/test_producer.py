@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -79,5 +80,6 @@ def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     for client in clients:
         assert f"\n  {client} " in table
     assert "ratios that were asked for" in table
-    assert out.with_suffix(".svg").stat().st_size > 1000
+    if find_spec("matplotlib") is not None:  # it comes with the extra `bench`, which the gate does without
+        assert out.with_suffix(".svg").stat().st_size > 1000
     assert main(["--list", "--quick"]) == 0

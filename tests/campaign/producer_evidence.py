@@ -6,10 +6,12 @@ Gathered once, when all is over; the promises (producer_promises.py) all look at
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import attrs
 
+from pykafka2.errors import MessageTooLarge
 from pykafka2.records.batch import RecordBatch, batches
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.testing.simulation.history import Sent
@@ -43,6 +45,8 @@ class Asked:
     values: list[bytes]
     is_late: bool
     """The copy of an earlier one, which comes from a connection that is gone."""
+    was_too_large: bool
+    """It was refused as such, so the producer may split it: other bytes under its number (KIP-126)."""
 
 
 @attrs.define
@@ -86,6 +90,7 @@ def _asked(world: World) -> Iterator[Asked]:
     names = world.cluster.controller.image.topic_names
     values_of: dict[bytes, list[bytes]] = {}
     for entry in world.cluster.history.entries("Produce"):
+        too_large = _too_large(entry.response)
         for topic in entry.request.topic_data:
             for partition in topic.partition_data:
                 place = (topic.name or names.get(topic.topic_id, ""), partition.index)
@@ -96,4 +101,18 @@ def _asked(world: World) -> Iterator[Asked]:
                         values = values_of[data] = [value for _, value in records_of(batch)]
                     number, client = _number(batch), entry.client_id or ""
                     is_late = entry.peer.endswith("(dead)")
-                    yield Asked(client, entry.received_at, place, number, data, values, is_late)
+                    was_too_large = (topic.name, topic.topic_id, partition.index) in too_large
+                    yield Asked(
+                        client, entry.received_at, place, number, data, values, is_late, was_too_large
+                    )
+
+
+def _too_large(response: Any) -> set[tuple[str, UUID, int]]:
+    """The partitions whose batches a broker refused for their size, by the topic's name and id."""
+    topics = [] if response is None else response.responses
+    return {
+        (topic.name, topic.topic_id, one.index)
+        for topic in topics
+        for one in topic.partition_responses
+        if one.error_code == MessageTooLarge.code
+    }
