@@ -61,6 +61,10 @@ class Failures:
         """Whether it is a part of a batch that some attempt may have put into the log as a whole."""
         return batch in self._halves_of_doubt
 
+    def may_be_written(self, batch: ProducerBatch) -> bool:
+        """Whether an attempt ended without telling; the wire may have its bytes yet."""
+        return batch in self._may_be_written
+
     def final_error(self, batch: ProducerBatch, error: KafkaError) -> KafkaError:
         """The error to give its records, in words that do not promise too much."""
         if batch not in self._may_be_written or isinstance(error, DeliveryTimeout):

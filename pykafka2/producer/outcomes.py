@@ -23,11 +23,12 @@ from pykafka2.errors import (
 from pykafka2.events import BatchCompleted, BatchRetried, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
-from pykafka2.producer.batch import ProducerBatch
+from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.failures import Failures
 from pykafka2.producer.identity import ProducerIdentity
 from pykafka2.producer.identity_policy import Identity, IdentityPolicy, Verdict
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.sequences import Sequences
 from pykafka2.producer.transaction_manager import TransactionManager
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
@@ -142,9 +143,13 @@ class Outcomes:
         sequences = self._sequences
         is_in_turn = sequences is not None and sequences.is_in_turn(batch, sent_as)
         verdict = self._policy.verdict(error, is_in_turn=is_in_turn)
-        if verdict is Verdict.RENUMBER and self._failures.is_half_of_doubt(batch):
+        if verdict is Verdict.RENUMBER and sequences is not None:
             # The whole may be in the log: a broker knows that again, but not its halves.
-            return Verdict.FAIL
+            is_half = self._failures.is_half_of_doubt(batch)
+            # It is not in the log yet: a copy of it, and of what failed before it, may be on the wire.
+            is_late = self._failures.may_be_written(batch) and sequences.may_come_late(batch)
+            if is_half or is_late:
+                return Verdict.FAIL
         return verdict
 
     def written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
@@ -168,7 +173,9 @@ class Outcomes:
     ) -> None:
         """Fail it.  Its memory stays its own: it may be on the wire."""
         if self._sequences is not None:
-            self._sequences.on_failed(batch)
+            is_on_the_wire = batch.state is BatchState.IN_FLIGHT and isinstance(error, DeliveryTimeout)
+            may_be_written = is_on_the_wire or self._failures.may_be_written(batch)
+            self._sequences.on_failed(batch, may_be_written=may_be_written)
         if self._transactions is not None:
             self._transactions.on_batch_failed(batch, error)
         self._accumulator.fail(batch, error, record_errors)
@@ -181,6 +188,19 @@ class Outcomes:
                 batch.sent_at, topic, partition, batch.count, NO_OFFSET, batch.attempts, text
             )
             self._event_sink.emit(event)
+        if self._sequences is not None:
+            self._on_hole(batch, self._sequences, error)
+
+    def _on_hole(self, batch: ProducerBatch, sequences: Sequences, error: KafkaError) -> None:
+        """See to what is numbered behind a batch that failed and would be written in spite of the hole."""
+        behind = sequences.cut_off(batch)
+        if not behind:
+            return
+        sequences.renumber(batch)
+        for later in behind:
+            if self._failures.is_half_of_doubt(later):
+                self.give_up(later, self._failures.final_error(later, error))
+                self._accumulator.release(later)
 
     def expired(self, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
         """The error of a batch whose time is over."""

@@ -35,6 +35,8 @@ class _Run:
     """What was numbered from the oldest unfinished batch on, finished or not."""
     has_gap: bool = False
     """A numbered batch failed: nothing new may follow under this identity."""
+    gap_may_close: bool = False
+    """What failed may be on its way to the log yet, and let in what is on its way behind it."""
     must_renumber: bool = False
     is_known_to_broker: bool = False
     """A batch was written under this identity."""
@@ -43,7 +45,7 @@ class _Run:
         self.identity = identity
         self.next_sequence = 0
         self.window = list(self.unfinished)
-        self.has_gap = self.must_renumber = self.is_known_to_broker = False
+        self.has_gap = self.gap_may_close = self.must_renumber = self.is_known_to_broker = False
 
 
 class Sequences:
@@ -96,10 +98,27 @@ class Sequences:
         run.is_known_to_broker = (batch.producer_id, batch.producer_epoch) == run.identity
         self._finish(batch)
 
-    def on_failed(self, batch: ProducerBatch) -> None:
+    def on_failed(self, batch: ProducerBatch, *, may_be_written: bool) -> None:
         """It was given up, written or not: its numbers are a hole for those that follow."""
         if self._finish(batch):
-            self._run(batch).has_gap = True
+            run = self._run(batch)
+            run.has_gap = True
+            run.gap_may_close = run.gap_may_close or may_be_written
+
+    def cut_off(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """What is numbered behind the hole that this batch left, under an epoch no broker may know yet.
+
+        The broker would take the next number as the epoch's first and never see the hole, so these must be
+        numbered anew, or fail.
+        """
+        run = self._run(batch)
+        is_unseen = run.has_gap and not run.is_known_to_broker and not run.must_renumber
+        return list(run.unfinished) if is_unseen and not self._policy.is_transactional else []
+
+    def may_come_late(self, batch: ProducerBatch) -> bool:
+        """Whether a copy of the batch that is on its way could be let in by one of what failed before it."""
+        run = self._run(batch)
+        return run.gap_may_close and batch in run.unfinished
 
     def is_in_turn(self, batch: ProducerBatch, sent_as: Identity) -> bool:
         """Whether it is the first unfinished one of its partition, under the numbers it was sent with."""

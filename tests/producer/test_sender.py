@@ -10,7 +10,14 @@ import pytest
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
 from pykafka2.driver.pollable import PollResult, Send, ToNode
-from pykafka2.errors import DeliveryTimeout, InvalidRecord, MessageTooLarge
+from pykafka2.errors import (
+    DeliveryTimeout,
+    Disconnected,
+    InvalidRecord,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    OutOfOrderSequenceNumber,
+)
 from pykafka2.events import BatchCompleted, BatchRetried, Event, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
@@ -268,6 +275,41 @@ def test_a_duplicate_counts_as_written_with_an_unknown_offset() -> None:
     [send] = bench.produce()
     bench.answer(send, error_code=46)
     assert delivery.result(0).offset == -1
+
+
+@pytest.mark.parametrize("is_lost_on_the_way", [True, False])
+def test_what_may_come_late_behind_a_lost_batch_is_not_sent_under_another_number(
+    is_lost_on_the_way: bool,
+) -> None:
+    """Two batches were on a connection that broke, and the first was refused when it was sent again.  The
+    second, out of order by that, was numbered anew; then the bytes of the broken connection came after all,
+    both batches in order, and the second was in the log twice.
+    """
+    bench = Bench(enable_idempotence=True, retry_backoff_ms=0)
+    bench.append()
+    [warm] = bench.produce()
+    bench.answer(warm)
+    lost, following = bench.append(), bench.append()
+    sends = bench.produce()
+    for send in sends:
+        if is_lost_on_the_way:
+            send.on_failure(Disconnected("reset"), bench.now)
+        else:
+            bench.answer(send, error_code=NotEnoughReplicas.code)
+    [again] = bench.produce()
+    bench.answer(again, error_code=MessageTooLarge.code)
+    [again] = bench.produce()
+    bench.answer(again, error_code=OutOfOrderSequenceNumber.code)
+    with pytest.raises(MessageTooLarge):
+        lost.result(0)
+    if is_lost_on_the_way:
+        with pytest.raises(OutOfOrderSequenceNumber, match="may or may not be in the log"):
+            following.result(0)
+        assert bench.produce() == []
+    else:
+        assert not following.done()
+        bench.answer(bench.produce()[0])
+        assert following.result(0).offset == 0
 
 
 def test_records_that_the_broker_names_get_their_own_words() -> None:

@@ -143,7 +143,7 @@ def test_after_a_lost_batch_the_rest_is_numbered_anew_under_the_next_epoch() -> 
     sequences = started()
     lost, second, third = a_batch(0, 3), a_batch(1, 2), a_batch(2)
     send(sequences, lost, second, third)
-    sequences.on_failed(lost)
+    sequences.on_failed(lost, may_be_written=False)
     assert not sequences.may_send(a_batch(3))  # nothing new may follow a hole
     refused(sequences, second, (7, 0))
     refused(sequences, third, (7, 0))
@@ -160,14 +160,14 @@ def test_after_a_lost_batch_with_nothing_behind_it_the_next_begins_under_the_nex
     sequences = known()
     lost, following = a_batch(0), a_batch(1)
     send(sequences, lost)
-    sequences.on_failed(lost)
+    sequences.on_failed(lost, may_be_written=False)
     send(sequences, following)
     assert (following.producer_epoch, following.base_sequence) == (1, 0)
 
 
 def test_a_batch_that_was_never_numbered_leaves_no_hole() -> None:
     sequences = known()
-    sequences.on_failed(a_batch(0))
+    sequences.on_failed(a_batch(0), may_be_written=False)
     following = a_batch(1)
     send(sequences, following)
     assert (following.producer_epoch, following.base_sequence) == (0, 0)
@@ -177,7 +177,7 @@ def test_other_partitions_keep_the_old_epoch_until_nothing_of_theirs_is_unfinish
     sequences = known()
     lost, other = a_batch(0), a_batch(0, partition=1)
     send(sequences, lost, other)
-    sequences.on_failed(lost)
+    sequences.on_failed(lost, may_be_written=False)
     send(sequences, a_batch(1))
     assert sequences.identity == (7, 1)
     later = a_batch(1, partition=1)
@@ -191,7 +191,7 @@ def test_past_the_last_epoch_a_new_id_is_needed() -> None:
     sequences = known(LAST_EPOCH)
     lost, following = a_batch(0), a_batch(1)
     send(sequences, lost)
-    sequences.on_failed(lost)
+    sequences.on_failed(lost, may_be_written=False)
     assert not sequences.may_send(following)
     assert sequences.identity == NOBODY
     sequences.on_identity(8, 0)
@@ -220,7 +220,7 @@ def test_a_policy_that_may_not_raise_the_epoch_stops_the_partition_behind_a_hole
     sequences.on_identity(7, 3)
     lost, following = a_batch(0), a_batch(1)
     send(sequences, lost)
-    sequences.on_failed(lost)
+    sequences.on_failed(lost, may_be_written=False)
     assert not sequences.may_send(following)
     assert sequences.may_send(a_batch(0, partition=1))
     sequences.on_identity(7, 4)  # as a coordinator tells after it has ended the transaction

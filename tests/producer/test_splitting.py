@@ -138,6 +138,43 @@ def test_halves_of_a_batch_in_the_log_are_not_written_again(
     assert log(cluster) == [b"0", b"1", b"2", b"3", b"4", b"later"]
 
 
+def test_a_half_behind_a_failed_one_begins_a_new_epoch(simulation: Simulation, cluster: KafkaCluster) -> None:
+    """A leader that knew nothing of the producer took the second half's number as its first: the records of
+    the failed half were missing within an epoch, so that nothing fenced a late copy of them.
+    """
+    producer = simulation.producer(cluster, linger_ms=50, retries=3)
+    cluster.controls.rule(api=ProduceRequest, nth=1, then=MessageTooLarge)
+    for nth in (2, 3, 4):
+        cluster.controls.rule(api=ProduceRequest, nth=nth, then=NotEnoughReplicas)
+    deliveries = [producer.send("orders", b"%d" % number) for number in range(4)]
+    for delivery in deliveries[:2]:
+        with pytest.raises(NotEnoughReplicas):
+            delivery.result(10)
+    assert [delivery.result(10).offset for delivery in deliveries[2:]] == [0, 1]
+    [batch] = batches(cluster)
+    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+
+
+def test_a_half_that_may_be_in_the_log_fails_with_the_one_before_it(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """Of the whole nothing was heard, so its second half can be sent under no other number than its own, and
+    not under its own behind a hole either.
+    """
+    producer = simulation.producer(cluster, linger_ms=50, retries=3)
+    cluster.controls.rule(api=ProduceRequest, nth=1, then="close_before")
+    cluster.controls.rule(api=ProduceRequest, nth=2, then=MessageTooLarge)
+    for nth in (3, 4):
+        cluster.controls.rule(api=ProduceRequest, nth=nth, then=NotEnoughReplicas)
+    for delivery in [producer.send("orders", b"%d" % number) for number in range(4)]:
+        with pytest.raises(NotEnoughReplicas, match="may or may not be in the log"):
+            delivery.result(10)
+    assert producer.health()["buffer_available_bytes"] == 33554432
+    producer.send("orders", b"later").result(10)
+    [batch] = batches(cluster)
+    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+
+
 def test_halves_expire_when_the_whole_would_have_each_record_once(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
