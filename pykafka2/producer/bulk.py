@@ -44,7 +44,9 @@ MIN_BLOCK_RECORDS, MAX_BLOCK_RECORDS = 4096, 1 << 20
 
 
 class BulkSender:
-    """One call of `send_many`.  `check` raises what keeps the producer from starting a batch."""
+    """One call of `send_many`, and what of it was taken.  `check` raises what keeps the producer from
+    starting a batch.
+    """
 
     def __init__(
         self,
@@ -75,6 +77,8 @@ class BulkSender:
         if options.compression_type != "none":
             batch_bytes -= batch_bytes // CODEC_ROOM
         self._batch_bytes = max(1, batch_bytes - HEADER_BYTES)
+        self._shares: list[Share] = []
+        self._told: Tell | None = None
 
     def send(self, given: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
         """Append everything; raises as `KafkaProducer.send_many`."""
@@ -86,17 +90,16 @@ class BulkSender:
         route = self._route(topic)
         for part in parts:
             self._check_partitions(route, topic, part, partition)
-        shares: list[Share] = []
-        told = teller(on_delivery, self._interceptors)
+        self._told = teller(on_delivery, self._interceptors)
         try:
             first = 0
             for part in parts:
-                self._send_part(topic, part, partition, first, shares, told)
+                self._send_part(topic, part, partition, first)
                 first += len(part.columns)
         except BaseException as error:
-            self._raise_incomplete(topic, count, shares, error)
+            self._raise_incomplete(topic, count, error)
             raise
-        return BulkDelivery(shares)
+        return BulkDelivery(self._shares)
 
     # ------------------------------------------------------------------ before
 
@@ -129,15 +132,7 @@ class BulkSender:
 
     # ------------------------------------------------------------------ on the way
 
-    def _send_part(
-        self,
-        topic: str,
-        part: BulkPart,
-        partition: int | None,
-        first_row: int,
-        shares: list[Share],
-        told: Tell | None,
-    ) -> None:
+    def _send_part(self, topic: str, part: BulkPart, partition: int | None, first_row: int) -> None:
         for begin, end in self._blocks(topic, part, partition):
             columns = part.columns.rows(begin, end)
             if part.is_now:
@@ -152,7 +147,7 @@ class BulkSender:
                     else:
                         numbers = _shifted(rows[first:stop], first_row + begin)
                     queue = None if number == NO_PARTITION else route.queues[number]
-                    self._append(route, queue, own, first, stop, numbers, shares, told)
+                    self._append(route, queue, own, first, stop, numbers)
                     first = stop
 
     def _blocks(self, topic: str, part: BulkPart, partition: int | None) -> Iterator[tuple[int, int]]:
@@ -219,24 +214,16 @@ class BulkSender:
         first: int,
         stop: int,
         numbers: Sequence[int],
-        shares: list[Share],
-        told: Tell | None,
     ) -> None:
         records = columns.encode(first, stop)
         if len(records.body) + HEADER_BYTES < self._options.batch_size:
-            self._append_rows(route, queue, columns, first, stop, numbers, shares, told)
+            self._append_rows(route, queue, columns, first, stop, numbers)
             return
         self._check()
         target = self._sticky.next(route) if queue is None else queue
         self._routes.use(target.topic, self._clock.monotonic())
-
-        def on_joined(share: Share) -> None:
-            shares.append(share)
-            if told is not None:
-                share.outcome.add_listener(partial(told, share))
-
         self._accumulator.append_columns(
-            target, records, self._options.max_block, lambda outcome: on_joined(Share(outcome, 0, numbers))
+            target, records, self._options.max_block, lambda outcome: self._take(Share(outcome, 0, numbers))
         )
 
     def _append_rows(
@@ -247,8 +234,6 @@ class BulkSender:
         first: int,
         stop: int,
         numbers: Sequence[int],
-        shares: list[Share],
-        told: Tell | None,
     ) -> None:
         """Few records join the open batch, whoever else's records are in it."""
         # Runs of records that stand one behind the other in a batch: its outcome, the first index and row.
@@ -269,22 +254,25 @@ class BulkSender:
         finally:
             ends = [begin for _, _, begin in runs[1:]] + [appended]
             for (outcome, index, begin), end in zip(runs, ends, strict=False):
-                share = Share(outcome, index, numbers[begin:end])
-                shares.append(share)
-                if told is not None:
-                    outcome.add_listener(partial(told, share))
+                self._take(Share(outcome, index, numbers[begin:end]))
 
-    def _raise_incomplete(self, topic: str, count: int, shares: list[Share], error: BaseException) -> None:
+    def _take(self, share: Share) -> None:
+        """These records are on their way."""
+        self._shares.append(share)
+        if self._told is not None:
+            share.outcome.add_listener(partial(self._told, share))
+
+    def _raise_incomplete(self, topic: str, count: int, error: BaseException) -> None:
         """Returns where nothing was taken, or the error is not one of ours: it goes on as it is."""
-        delivery = BulkDelivery(shares)
-        if not shares:
+        delivery = BulkDelivery(self._shares)
+        if not self._shares:
             return
         text = f"{len(delivery)} of {count} records for topic {topic!r} were taken before this"
         if not isinstance(error, Exception):
             error.add_note(f"send_many: {text}")
             return
         taken = bytearray(count)
-        for share in shares:
+        for share in self._shares:
             for row in share.rows:
                 taken[row] = 1
         left = [row for row, is_taken in enumerate(taken) if not is_taken]

@@ -27,7 +27,7 @@ from pykafka2.records.column_encoder import (
     cuts_of,
 )
 from pykafka2.records.encoder import NO_HEADERS
-from pykafka2.records.pieces import ATTRIBUTES, OFFSET_SPANS, framed_offsets, spans
+from pykafka2.records.pieces import ATTRIBUTES, OFFSET_SPANS, framed_offsets, merged, spans
 from pykafka2.records.varint import NULL, VARINTS, varint, varint_size
 
 BINARY = pa.large_binary()
@@ -251,9 +251,7 @@ class ArrowColumns:
             pieces += [NULL] if field is None else field.pieces(first, stop)
         headers = self.headers
         pieces.append(pa.array(headers[first:stop], BINARY) if isinstance(headers, list) else headers)
-        arrays = [
-            pa.scalar(piece, BINARY) if isinstance(piece, bytes) else piece for piece in _merged(pieces)
-        ]
+        arrays = [pa.scalar(piece, BINARY) if isinstance(piece, bytes) else piece for piece in merged(pieces)]
         body = BytesColumn.of(pc.binary_join_element_wise(*arrays, _EMPTY))
         joined: bytes = body.data[body.offsets[0] : body.offsets[-1]].tobytes()
         return joined
@@ -289,14 +287,3 @@ def _offset_array(begin: int, end: int) -> Any:
 @lru_cache(maxsize=2)
 def _span_array(begin: int, end: int) -> Any:
     return pa.array(framed_offsets(b"", b"", begin, end), BINARY)
-
-
-def _merged(pieces: list[Piece]) -> list[Piece]:
-    """The same with neighbours that are the same in every row made one."""
-    merged: list[Piece] = []
-    for piece in pieces:
-        if merged and isinstance(piece, bytes) and isinstance(merged[-1], bytes):
-            merged[-1] += piece
-        else:
-            merged.append(piece)
-    return merged

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import add
-from typing import overload
+from typing import Any, overload
 
 from pykafka2.records.varint import NULL, VARINTS, varint, varint_size
 
@@ -132,7 +132,7 @@ def part_of(column: Piece | Sizes, first: int, stop: int) -> Piece | Sizes:
 
 def interleaved(first: int, stop: int, before: list[Piece], after: list[Piece]) -> list[bytes]:
     """The records with offset deltas from first up to stop, of the pieces before and after the offset."""
-    before, after = _merged(before), _merged(after)
+    before, after = merged(before), merged(after)
     head = before.pop() if isinstance(before[-1], bytes) else b""
     neck = after.pop(0) if isinstance(after[0], bytes) else b""
     # Where records begin and end with the same bytes, one piece ends one record and begins the next.
@@ -150,12 +150,12 @@ def interleaved(first: int, stop: int, before: list[Piece], after: list[Piece]) 
     return pieces
 
 
-def _merged(pieces: list[Piece]) -> list[Piece]:
-    """The same with neighbours that are the same in every row made one."""
-    merged: list[Piece] = []
+def merged(pieces: Sequence[Any]) -> list[Any]:
+    """The same pieces, a list of each or an array, with neighbours that are bytes in every row made one."""
+    fewer: list[Any] = []
     for piece in pieces:
-        if merged and isinstance(piece, bytes) and isinstance(merged[-1], bytes):
-            merged[-1] += piece
+        if fewer and isinstance(piece, bytes) and isinstance(fewer[-1], bytes):
+            fewer[-1] += piece
         else:
-            merged.append(piece)
-    return merged
+            fewer.append(piece)
+    return fewer
