@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction
     from pykafka2.types import (
+        BadRecord,
         BatchMetadata,
         ConsumerGroupMetadata,
         ConsumerRecord,
@@ -52,6 +53,7 @@ _HOMES = {
     "KafkaError": "pykafka2.errors",
     "KafkaProducer": "pykafka2.producer.producer",
     "NewTopic": "pykafka2.admin.values",
+    "BadRecord": "pykafka2.types",
     "BatchMetadata": "pykafka2.types",
     "ConsumerGroupMetadata": "pykafka2.types",
     "ConsumerRecord": "pykafka2.types",
@@ -70,6 +72,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Assignment",
     "Assignor",
+    "BadRecord",
     "BatchMetadata",
     "ClusterMetadata",
     "ConsumerGroupMetadata",

@@ -98,6 +98,30 @@ class ConsumerRecord:
     serialized_value_size: int = -1
 
 
+@attrs.define(frozen=True)
+class BadRecord:
+    """What could not be read: a record that a deserializer refused, or the rest of a damaged batch.
+
+    `error` says why; reading goes on at `next_offset` if it is passed over.  Of a record, key, value, headers
+    and timestamp are as they were written; of a damaged batch only `batch` is given, its bytes.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    next_offset: int
+    error: Exception
+    timestamp: int = NO_TIMESTAMP
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Headers = attrs.Factory(list)
+    batch: bytes | None = attrs.field(default=None, repr=False)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
 # Made once a record that has a callback: a tuple is made without a call of Python's.
 class RecordMetadata(NamedTuple):
     """Where a sent record is: offset -1 with acks=0; timestamp in milliseconds since the epoch."""

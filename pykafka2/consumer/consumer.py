@@ -98,7 +98,14 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             )
             self._slice_length = SliceLength(cluster.driver.clock)
             self._queries = OffsetQueries(cluster, self._lookups)
-            self._inspection = Inspection(cluster, self._subscription, self._buffer, self._fetcher, group)
+            self._inspection = Inspection(
+                cluster,
+                self._subscription,
+                self._buffer,
+                self._fetcher,
+                self._reader.bad_records,
+                group,
+            )
             cluster.add(self._lookups, self._fetcher)
             if names:
                 self.subscribe(names)

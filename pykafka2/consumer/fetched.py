@@ -7,7 +7,9 @@ the caller names, so that nothing is skipped and nothing is lost.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from copy import copy
 from itertools import islice
 
@@ -17,10 +19,15 @@ from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.consumer.isolation import Visibility
 from pykafka2.errors import CorruptData, KafkaError, RecordTooLarge, SerializationError
 from pykafka2.protocol.messages.fetch import AbortedTransaction
+from pykafka2.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, RecordBatch, slices
 from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records, decode_any_tuples
 from pykafka2.types import ConsumerRecord, TopicPartition
+
+FIRST_OFFSET = struct.Struct(">q")
+LAST_OFFSET_DELTA = struct.Struct(">i")
+LAST_OFFSET_DELTA_AT = 23
 
 
 def without_frames(error: KafkaError) -> KafkaError:
@@ -48,6 +55,29 @@ class Problem:
     size_bytes: int = 0
 
 
+@attrs.define
+class Damage:
+    """A part of a log that cannot be read: its first offset, the next one behind it, and its bytes."""
+
+    offset: int
+    next_offset: int
+    view: memoryview
+
+
+def claimed_offsets(view: memoryview) -> tuple[int, int]:
+    """The first offset of a batch and the one behind it, as its header says, damaged or not."""
+    (offset,) = FIRST_OFFSET.unpack_from(view)
+    if view[MAGIC_AT] < MAGIC or len(view) < HEADER_BYTES:
+        return offset, offset + 1
+    (delta,) = LAST_OFFSET_DELTA.unpack_from(view, LAST_OFFSET_DELTA_AT)
+    return offset, offset + max(delta, 0) + 1
+
+
+def _slices(raw: memoryview) -> Iterator[tuple[int, memoryview]]:
+    with suppress(CorruptData):
+        yield from slices(raw, "")
+
+
 class FetchedData:
     """Whole batches of one partition, in order.
 
@@ -60,7 +90,10 @@ class FetchedData:
         "_at",
         "_batches",
         "_index",
+        "_is_behind_batches",
+        "_raw",
         "_records",
+        "_shown_from",
         "_visibility",
         "error",
         "generation",
@@ -84,6 +117,7 @@ class FetchedData:
         self.size_bytes = len(records)
         self.error: KafkaError | None = None
         self._batches: list[AnyBatch] = []
+        self._raw: memoryview | None = None
         self._aborted = tuple(aborted or ())
         try:
             # One by one, so that the batches before a damaged one are kept.
@@ -91,6 +125,7 @@ class FetchedData:
                 self._batches.append(batch)
         except CorruptData as error:
             self.error = without_frames(error)
+            self._raw = records[sum(batch.size_bytes for batch in self._batches) :]
         self.next_offset = max(offset, self._batches[-1].next_offset) if self._batches else offset
         if not self._batches and self.error is None:
             self.error = RecordTooLarge(
@@ -99,6 +134,8 @@ class FetchedData:
             )
         self._at = -1  # where reading goes on; -1 begins anew
         self._index = 0
+        self._shown_from = 0
+        self._is_behind_batches = False
         self._records: Iterator[ConsumerRecord] | None = None
         self._visibility = Visibility((), "")
 
@@ -122,7 +159,7 @@ class FetchedData:
                 the damage in `into`; the message names topic, partition and offset.
         """
         if position != self._at:
-            self._restart()
+            self._restart(position)
         self._at = -1  # until all went well
         topic, partition = self.partition
         while len(into) < limit:
@@ -143,6 +180,7 @@ class FetchedData:
         if self._records is None and self._index == len(self._batches):
             position = max(position, self.next_offset)
             if self.error is not None:
+                self._is_behind_batches = True
                 raise copy(self.error)  # not the one kept here, whose traceback would lead back here
         self._at = position
         return position
@@ -156,11 +194,12 @@ class FetchedData:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> int:
         """As `take`, column by column and in whole batches: `limit` may be exceeded by the last one."""
-        self._restart()
+        self._restart(position)
         while len(into) < limit:
             batch = self._next_batch(position)
             if batch is None:
                 if self.error is not None:
+                    self._is_behind_batches = True
                     raise copy(self.error)  # not the one kept here, whose traceback would lead back here
                 return max(position, self.next_offset)
             rows: list[RecordTuple] = []
@@ -174,8 +213,35 @@ class FetchedData:
             position = max(position, batch.next_offset)
         return position
 
-    def _restart(self) -> None:
+    def damage(self, position: int, end: int | None) -> Damage | None:
+        """After an error of `take` at `position`: what to pass over; None if there is no telling.
+
+        Nothing behind the damage may be passed over, so the next batch here, or else the end of the log as
+        the broker told it, bounds what the damaged header says.
+        """
+        views = [batch.buffer for batch in self._batches[max(self._index - 1, 0) :]]
+        if self._is_behind_batches:
+            views = [] if self._raw is None else [view for _, view in islice(_slices(self._raw), 2)]
+        if not views:
+            return None
+        offset, next_offset = claimed_offsets(views[0])
+        following = claimed_offsets(views[1])[0] if len(views) > 1 else position
+        if following > position:
+            next_offset = min(next_offset, following)
+        if end is not None:
+            next_offset = min(next_offset, end)
+        if next_offset <= position:
+            return None
+        return Damage(max(offset, position), next_offset, views[0])
+
+    def _restart(self, position: int) -> None:
         self._index = 0
+        self._is_behind_batches = False
+        # A batch before it that says it reaches further is damaged, and was passed over.
+        self._shown_from = 0
+        for index, batch in enumerate(self._batches):
+            if isinstance(batch, RecordBatch) and batch.base_offset == position:
+                self._shown_from = index
         self._records = None
         self._visibility = Visibility(self._aborted, str(self.partition))
 
@@ -185,6 +251,7 @@ class FetchedData:
         while self._index < len(batches):
             batch = batches[self._index]
             self._index += 1
-            if not self._visibility.hides(batch) and batch.last_offset >= position:
+            is_hidden = self._visibility.hides(batch)
+            if not is_hidden and batch.last_offset >= position and self._index > self._shown_from:
                 return batch
         return None

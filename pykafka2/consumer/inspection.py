@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.group_inspection import group_health, group_words
@@ -24,12 +25,14 @@ class Inspection:
         subscription: Subscription,
         buffer: FetchBuffer,
         fetcher: Fetcher,
+        bad_records: BadRecords,
         group: GroupParts | None = None,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._buffer = buffer
         self._fetcher = fetcher
+        self._bad_records = bad_records
         self._group = group
 
     def metrics(self) -> dict[str, float]:
@@ -38,6 +41,7 @@ class Inspection:
             "fetch-total": self._fetcher.fetches,
             "bytes-consumed-total": self._buffer.taken_bytes,
             "buffered-bytes": self._buffer.size_bytes,
+            "bad-records-total": self._bad_records.passed_over,
             "metadata-version": self._cluster.metadata.version,
         }
 

@@ -12,10 +12,11 @@ from typing import Any, Self
 import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
+from pykafka2.consumer.bad_records import RAISE, read_policy
 from pykafka2.errors import ConfigurationError
 from pykafka2.option_fields import OPTION, callback, choice, custom, duration, flag, integer, text
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
-from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -120,6 +121,14 @@ class ConsumerOptions(ClientOptions):
         MAX_OUTPUT_BYTES,
         "The most that one compressed batch may become; a larger one is CorruptData.  Ours, not Kafka's.",
         minimum=1,
+    )
+    on_bad_record: Any = custom(
+        "on_bad_record",
+        RAISE,
+        read_policy,
+        "'raise', 'skip' or a callable of one argument",
+        "What to do with a record that its deserializer refuses, or a damaged batch: raise and stay at it, "
+        "log and pass over it, or f(bad_record), which passes over it unless it raises.  Ours, not Kafka's.",
     )
     check_crcs: bool = flag("check_crcs", True, "Whether the checksum of every batch is compared.")
     consumer_timeout: float = duration(
@@ -242,6 +251,7 @@ class ConsumerConfig(ClientConfig, total=False):
     queued_max_bytes: int
     max_poll_records: int
     max_decompressed_bytes: int
+    on_bad_record: str | Callable[[BadRecord], Any]
     check_crcs: bool
     consumer_timeout_ms: float
     group_id: str | None

@@ -15,8 +15,10 @@ from typing import Any
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.chores import Chore
 from pykafka2.consumer.committed import Resume
+from pykafka2.consumer.deserializing import Deserializing
 from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
 from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
@@ -25,6 +27,8 @@ from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.consumer.subscription import Assigned, Subscription
 from pykafka2.consumer.topic_watch import TopicWatch
 from pykafka2.errors import (
+    CorruptData,
+    CorruptMessage,
     KafkaError,
     KafkaTimeoutError,
     NoOffsetForPartition,
@@ -32,8 +36,7 @@ from pykafka2.errors import (
     SerializationError,
 )
 from pykafka2.records.columns import Columns
-from pykafka2.serializers import deserialize_function
-from pykafka2.types import ConsumerRecord, TopicPartition
+from pykafka2.types import BadRecord, ConsumerRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class _Failure:
     error: KafkaError
     is_unreadable: bool = False
     """The data itself cannot be read: it is fetched again before it is complained of again."""
+    bad: BadRecord | None = None
+    """What may be passed over then, if that is asked for and it is known how far the damage goes."""
 
 
 @attrs.define
@@ -87,8 +92,8 @@ class Reader:
         self._resume = resume
         self._chores = chores
         self._watch = TopicWatch(cluster, subscription)
-        self._key_deserializer = deserialize_function(options.key_deserializer, "key_deserializer")
-        self._value_deserializer = deserialize_function(options.value_deserializer, "value_deserializer")
+        self.bad_records = BadRecords(options.on_bad_record)
+        self._deserializing = Deserializing(options, self.bad_records)
         self._failed: _Failure | None = None
         self._to_read_again: dict[TopicPartition, int] = {}
         """Partitions whose data was unreadable, with the generation at that time."""
@@ -289,12 +294,14 @@ class Reader:
         this = self._begin_pass()
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
+        deserialize = self._deserializing.run
+
         def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord]) -> int:
             before = len(into)
             try:
                 return item.take(position, wanted, into, check_crcs, limit_bytes)
             finally:
-                self._deserialize(into, before)
+                deserialize(into, before)
 
         for partition, assigned in self._readable(this):
             records: list[ConsumerRecord] = []
@@ -356,6 +363,8 @@ class Reader:
         assigned = self._subscription.assigned.get(failed.partition)
         if assigned is None or assigned.generation != failed.generation:
             return
+        if failed.bad is not None and self._pass_over(failed.bad, failed.generation):
+            return
         if failed.is_unreadable:
             self._to_read_again[failed.partition] = failed.generation
         error = failed.error
@@ -398,7 +407,8 @@ class Reader:
                     break
                 if position is None:
                     break  # its reset has just been put into the buffer: the next look takes it
-                if item.next_offset > position or item.error is not None:
+                # More than once where records were passed over.
+                while (item.next_offset > position or item.error is not None) and len(into) < limit:
                     position = this.positions[partition] = take(item, position, limit, into)
                     this.leader_epochs[partition] = item.leader_epoch
                 if position < item.next_offset:
@@ -408,7 +418,8 @@ class Reader:
                     break
         except KafkaError as error:
             is_unreadable = isinstance(item, FetchedData) and not isinstance(error, SerializationError)
-            this.failed = _Failure(partition, assigned.generation, without_frames(error), is_unreadable)
+            bad = self._bad(item, position, error) if is_unreadable else None
+            this.failed = _Failure(partition, assigned.generation, without_frames(error), is_unreadable, bad)
 
     def _finish(self, this: _Pass, has_records: bool) -> None:
         """Make it count: one update moves all positions, and little comes between that and the return."""
@@ -424,27 +435,29 @@ class Reader:
 
     # ------------------------------------------------------------------ what can go wrong
 
-    def _deserialize(self, records: list[ConsumerRecord], start: int) -> None:
-        """Run the deserializers from `start` on; at one that fails the records before it stay."""
-        key_of, value_of = self._key_deserializer, self._value_deserializer
-        if key_of is None and value_of is None:
-            return
-        what = "key"
-        for index in range(start, len(records)):
-            record = records[index]
-            try:
-                if key_of is not None and record.key is not None:
-                    what = "key"
-                    record.key = key_of(record.topic, record.headers, record.key)
-                if value_of is not None and record.value is not None:
-                    what = "value"
-                    record.value = value_of(record.topic, record.headers, record.value)
-            except Exception as error:
-                del records[index:]
-                where = f"{record.topic}-{record.partition} at offset {record.offset}"
-                raise SerializationError(
-                    f"{where}: the {what}_deserializer failed: {error!r}; to skip the record, seek past it"
-                ) from error
+    def _bad(self, item: Item, position: int | None, error: KafkaError) -> BadRecord | None:
+        """What may be passed over instead of raising; None where that is not asked for, or would not help."""
+        if self.bad_records.raises or position is None or not isinstance(item, FetchedData):
+            return None
+        if not isinstance(error, CorruptData | CorruptMessage):
+            return None  # a codec that is not installed, say
+        damage = item.damage(position, self._fetcher.high_watermarks.get(item.partition))
+        if damage is None:
+            return None
+        batch = bytes(damage.view) if self.bad_records.wants_batch else None
+        return BadRecord(*item.partition, damage.offset, damage.next_offset, error, batch=batch)
+
+    def _pass_over(self, bad: BadRecord, generation: int) -> bool:
+        """Read a damaged batch once more, then go on behind it, unless its policy raises."""
+        partition = bad.topic_partition
+        if not self.bad_records.is_met_again(bad, generation):
+            self._subscription.unsent.add(partition)
+            self.send_changes()
+            return True
+        self.bad_records.pass_over(bad)
+        self._subscription.pass_over(partition, bad.next_offset)
+        self.send_changes()
+        return True
 
     def _raise_problem_of(self, partition: TopicPartition) -> None:
         assigned = self._subscription.find(partition)

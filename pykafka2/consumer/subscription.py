@@ -194,6 +194,13 @@ class Subscription:
         if leader_epoch >= 0:
             self.leader_epochs[partition] = leader_epoch
 
+    def pass_over(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading behind what cannot be read; what was handed over before it still counts."""
+        assigned = self.find(partition)
+        self.unsent.add(partition)
+        assigned.generation = self._next_generation()
+        self.positions[partition] = offset
+
     def begin_reset(self, partition: TopicPartition, timestamp: int) -> None:
         """Its position is unknown until the reset is over."""
         assigned = self.find(partition)

@@ -100,7 +100,7 @@ class Log:
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one with `offset` on; the first is read however large it is."""
         found: list[bytes] = []
-        for batch in self.batches:
+        for batch in self.batches if offset < self.end else ():
             if RecordBatch(memoryview(batch)).last_offset < offset:
                 continue
             if found and sum(map(len, found)) + len(batch) > max_bytes:
