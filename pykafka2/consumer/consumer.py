@@ -24,11 +24,12 @@ from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.group_parts import GroupParts
 from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.offset_queries import OffsetQueries
-from pykafka2.consumer.options import CONSUMER_OPTIONS, EARLIEST, LATEST, ConsumerConfig, ConsumerOptions
+from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
 from pykafka2.consumer.ownership import owned
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.query_calls import QueryCalls
 from pykafka2.consumer.reader import Reader, Records
+from pykafka2.consumer.reset_policy import EARLIEST, LATEST
 from pykafka2.consumer.slices import SliceLength, Slices
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.subscription_calls import SubscriptionCalls
@@ -209,6 +210,23 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         if offset is not None:
             return offset
         return self._reader.position(partition, self._seconds(timeout_ms))
+
+    @owned
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets of this partition are still to be handed over, as of its last fetch; asks nobody.
+
+        Up to the high watermark, or with read_committed up to the last stable offset.  None while the
+        position is not known, or nothing has been fetched.
+
+        Raises:
+            IllegalState: the partition is not assigned.
+        """
+        self._subscription.find(partition)
+        position = self._undelivered.first_offset(partition)
+        if position is None:
+            position = self._subscription.positions.get(partition)
+        end = self._fetcher.readable_ends.get(partition)
+        return None if position is None or end is None else max(end - position, 0)
 
     @owned
     def seek(self, partition: TopicPartition, offset: int) -> None:

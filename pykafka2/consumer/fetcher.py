@@ -19,7 +19,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetched import FetchedData, Problem
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.positions import OffsetLookups, Question
+from pykafka2.consumer.positions import LATEST_TIMESTAMP, OffsetLookups, Question
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     CorruptMessage,
@@ -99,6 +99,8 @@ class Fetcher:
         self._node_not_before: dict[int, float] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """The end of each partition as of its last fetch; single entries may be read from any thread."""
+        self.readable_ends: dict[TopicPartition, int] = {}
+        """How far records may be read: the same, or with read_committed the last stable offset."""
         self.made_anew: set[TopicPartition] = set()
         """Partitions whose topic was deleted and made anew while they were read."""
         self.fetches = 0
@@ -122,11 +124,16 @@ class Fetcher:
         """Find the offset at this time, tell the buffer, and begin there."""
         self._states.pop(partition, None)
         self._generations[partition] = generation
+        self._ask_for_reset(partition, generation, timestamp)
+
+    def _ask_for_reset(
+        self, partition: TopicPartition, generation: int, timestamp: int, end: int | None = None
+    ) -> None:
         self._lookups.ask(
             Question(
                 partition,
                 timestamp,
-                on_found=partial(self._on_reset, partition, generation),
+                on_found=partial(self._on_reset, partition, generation, timestamp, end),
                 on_failed=partial(self._on_reset_failed, partition, generation),
             )
         )
@@ -140,6 +147,7 @@ class Fetcher:
             self.made_anew.discard(partition)
             self._misses.pop(partition, None)
             self.high_watermarks.pop(partition, None)
+            self.readable_ends.pop(partition, None)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self._paused.update(partitions)
@@ -348,6 +356,8 @@ class Fetcher:
             self._on_partition_error(state, offset, told, endpoints, now)
             return
         self.high_watermarks[state.partition] = told.high_watermark
+        is_bounded = self._options.isolation and told.last_stable_offset >= 0
+        self.readable_ends[state.partition] = told.last_stable_offset if is_bounded else told.high_watermark
         if not told.records:
             state.backoff.reset()
             return
@@ -404,11 +414,18 @@ class Fetcher:
         self,
         partition: TopicPartition,
         generation: int,
+        timestamp: int,
+        end: int | None,
         found: OffsetAndTimestamp | None,
         now: float,
     ) -> None:
         if self._generations.get(partition) != generation:
             return  # the application has moved on
+        if found is None and timestamp >= 0:
+            if end is None:
+                self._ask_for_end(partition, generation, timestamp)
+                return
+            found = OffsetAndTimestamp(end, timestamp)
         if found is None:
             error = NoOffsetForPartition(f"{partition}: the broker names no offset to begin at")
             self._on_reset_failed(partition, generation, error, now)
@@ -419,6 +436,19 @@ class Fetcher:
             # The offset that the broker named last time was out of its range.
             self._states[partition].not_before = now + max(misses.delay(misses.attempts - 2), FRUITLESS_GAP)
         self._buffer.put_reset(partition, generation, found.offset)
+
+    def _ask_for_end(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
+        """No record is that young: begin at the end, but at one that was written just now if there is one.
+
+        So the time is asked for again after the end; between the two orders only this one skips nothing.
+        """
+
+        def on_found(found: OffsetAndTimestamp | None, now: float) -> None:
+            if self._generations.get(partition) == generation:
+                self._ask_for_reset(partition, generation, timestamp, found.offset if found else 0)
+
+        failed = partial(self._on_reset_failed, partition, generation)
+        self._lookups.ask(Question(partition, LATEST_TIMESTAMP, on_found, failed))
 
     def _on_reset_failed(
         self, partition: TopicPartition, generation: int, error: KafkaError, now: float

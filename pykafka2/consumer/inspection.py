@@ -42,8 +42,15 @@ class Inspection:
             "bytes-consumed-total": self._buffer.taken_bytes,
             "buffered-bytes": self._buffer.size_bytes,
             "bad-records-total": self._bad_records.passed_over,
+            "records-lag-max": self._greatest_lag(),
             "metadata-version": self._cluster.metadata.version,
         }
+
+    def _greatest_lag(self) -> int:
+        """Of all partitions, by what was handed to poll(); iteration may be up to one poll behind."""
+        ends, positions = self._fetcher.readable_ends, self._subscription.positions
+        lags = [ends[one] - position for one, position in list(positions.items()) if one in ends]
+        return max(lags, default=0)
 
     def health(self) -> dict[str, Any]:
         cluster, metadata = self._cluster, self._cluster.metadata

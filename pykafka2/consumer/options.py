@@ -13,14 +13,12 @@ import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.consumer.bad_records import RAISE, read_policy
+from pykafka2.consumer.reset_policy import LATEST
+from pykafka2.consumer.reset_policy import read_policy as read_reset_policy
 from pykafka2.errors import ConfigurationError
 from pykafka2.option_fields import OPTION, callback, choice, custom, duration, flag, integer, text
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord
-
-EARLIEST = "earliest"
-LATEST = "latest"
-NONE = "none"
 
 _SERVER_SIDE = "the protocol of KIP-848 is not implemented yet; groups use group_protocol='classic'"
 _GROUPS_ONLY = (
@@ -48,20 +46,6 @@ def _read_strategy(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _read_offset_reset(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    if value.lower().startswith("by_duration"):
-        raise ValueError("by_duration is not implemented yet; seek to what offsets_for_times() says")
-    policy = value.lower()
-    renamed = {"smallest": EARLIEST, "largest": LATEST}.get(policy)
-    if renamed is not None:
-        raise ValueError(f"the name is {renamed!r} since Kafka 0.9")
-    if policy not in (EARLIEST, LATEST, NONE):
-        raise ValueError
-    return policy
-
-
 @attrs.define(kw_only=True, frozen=True)
 class ConsumerOptions(ClientOptions):
     """What a consumer was told.  Durations are seconds; the public names and units stand in the table."""
@@ -83,8 +67,8 @@ class ConsumerOptions(ClientOptions):
     auto_offset_reset: str = custom(
         "auto_offset_reset",
         LATEST,
-        _read_offset_reset,
-        "'earliest', 'latest' or 'none'",
+        read_reset_policy,
+        "'earliest', 'latest', 'none' or 'by_duration:' and an ISO 8601 duration such as PT1H",
         "Where to read a partition whose position is not known, or is no longer in the log.",
     )
     isolation_level: str = choice(

@@ -22,8 +22,8 @@ from pykafka2.consumer.deserializing import Deserializing
 from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
 from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
-from pykafka2.consumer.options import EARLIEST, NONE, ConsumerOptions
-from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.reset_policy import NONE, reset_timestamp
 from pykafka2.consumer.subscription import Assigned, Subscription
 from pykafka2.consumer.topic_watch import TopicWatch
 from pykafka2.errors import (
@@ -183,8 +183,8 @@ class Reader:
         self.send_changes()
 
     def reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
-        """Go to the beginning or the end of these partitions, as soon as it is known where that is."""
-        timestamp = EARLIEST_TIMESTAMP if policy == EARLIEST else LATEST_TIMESTAMP
+        """Go where the policy says, as soon as it is known where that is in each of these partitions."""
+        timestamp = reset_timestamp(policy, self._driver.clock.wall_ms())
         for partition in partitions:
             self._subscription.begin_reset(partition, timestamp)
         self.send_changes()

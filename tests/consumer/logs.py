@@ -74,6 +74,8 @@ class Log:
     aborted: list[tuple[int, int, int]] = attrs.Factory(list)
     """Producer, first and last offset of each aborted transaction."""
     error_code: int = 0
+    stable_end: int | None = None
+    """The last stable offset, where it is not the end."""
 
     def append(
         self, *values: bytes, timestamp: int = 1000, producer_id: int = -1, is_transactional: bool = False
@@ -221,7 +223,7 @@ class LogCluster(ScriptedCluster):
         return PartitionData(
             partition_index=number,
             high_watermark=log.end,
-            last_stable_offset=log.end,
+            last_stable_offset=log.end if log.stable_end is None else log.stable_end,
             log_start_offset=log.start,
             aborted_transactions=aborted if is_committed else None,
             records=memoryview(log.read(asked.fetch_offset, limit)) if limit else None,

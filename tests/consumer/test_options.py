@@ -66,7 +66,7 @@ def test_what_has_no_meaning_here_warns() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"auto_offset_reset": "by_duration:PT1H"}, "by_duration"),
+        ({"auto_offset_reset": "by_duration"}, "by_duration"),
         ({"isolation_level": "serializable"}, "read_committed"),
         ({"max_poll_records": 0}, "from 1"),
         ({"group_id": ""}, "name"),

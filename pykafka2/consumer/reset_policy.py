@@ -1,0 +1,66 @@
+"""Where reading begins when no position is known: `auto_offset_reset`.  Pure; for options.py and reader.py.
+
+Source: KIP-1106 for by_duration; durations are written as in ISO 8601, read as java.time.Duration reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pykafka2.option_fields import Because
+
+EARLIEST = "earliest"
+LATEST = "latest"
+NONE = "none"
+BY_DURATION = "by_duration"
+
+_WHOLE = r"([-+]?[0-9]+)"
+_DURATION = re.compile(
+    rf"([-+]?)P(?!$)(?:{_WHOLE}D)?(?:T(?!$)(?:{_WHOLE}H)?(?:{_WHOLE}M)?(?:([-+]?[0-9]+(?:[.,][0-9]{{0,9}})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def read_policy(value: Any) -> str:
+    """The option's value, in lower case but for a duration.  Raises `ValueError`."""
+    if not isinstance(value, str):
+        raise ValueError
+    word, colon, duration = value.partition(":")
+    word = word.lower()
+    renamed = {"smallest": EARLIEST, "largest": LATEST}.get(value.lower())
+    if renamed is not None:
+        raise ValueError(f"the name is {renamed!r} since Kafka 0.9")
+    if word == BY_DURATION:
+        if _seconds(duration) is None:
+            raise Because("by_duration is followed by how far back, as in 'by_duration:P1DT12H' or ':PT30M'")
+        return f"{BY_DURATION}:{duration.upper()}"
+    if colon or word not in (EARLIEST, LATEST, NONE):
+        raise ValueError
+    return word
+
+
+def reset_timestamp(policy: str, wall_ms: int) -> int:
+    """What to ask brokers for: an end of the log, or a time in milliseconds since the epoch."""
+    if policy == EARLIEST:
+        return EARLIEST_TIMESTAMP
+    seconds = _seconds(policy.partition(":")[2])
+    return LATEST_TIMESTAMP if seconds is None else max(wall_ms - int(seconds * 1000), 0)
+
+
+def _seconds(duration: str) -> float | None:
+    """Of an ISO 8601 duration that is not negative; None for anything else."""
+    found = _DURATION.fullmatch(duration)
+    if found is None:
+        return None
+    sign, days, hours, minutes, seconds = found.groups("0")
+    try:
+        span = timedelta(
+            days=int(days), hours=int(hours), minutes=int(minutes), seconds=float(seconds.replace(",", "."))
+        )
+    except OverflowError:
+        return None
+    total = span.total_seconds() * (-1 if sign == "-" else 1)
+    return total if total >= 0 else None

@@ -1,0 +1,85 @@
+"""`auto_offset_reset="by_duration:…"` (KIP-1106): reading begins so far back."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.consumer.reset_policy import reset_timestamp
+from pykafka2.errors import ConfigurationError
+from pykafka2.types import TopicPartition
+from tests.consumer.logs import LogCluster
+
+ORDERS_0 = TopicPartition("orders", 0)
+HOUR = 3_600_000
+
+
+def aged_log() -> LogCluster:
+    """A record an hour, the last one half an hour old."""
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    now = cluster.runtime.clock.wall_ms()
+    for age in range(5, -1, -1):
+        cluster.append("orders", 0, b"%d" % age, timestamp=int(now - (age + 0.5) * HOUR))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("duration", "values"),
+    [("PT2H", [b"1", b"0"]), ("P1D", [b"5", b"4", b"3", b"2", b"1", b"0"]), ("PT1S", [])],
+)
+def test_reading_begins_so_far_back_or_at_the_end(duration: str, values: list[bytes]) -> None:
+    cluster = aged_log()
+    with cluster.consumer("orders", auto_offset_reset=f"by_duration:{duration}") as consumer:
+        records = consumer.poll(2000).get(ORDERS_0, [])
+        assert [record.value for record in records] == values
+        assert consumer.position(ORDERS_0) == 6
+        cluster.append("orders", 0, b"new")
+        assert [record.value for record in consumer.poll(2000)[ORDERS_0]] == [b"new"]
+
+
+def test_a_record_that_comes_while_the_end_is_asked_for_is_not_skipped() -> None:
+    cluster = aged_log()
+    asked = []
+    answer = cluster._list_partition
+
+    def late(name: str, number: int, timestamp: int, broker: object) -> object:
+        found = answer(name, number, timestamp, broker)  # type: ignore[arg-type]
+        asked.append(timestamp)
+        if len(asked) == 1:
+            cluster.append("orders", 0, b"just now", timestamp=cluster.runtime.clock.wall_ms())
+        return found
+
+    cluster._list_partition = late  # type: ignore[method-assign, assignment]
+    with cluster.consumer("orders", auto_offset_reset="by_duration:PT1S") as consumer:
+        assert [record.value for record in consumer.poll(2000)[ORDERS_0]] == [b"just now"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("P1D", 86400),
+        ("PT0S", 0),
+        ("pt1h30m", 5400),
+        ("P1DT-1H", 82800),
+        ("PT1.5S", 1.5),
+        ("PT1,5S", 1.5),
+        ("PT-0H1M", 60),
+        ("-PT-1H", 3600),
+    ],
+)
+def test_durations_are_read_as_java_reads_them(text: str, seconds: float) -> None:
+    policy = CONSUMER_OPTIONS.parse(None, {"auto_offset_reset": f"By_Duration:{text}"}).auto_offset_reset
+    assert reset_timestamp(policy, 100_000_000_000) == 100_000_000_000 - seconds * 1000
+
+
+def test_nothing_is_older_than_the_epoch() -> None:
+    policy = CONSUMER_OPTIONS.parse(None, {"auto_offset_reset": "by_duration:P99999D"}).auto_offset_reset
+    assert reset_timestamp(policy, 1000) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "P", "PT", "P1DT", "1H", "PT1H ", "-PT1H", "PT-1H", "P1W", "PT.5S", "P99999999999999D"]
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="by_duration:P1DT12H"):
+        CONSUMER_OPTIONS.parse(None, {"auto_offset_reset": f"by_duration:{text}"})
