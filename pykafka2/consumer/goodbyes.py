@@ -1,7 +1,7 @@
 """Good-byes to the coordinator, so that the others need not wait until a member's session ends.
 
-Owned by membership.py, on the driver's thread; each is a script of its own (group_steps.py) that goes on
-while the consumer may be joining anew.
+Owned by a membership, on the driver's thread; each is a script of its own (group_steps.py) that goes on while
+the consumer may be joining anew.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.script_runner import ScriptRunner
 from pykafka2.errors import KafkaError
 from pykafka2.logs import ClientLogger
+from pykafka2.network.script import Script
 
 LEAVE_ATTEMPTS = 5
 
@@ -54,16 +55,26 @@ class Goodbyes:
             self._way_past_the_join() if is_joining else None,
         )
 
+        self.start(script, done)
+
+    def start(self, script: Script[None], done: Callable[[KafkaError | None], None]) -> None:
+        """Run a script that says good-bye; `done` as in `say`."""
+
         def said(outcome: Outcome[None], now: float) -> None:
             self._runners.remove(runner)
             error = outcome.error
             if error is not None:
-                self._log.info("group %r was not told that a member left: %s", options.group_id, error)
+                self._log.info("group %r was not told that a member left: %s", self._to.key, error)
             done(error if isinstance(error, KafkaError) else None)
 
         runner = ScriptRunner(script, self._to, said, forget=self._cluster.coordinators.forget_answerer)
         self._runners.append(runner)
         self._cluster.driver.wake()
+
+    def give_up(self, error: KafkaError, now: float) -> None:
+        """Say no more: what is on the wire may still be heard, but nothing is repeated."""
+        for runner in tuple(self._runners):
+            runner.cancel(error, now)
 
     def poll(self, now: float) -> PollResult:
         result = PollResult.idle()

@@ -15,6 +15,7 @@ from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
@@ -52,6 +53,7 @@ class GroupParts:
         committer = Committer(options, cluster, subscription, undelivered, standing, commits)
         committed = CommittedOffsets(cluster, standing.group_id)
         membership = Membership(options, cluster, standing, assignors.assignors, assignors.protocol)
+        handover = Handover(options, cluster, subscription, undelivered, membership.polls, committer)
         cluster.add(commits, membership)
         return cls(
             standing,
@@ -60,14 +62,5 @@ class GroupParts:
             committed,
             Resume(committed, subscription),
             membership,
-            Rebalance(
-                options,
-                cluster,
-                subscription,
-                undelivered,
-                standing,
-                membership,
-                committer,
-                assignors,
-            ),
+            Rebalance(options, cluster, subscription, standing, membership, handover, assignors),
         )

@@ -1,46 +1,30 @@
-"""The caller's side of a group: lets partitions go and takes them on, and tells the application's listeners.
+"""The caller's side of a classic group: when to join, what an assignment takes away and brings.
 
 Caller's thread only, as one of the chores of poll(): each look does what can be done without waiting, so poll
 never blocks beyond its timeout.  What it decides follows from what it finds (the member's state, the holds
 of the partitions), so an exception of a listener or a Ctrl-C in the middle only delays the rest.
-Neighbours: membership.py (the driver's side), subscription.py (the table of partitions), listeners.py.
+Neighbours: membership.py (the driver's side), handover.py (moves the partitions, tells the listeners).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Protocol
 
-from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.assignor import RebalanceProtocol
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.group_steps import Assigned
-from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told, in_order
+from pykafka2.consumer.handover import Handover
+from pykafka2.consumer.listeners import Listeners
 from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
-from pykafka2.consumer.undelivered import Undelivered
-from pykafka2.driver.completion import Completion
 from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
 from pykafka2.logs import ClientLogger
 from pykafka2.types import TopicPartition
-
-# A commit that hangs must not cost the membership.  The others wait for a member as long as
-# max_poll_interval_ms; and what the coordinator does not answer keeps heartbeats of that connection waiting.
-# So half of either is left for what follows.
-SHARE_OF_COMMIT = 0.5
-
-
-class LastCommits(Protocol):
-    """Who commits what was handed over of partitions that are let go: committer.py."""
-
-    def commit_before_rebalance(
-        self, partitions: Collection[TopicPartition], timeout: float
-    ) -> Completion[None] | None: ...
 
 
 class Rebalance:
@@ -51,20 +35,18 @@ class Rebalance:
         options: ConsumerOptions,
         cluster: ClusterClient,
         subscription: Subscription,
-        undelivered: Undelivered,
         standing: GroupStanding,
         membership: Membership,
-        commits: LastCommits,
+        handover: Handover,
         assignors: OfferedAssignors,
     ) -> None:
         self._options = options
         self._metadata = cluster.metadata
         self._driver = cluster.driver
         self._subscription = subscription
-        self._undelivered = undelivered
         self._standing = standing
         self._membership = membership
-        self._commits = commits
+        self._handover = handover
         self._assignors = assignors
         self._log = ClientLogger(__name__, options.client_id)
         self._seen_news = -1
@@ -72,21 +54,16 @@ class Rebalance:
         self._joins_asked = 0
         self._joined_topics: frozenset[str] | None = None
         """What the member last joined for; None while it is none."""
-        self._commit: Completion[None] | None = None
-        """Of what was handed over of partitions that are being let go."""
-        self._commit_until = FOREVER
         self._coming: Assigned | None = None
         """The assignment that is being taken on."""
         self._gives_way = False
         """It takes partitions away that other members wait for."""
-        self._in_listener = False
-        self._listeners = NO_LISTENERS
 
     # ------------------------------------------------------------------ a chore of poll()
 
     def attend(self, remaining: float) -> None:
         """Do what is due; never waits.  Raises what a listener raises, and why the group cannot be joined."""
-        if self._in_listener:
+        if self._handover.is_in_listener:
             raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
         if self._subscription.mode is not Mode.TOPICS:
             return
@@ -99,12 +76,10 @@ class Rebalance:
             return False
         if self._membership.news != self._seen_news:
             return True
-        return self._commit is not None and self._commit.is_done
+        return self._handover.has_news()
 
     def due_in(self) -> float:
-        if self._commit is None:
-            return FOREVER
-        return max(self._commit_until - self._driver.clock.monotonic(), 0.001)
+        return self._handover.due_in()
 
     def on_return(self) -> None:
         """poll() goes back to the application."""
@@ -130,7 +105,7 @@ class Rebalance:
         self._raise_failure()
         revoking = self._subscription.held(Hold.REVOKING)
         if revoking:
-            return self._let_go(revoking)
+            return self._handover.let_go(revoking)
         self._coming = member.take_assignment() or self._coming
         if self._coming is not None:
             return self._take_on(self._coming)
@@ -145,50 +120,16 @@ class Rebalance:
                 member.failure = None
             raise type(failure)(str(failure)) from failure.__cause__
 
-    # ------------------------------------------------------------------ letting go
-
-    def _begin_to_let_go(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Hand over nothing more of these, and commit what was handed over; listeners are told after that."""
-        going = self._subscription.hold_back(partitions)
-        if not going:
-            return False
-        options = self._options
-        timeout = min(options.max_poll_interval, options.session_timeout) * SHARE_OF_COMMIT
-        # A topic that was deleted takes no commit, and nobody is to wait for that.
-        existing = [one for one in going if self._metadata.partition(*one) is not None]
-        self._commit = self._commits.commit_before_rebalance(existing, timeout)
-        self._commit_until = self._driver.clock.monotonic() + timeout
-        return True
-
-    def _let_go(self, partitions: list[TopicPartition]) -> bool:
-        commit = self._commit
-        if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
-            return False
-        self._commit = None
-        try:
-            self._tell(self._listeners.revoked, partitions)
-        finally:
-            self._forget(partitions)
-        return True
-
     def _lose(self) -> None:
         """The membership has ended: others may read these partitions already."""
         losses = self._membership.losses
         self._gives_way = False
         self._assignors.forget()
-        self._commit = self._coming = self._joined_topics = None
-        lost = list(self._subscription.assigned)
+        self._coming = self._joined_topics = None
         try:
-            if lost:
-                self._log.warning("partitions are lost: %s", self._standing.lost_because)
-                self._tell(self._listeners.lost, lost)
+            self._handover.lose(self._standing.lost_because)
         finally:
-            self._forget(lost)
             self._seen_losses = losses
-
-    def _forget(self, partitions: list[TopicPartition]) -> None:
-        self._undelivered.forget(partitions)
-        self._subscription.give_back(partitions)
 
     # ------------------------------------------------------------------ taking on
 
@@ -205,19 +146,14 @@ class Rebalance:
         gone = [one for one in subscription.assigned if one not in set(wanted)]
         if gone:
             self._gives_way = True
-            return self._begin_to_let_go(gone)
+            return self._handover.begin_to_let_go(gone)
         self._coming = None
         if self._gives_way:
             # Others are given them in the next rebalance, as this member no longer says that it has them.
             self._gives_way = False
             member.rebalance("partitions were given up for other members")
         self._assignors.take(coming)
-        new = [one for one in wanted if one not in subscription.assigned]
-        subscription.take_on(new)
-        try:
-            self._tell(self._listeners.assigned, new)
-        finally:
-            subscription.confirm(new)
+        self._handover.take_on([one for one in wanted if one not in subscription.assigned])
         return True
 
     def _problem_with(self, wanted: Iterable[TopicPartition]) -> str:
@@ -241,7 +177,7 @@ class Rebalance:
             return False
         going = self._to_let_go_before_joining()
         if going:
-            return self._begin_to_let_go(going)
+            return self._handover.begin_to_let_go(going)
         self._joins_asked += 1
         self._joined_topics = self._subscription.topics
         subscription = self._subscription
@@ -272,7 +208,7 @@ class Rebalance:
 
     def subscribed(self, listeners: Listeners) -> None:
         """The subscription has changed: the next look joins."""
-        self._listeners = listeners
+        self._handover.listeners = listeners
         if self._membership.state is MemberState.OUT and self._standing.obstacle is None:
             self._standing.obstacle = RebalanceInProgress(
                 f"this consumer has not joined group {self._options.group_id!r} yet; poll(), then commit"
@@ -300,7 +236,7 @@ class Rebalance:
         finally:
             self._gives_way = False
             self._assignors.forget()
-            self._coming = self._commit = self._joined_topics = None
+            self._coming = self._joined_topics = None
             say_so = self._options.group_instance_id is None if leave is None else leave
             member.polls.leave()
             if self._driver.failure is None:
@@ -322,33 +258,9 @@ class Rebalance:
     def _give_everything_back(self, deadline: float, *, commit: bool) -> None:
         if self._membership.losses != self._seen_losses or self._driver.failure is not None:
             self._lose()  # without its thread it cannot say that it gives them back
-        owned = list(self._subscription.assigned)
-        if not owned:
-            return
-        self._subscription.hold_back(owned)
-        timeout = max(deadline - self._driver.clock.monotonic(), 0.0)
-        last = self._commits.commit_before_rebalance(owned, timeout) if commit else None
-        try:
-            if last is not None:
-                self._driver.wait_until(last.done, timeout)
-            self._tell(self._listeners.revoked, owned)
-        finally:
-            self._forget(owned)
+        self._handover.give_everything_back(deadline, commit=commit)
 
     # ------------------------------------------------------------------ inside
-
-    def _tell(self, told: Told, partitions: Iterable[TopicPartition]) -> None:
-        """Call a listener; its time is the application's."""
-        was_in_listener, self._in_listener = self._in_listener, True  # of another, which unsubscribes, say
-        polls = self._membership.polls
-        was_polling = polls.is_polling
-        polls.leave()
-        try:
-            told(in_order(partitions))
-        finally:
-            self._in_listener = was_in_listener
-            if was_polling:
-                polls.enter()
 
     def _complain_of(self, gap: float) -> None:
         polls = self._membership.polls

@@ -10,7 +10,7 @@ import pytest
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.committer import Committer
-from pykafka2.consumer.rebalance import Rebalance
+from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.subscription import Assigned
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import (
@@ -307,26 +307,26 @@ def records_are_returned_while_a_partition_is_let_go(patch: pytest.MonkeyPatch) 
 
 
 def each_poll_commits_again(patch: pytest.MonkeyPatch) -> None:
-    let_go = Rebalance._let_go
+    let_go = Handover.let_go
 
-    def commit_again(self: Rebalance, partitions: list[TopicPartition]) -> bool:
+    def commit_again(self: Handover, partitions: list[TopicPartition]) -> bool:
         if self._commit is not None and not self._commit.is_done:
             self._commit = self._commits.commit_before_rebalance(partitions, 30.0)
         return let_go(self, partitions)
 
-    patch.setattr(Rebalance, "_let_go", commit_again)
+    patch.setattr(Handover, "let_go", commit_again)
 
 
 def a_failed_commit_stops_the_rebalance(patch: pytest.MonkeyPatch) -> None:
-    let_go = Rebalance._let_go
+    let_go = Handover.let_go
 
-    def insist(self: Rebalance, partitions: list[TopicPartition]) -> bool:
+    def insist(self: Handover, partitions: list[TopicPartition]) -> bool:
         commit = self._commit
         if commit is not None and commit.is_done and commit.exception(0) is not None:
             self._commit, self._commit_until = Completion(self._driver, "one that never comes"), FOREVER
         return let_go(self, partitions)
 
-    patch.setattr(Rebalance, "_let_go", insist)
+    patch.setattr(Handover, "let_go", insist)
 
 
 def an_eviction_is_taken_for_something_that_passes(patch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import attrs
 import pytest
 
-from pykafka2.consumer import goodbyes, rebalance
+from pykafka2.consumer import goodbyes, handover
 from pykafka2.consumer.assignors.wire import read_subscription
 from pykafka2.consumer.committed import Resume
+from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.heartbeat import Heartbeat
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.rebalance import Rebalance
@@ -195,7 +196,7 @@ def readable_whatever_the_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_the_commit_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rebalance, "SHARE_OF_COMMIT", 100.0)
+    patch.setattr(handover, "SHARE_OF_COMMIT", 100.0)
 
 
 def claim_the_newest_generation(patch: pytest.MonkeyPatch) -> None:
@@ -223,23 +224,20 @@ def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_go_only_after_a_good_commit(patch: pytest.MonkeyPatch) -> None:
-    let_go = Rebalance._let_go
+    let_go, lose = Handover.let_go, Handover.lose
 
-    def stubborn(self: Rebalance, partitions: list[TopicPartition]) -> bool:
+    def stubborn(self: Handover, partitions: list[TopicPartition]) -> bool:
         commit = self._commit
         if commit is not None and commit.is_done and commit.exception(0) is not None:
             return False
         return let_go(self, partitions)
 
-    lose = Rebalance._lose
-
-    def without_losing(self: Rebalance) -> None:
+    def without_losing(self: Handover, because: str) -> None:
         if self._commit is None:
-            lose(self)
-        self._seen_losses = self._membership.losses
+            lose(self, because)
 
-    patch.setattr(Rebalance, "_let_go", stubborn)
-    patch.setattr(Rebalance, "_lose", without_losing)
+    patch.setattr(Handover, "let_go", stubborn)
+    patch.setattr(Handover, "lose", without_losing)
 
 
 def give_up_on_committed_offsets(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,159 @@
+"""How partitions change hands on this consumer's side: they are let go, lost, and taken on.
+
+Caller's thread only, inside poll(), unsubscribe() or close().  Nothing waits but `give_everything_back`:
+letting go begins with a commit, and is looked at again until that is over.  Neighbours: rebalance.py (decides
+what comes and goes), subscription.py (the table of partitions), committer.py (the last commit), listeners.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told, in_order
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.poll_clock import PollClock
+from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.undelivered import Undelivered
+from pykafka2.driver.completion import Completion
+from pykafka2.logs import ClientLogger
+from pykafka2.types import TopicPartition
+
+# A commit that hangs must not cost the membership.  The others wait for a member as long as
+# max_poll_interval_ms; and what the coordinator does not answer keeps heartbeats of that connection waiting.
+# So half of either is left for what follows.
+SHARE_OF_COMMIT = 0.5
+
+
+class LastCommits(Protocol):
+    """Who commits what was handed over of partitions that are let go: committer.py."""
+
+    def commit_before_rebalance(
+        self, partitions: Collection[TopicPartition], timeout: float
+    ) -> Completion[None] | None: ...
+
+
+class Handover:
+    """Moves one consumer's partitions, and tells its listeners."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        undelivered: Undelivered,
+        polls: PollClock,
+        commits: LastCommits,
+    ) -> None:
+        self.listeners: Listeners = NO_LISTENERS
+        self.is_in_listener = False
+        self._metadata = cluster.metadata
+        self._driver = cluster.driver
+        self._subscription = subscription
+        self._undelivered = undelivered
+        self._polls = polls
+        self._commits = commits
+        self._log = ClientLogger(__name__, options.client_id)
+        self._commit_timeout = min(options.max_poll_interval, options.session_timeout) * SHARE_OF_COMMIT
+        self._commit: Completion[None] | None = None
+        """Of what was handed over of partitions that are being let go."""
+        self._commit_until = FOREVER
+
+    def has_news(self) -> bool:
+        """True if `let_go` may go on.  Any thread."""
+        return self._commit is not None and self._commit.is_done
+
+    def due_in(self) -> float:
+        """Seconds until `let_go` goes on at the latest."""
+        if self._commit is None:
+            return FOREVER
+        return max(self._commit_until - self._driver.clock.monotonic(), 0.001)
+
+    # ------------------------------------------------------------------ letting go
+
+    def begin_to_let_go(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Hand over nothing more of these, and commit what was handed over; listeners are told after that, by
+        `let_go`.  False if none of them is held."""
+        going = self._subscription.hold_back(partitions)
+        if not going:
+            return False
+        timeout = self._commit_timeout
+        # A topic that was deleted takes no commit, and nobody is to wait for that.
+        existing = [one for one in going if self._metadata.partition(*one) is not None]
+        self._commit = self._commits.commit_before_rebalance(existing, timeout)
+        self._commit_until = self._driver.clock.monotonic() + timeout
+        return True
+
+    def let_go(self, partitions: list[TopicPartition]) -> bool:
+        """Go on with those whose letting go was begun; False while their commit is not over."""
+        commit = self._commit
+        if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
+            return False
+        self._commit = None
+        try:
+            self.tell(self.listeners.revoked, partitions)
+        finally:
+            self._forget(partitions)
+        return True
+
+    def lose(self, because: str) -> None:
+        """The membership has ended: others may read these partitions already."""
+        self._commit = None
+        lost = list(self._subscription.assigned)
+        if not lost:
+            return
+        self._log.warning("partitions are lost: %s", because)
+        try:
+            self.tell(self.listeners.lost, lost)
+        finally:
+            self._forget(lost)
+
+    def give_everything_back(self, deadline: float, *, commit: bool) -> None:
+        """Before the member leaves: waits for the last commit, until `deadline` at most."""
+        self._commit = None
+        owned = list(self._subscription.assigned)
+        if not owned:
+            return
+        self._subscription.hold_back(owned)
+        timeout = max(deadline - self._driver.clock.monotonic(), 0.0)
+        last = self._commits.commit_before_rebalance(owned, timeout) if commit else None
+        try:
+            if last is not None:
+                self._driver.wait_until(last.done, timeout)
+            self.tell(self.listeners.revoked, owned)
+        finally:
+            self._forget(owned)
+
+    # ------------------------------------------------------------------ taking on
+
+    def take_on(self, new: list[TopicPartition]) -> None:
+        """These are read from now on; the listener is told first, also that there are none."""
+        self._subscription.take_on(new)
+        try:
+            self.tell(self.listeners.assigned, new)
+        finally:
+            self._subscription.confirm(new)
+
+    # ------------------------------------------------------------------ inside
+
+    def tell(self, told: Told, partitions: Iterable[TopicPartition]) -> None:
+        """Call a listener; its time is the application's."""
+        was_in_listener, self.is_in_listener = (
+            self.is_in_listener,
+            True,
+        )  # of another, which unsubscribes, say
+        polls = self._polls
+        was_polling = polls.is_polling
+        polls.leave()
+        try:
+            told(in_order(partitions))
+        finally:
+            self.is_in_listener = was_in_listener
+            if was_polling:
+                polls.enter()
+
+    def _forget(self, partitions: list[TopicPartition]) -> None:
+        self._undelivered.forget(partitions)
+        self._subscription.give_back(partitions)
