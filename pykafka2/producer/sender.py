@@ -7,6 +7,7 @@ may go, under which number) and the cluster (who leads what, which connection is
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
@@ -62,6 +63,8 @@ class _Flight:
     node_id: int
     sent_at: float
     batches: list[tuple[ProducerBatch, Identity]]
+    topic_names: dict[bytes, str]
+    """By the ids that an answer may name them by; the metadata may have forgotten them by then."""
 
 
 class Sender:
@@ -258,7 +261,8 @@ class Sender:
             topic_data=[*topics.values()],
         )
         sent = [(batch, (batch.producer_id, batch.producer_epoch)) for batch in batches]
-        flight = _Flight(node_id, now, sent)
+        names = {data.topic_id: name for name, data in topics.items()}
+        flight = _Flight(node_id, now, sent, names)
         low, high = self._versions(ids_are_known)
         return Send(
             request,
@@ -299,7 +303,7 @@ class Sender:
         self._metrics.observe("produce-throttle-time", response.throttle_time_ms)
         self._land(flight)
         endpoints = [Node(told.node_id, told.host, told.port, told.rack) for told in response.node_endpoints]
-        answers = self._answers(response)
+        answers = _answers(response, flight.topic_names)
         for batch, sent_as in flight.batches:
             answer = answers.get((batch.topic, batch.partition))
             if answer is None:
@@ -325,14 +329,6 @@ class Sender:
             if batch.is_done:  # expired meanwhile; its bytes had to stay until now
                 self._accumulator.release(batch)
 
-    def _answers(self, response: ProduceResponse) -> dict[tuple[str, int], PartitionProduceResponse]:
-        answers = {}
-        for topic in response.responses:
-            name = topic.name or self._metadata.topic_name(topic.topic_id) or ""
-            for answer in topic.partition_responses:
-                answers[name, answer.index] = answer
-        return answers
-
     def _give_up_doomed(self) -> None:
         """Fail what waits, of a transaction that can only be aborted."""
         doom = self._transactions.doom() if self._transactions is not None else None
@@ -356,3 +352,14 @@ class Sender:
                 if not is_on_the_wire:
                     self._accumulator.release(leaf)
         return FOREVER
+
+
+def _answers(
+    response: ProduceResponse, names: Mapping[bytes, str]
+) -> dict[tuple[str, int], PartitionProduceResponse]:
+    """What the broker says of each partition."""
+    return {
+        (topic.name or names.get(topic.topic_id, ""), answer.index): answer
+        for topic in response.responses
+        for answer in topic.partition_responses
+    }

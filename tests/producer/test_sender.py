@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykafka2.cluster.metadata import Metadata
-from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
+from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot, without_topics
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     DeliveryTimeout,
@@ -334,6 +334,16 @@ def test_an_answer_that_forgets_a_partition_is_a_failure() -> None:
     [send] = bench.produce()
     send.on_response(ProduceResponse(responses=[]), bench.now)
     assert "did not answer for orders-0" in str(delivery.exception(0))
+
+
+def test_an_answer_is_understood_though_the_topic_was_forgotten_meanwhile() -> None:
+    # It names the topic by its id alone, which metadata_max_idle_ms, or a topic made anew, takes away.
+    bench = Bench()
+    delivery = bench.append()
+    [send] = bench.produce()
+    bench.metadata.snapshot = without_topics(bench.metadata.snapshot, ["orders"])
+    bench.answer(send, base_offset=5)
+    assert delivery.result(0).offset == 5
 
 
 def test_events_tell_of_retries_and_outcomes() -> None:
