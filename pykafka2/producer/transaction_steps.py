@@ -196,7 +196,9 @@ class TransactionSteps:
         if facts.is_started:
             is_raised = yield from self._ask_to_end(step)
         needs_epoch = facts.may_be_carried_out_late or (facts.is_started and facts.version >= EPOCH_BUMP)
-        was_version, facts.version = facts.version, self._features.finalized_feature(FEATURE)
+        was_version = facts.version
+        if facts.is_started:  # else nobody was asked, and perhaps nobody is connected who could tell
+            facts.version = self._features.finalized_feature(FEATURE)
         is_upgraded = was_version < EPOCH_BUMP <= facts.version
         if not is_raised and (needs_epoch or is_upgraded):
             yield from self.initialize(self._identity.sequences.identity)

@@ -201,6 +201,21 @@ def test_a_cluster_that_is_upgraded_is_followed_with_a_new_epoch(simulation: Sim
     assert committed(simulation, cluster) == [b"0", b"1", b"2", b"3"]
 
 
+def test_an_empty_transaction_without_any_connection_changes_no_version(simulation: Simulation) -> None:
+    """No broker could tell the version any more, as idle connections are closed; it was taken for 0."""
+    cluster = a_cluster(simulation, 2)
+    producer = a_producer(simulation, cluster, connections_max_idle_ms=2000)
+    simulation.sleep(10)
+    assert producer.metrics()["connection-count"] == 0
+    with producer.transaction():
+        pass
+    with producer.transaction():
+        producer.send("orders", b"v")
+    assert requests(cluster, "AddPartitionsToTxn") == 0
+    assert requests(cluster, "InitProducerId") == 1
+    assert committed(simulation, cluster) == [b"v"]
+
+
 class TestBlock:
     def test_a_block_commits(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
