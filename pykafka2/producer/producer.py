@@ -192,9 +192,13 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             metrics=self._metrics,
             admit=admit_always if status is None else partial(status.check, Call.SEND),
         )
-        strategy = strategy_of(
-            parsed.partitioner, ignores_keys=parsed.partitioner_ignore_keys, seeded=driver.entropy.random
-        )
+        try:
+            strategy = strategy_of(
+                parsed.partitioner, ignores_keys=parsed.partitioner_ignore_keys, seeded=driver.entropy.random
+            )
+        except BaseException:
+            client.close()  # its thread runs by now
+            raise
         self._choose = strategy.choose
         self._hashes = strategy.hashes
         self._ignores_keys = strategy.ignores_keys

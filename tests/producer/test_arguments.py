@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, cast
 
 import pytest
 
+from pykafka2 import KafkaProducer
 from pykafka2.errors import ConfigurationError, IllegalArgument
 from pykafka2.producer.key_hashes import KeyHashes
 from pykafka2.testing import KafkaCluster, Simulation
@@ -60,3 +62,10 @@ def test_a_partitioner_that_is_none_is_refused_when_the_producer_is_made(
         ConfigurationError, match=r"partitioner=.* legal is one of 'murmur2_round_robin'.*a callable"
     ):
         simulation.producer(cluster, partitioner=partitioner)
+
+
+def test_a_producer_that_cannot_be_made_leaves_no_thread_behind() -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(ConfigurationError):
+        KafkaProducer(partitioner="murmur")
+    assert not set(threading.enumerate()) - before
