@@ -155,6 +155,23 @@ class TestAProducer:
             words = "dropped with 1 records not yet delivered"
             cluster.wait_until(lambda: words in caplog.text)
 
+    def test_dropping_it_on_its_own_thread_waits_for_no_lock_that_is_held_there(self) -> None:
+        with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
+            producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
+            pending = producers[0].send("orders", b"v")
+            driver, queue = producers[0]._driver, producers[0]._accumulator.queue("orders", 0)
+
+            def collect(now: float) -> None:
+                with queue.lock:  # as the garbage collector may, wherever it strikes
+                    producers.clear()
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                driver.call_soon(collect)
+                with pytest.raises(ClientClosed, match="dropped without close"):
+                    pending.result(5)
+            assert driver._task.stop(5)
+
     @pytest.mark.slow
     def test_at_exit_it_sends_what_is_left(self) -> None:
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
@@ -233,7 +250,8 @@ WHAT_IS_LOADED = """
 import sys
 from pykafka2 import KafkaProducer
 with KafkaProducer(bootstrap_servers="127.0.0.1:1", compression_type="zstd"):
-    needed = {"crc32c", "zstandard", "pykafka2.protocol.encoding", "pykafka2.protocol.decoding"}
+    of_messages = {"crc32c", "pykafka2.protocol.encoding", "pykafka2.protocol.decoding"}
+    needed = {"zstandard", "encodings.idna", *of_messages}
     missing = needed - set(sys.modules)
 sys.exit(f"not loaded: {missing}" if missing else 0)
 """

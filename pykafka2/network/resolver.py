@@ -5,6 +5,7 @@ It blocks: called through `offload` only.  The only module that resolves names.
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  getaddrinfo loads it, which a fork may meet half done
 import socket
 
 from pykafka2.errors import NoBrokersAvailable

@@ -8,7 +8,6 @@ of them are.
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_right
 from collections import deque
@@ -23,9 +22,6 @@ from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.callbacks import Interrupt, log_callback
 from pykafka2.records.encoder import Row
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
-
-_making_listeners = threading.Lock()
-"""Held for two assignments, once a batch that somebody wants to be called for."""
 
 WaitUntil = Callable[..., bool]
 """`Driver.wait_until`: of a predicate, a timeout in seconds, and wait queues."""
@@ -69,6 +65,7 @@ class BatchOutcome:
     __slots__ = (
         "__weakref__",
         "_interrupt",
+        "_listeners",
         "_parts",
         "_reported",
         "_unsettled",
@@ -91,6 +88,7 @@ class BatchOutcome:
         # By what they wait for, so that adding one makes nothing but a pair; made with the first.
         self.callbacks: deque[Listener] | None = None
         self.errbacks: deque[Listener] | None = None
+        self._listeners: list[tuple[deque[Listener], deque[Listener]]] = []
         self._parts: list[Part] = []
         self._unsettled = 1
         """How many parts are still to come."""
@@ -154,11 +152,13 @@ class BatchOutcome:
 
         Who adds one calls `tell` after it if it `is_done` by then.
         """
-        with _making_listeners:
-            if self.callbacks is None or self.errbacks is None:
-                self.errbacks = deque()
-                self.callbacks = deque()
-            return self.callbacks, self.errbacks
+        made = self._listeners
+        if not made:
+            # Of threads that meet here each adds a pair, and the first one is everybody's: no lock, which a
+            # fork or the garbage collector could find held.
+            made.append((deque(), deque()))
+        self.callbacks, self.errbacks = made[0]
+        return made[0]
 
     def add_listener(self, listener: Callable[[], object]) -> None:
         """Have it called when all is done, whatever the outcome."""

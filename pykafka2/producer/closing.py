@@ -170,10 +170,18 @@ class Closing:
             "the producer was dropped without close(); the record may or may not be in the log"
         )
         driver = self._client.driver
-        if driver.is_own_thread() or driver.failure is not None:
+        if driver.failure is not None:
             self._sender.abort(error)
         elif not driver.is_closed:
             driver.call_soon(lambda now: self._sender.abort(error))
+            if driver.is_own_thread():
+                # Garbage is collected anywhere, also where this thread holds a lock or is half done with
+                # something: it ends in a turn of its own.
+                driver.call_soon(lambda now: self._close_client())
+                return
+        self._close_client()
+
+    def _close_client(self) -> None:
         self._client.close(DROP_TIMEOUT)
 
 

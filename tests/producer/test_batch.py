@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from pykafka2.compression import codec
 from pykafka2.errors import KafkaError, MessageTooLarge
+from pykafka2.producer.batch_outcome import BatchOutcome
 from pykafka2.producer.batch_sizes import LARGEST_STEP_BYTES, SMALLEST_RECORD_BYTES, BatchPlan
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.records.batch import HEADER_BYTES, batches
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import SHORT, encode_headers
 from pykafka2.types import RecordMetadata
+from tests.driver.interleave import at_every_line, at_line
 from tests.producer.rows import a_batch, a_row, appended
 from tests.records.strategies import NOW, RECORDS, Input
 
@@ -182,3 +184,24 @@ def test_outcomes_are_seen_before_callbacks_are_called() -> None:
     batch.close()
     batch.fail(KafkaError("no"))
     assert seen == [True]
+
+
+def test_a_callback_that_is_added_while_another_adds_the_first_is_called() -> None:
+    """Between any two lines, as another thread or the garbage collector may; no lock is there to be held."""
+    called: list[tuple[int, int]] = []
+
+    def attempt(line: int) -> bool:
+        batch = a_batch()
+        first, second = appended(batch), appended(batch)
+        code = BatchOutcome.listeners.__code__
+
+        def note(metadata: RecordMetadata) -> None:
+            called.append((line, metadata.offset))
+
+        has_line = at_line(code, line, lambda: second.add_callback(note), lambda: first.add_callback(note))
+        batch.complete(0, -1)
+        return has_line
+
+    tried = list(at_every_line(attempt))
+    assert len(tried) >= 4
+    assert sorted(called) == [(line, offset) for line in tried for offset in (0, 1)] + [(len(tried) + 1, 0)]
