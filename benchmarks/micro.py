@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from pykafka2.records.batch import batches
-from pykafka2.records.columns import decode_columns
+from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.decoder import decode_records
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import ConsumerRecord

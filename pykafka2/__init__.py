@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pykafka2.errors import KafkaError
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction
+    from pykafka2.records.columns import Columns
     from pykafka2.types import (
         BadRecord,
         BatchMetadata,
@@ -55,6 +56,7 @@ _HOMES = {
     "NewTopic": "pykafka2.admin.values",
     "BadRecord": "pykafka2.types",
     "BatchMetadata": "pykafka2.types",
+    "Columns": "pykafka2.records.columns",
     "ConsumerGroupMetadata": "pykafka2.types",
     "ConsumerRecord": "pykafka2.types",
     "Node": "pykafka2.types",
@@ -75,6 +77,7 @@ __all__ = [
     "BadRecord",
     "BatchMetadata",
     "ClusterMetadata",
+    "Columns",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",

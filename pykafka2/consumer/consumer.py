@@ -151,10 +151,11 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
     def poll_columns(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, Columns]:
-        """As `poll`, column by column: keys, values, offsets, timestamps and headers as lists.
+        """As `poll`, column by column: keys, values, offsets, timestamps and headers as lists, or Arrow's.
 
-        No deserializer is run.  Batches are handed over whole, so the last one may exceed `max_records`.
-        Raises as `poll`.
+        `Columns.to_arrow()` makes a pyarrow table.  A list is made when it is first looked at, so columns
+        that are not needed cost little.  No deserializer is run.  Batches are handed over whole, so the last
+        one may exceed `max_records`.  Raises as `poll`.
         """
         limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
         self._rewind(self._subscription.assigned)

@@ -21,8 +21,7 @@ from pykafka2.errors import CorruptData, KafkaError, RecordTooLarge, Serializati
 from pykafka2.protocol.messages.fetch import AbortedTransaction
 from pykafka2.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, RecordBatch, slices
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import RecordTuple
-from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records, decode_any_tuples
+from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_columns, decode_any_records
 from pykafka2.types import ConsumerRecord, TopicPartition
 
 FIRST_OFFSET = struct.Struct(">q")
@@ -202,14 +201,7 @@ class FetchedData:
                     self._is_behind_batches = True
                     raise copy(self.error)  # not the one kept here, whose traceback would lead back here
                 return max(position, self.next_offset)
-            rows: list[RecordTuple] = []
-            try:
-                for row in decode_any_tuples(batch, str(self.partition), check_crcs, max_output_bytes):
-                    rows.append(row)  # noqa: PERF402 (an error must leave the rows before it)
-            finally:
-                if rows and rows[0][0] < position:
-                    rows = [row for row in rows if row[0] >= position]
-                into.extend(rows)
+            decode_any_columns(batch, into, str(self.partition), position, check_crcs, max_output_bytes)
             position = max(position, batch.next_offset)
         return position
 

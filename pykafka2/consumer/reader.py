@@ -334,7 +334,7 @@ class Reader:
             columns = Columns()
             self._read(this, partition, assigned, limit - count, columns, take)
             if this.failed is not None and columns:
-                this.positions[partition] = columns.offsets[-1] + 1
+                this.positions[partition] = columns.last_offset + 1
             if columns:
                 found[partition] = columns
                 count += len(columns)

@@ -1,72 +1,143 @@
 """The records of batches column by column, without record objects.
 
-Runs on the application's thread, for `poll_columns` and Spark.  Plain Python lists; whoever wants numpy or
-Arrow makes them from these.
+Runs on the application's thread, for `poll_columns`, `read_range` and Spark.  What column_decoder.py finds is
+kept as runs: of records that all have the same layout only the place is kept, and lists are made of those
+columns that somebody looks at; arrow_columns.py makes Arrow's buffers of them without any list.
 """
 
 from __future__ import annotations
 
-from itertools import dropwhile, islice
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from pykafka2.compression import MAX_OUTPUT_BYTES
-from pykafka2.records.batch import RecordBatch
-from pykafka2.records.decoder import RecordTuple, decode_tuples
+from pykafka2.records.decoder import RecordTuple
+from pykafka2.records.runs import Bytes, Rows, Run
 from pykafka2.types import Headers
 
+if TYPE_CHECKING:
+    import pyarrow
 
-@attrs.define
+
 class Columns:
     """Records of one partition as lists of equal length: row n of each is one record.
 
-    Timestamps are in milliseconds since the epoch; keys and values are bytes or None.
+    Timestamps are in milliseconds since the epoch; keys and values are bytes or None.  A list is made when it
+    is first looked at, so what is not needed costs nothing.  `size_bytes` counts the batches as they were
+    fetched, compressed if they were.
     """
 
-    offsets: list[int] = attrs.Factory(list)
-    timestamps: list[int] = attrs.Factory(list)
-    keys: list[bytes | None] = attrs.Factory(list)
-    values: list[bytes | None] = attrs.Factory(list)
-    headers: list[Headers] = attrs.Factory(list)
+    __slots__ = ("_count", "_lists", "_runs", "size_bytes")
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._count = 0
+        self._lists: dict[str, list[Any]] = {}
+        self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self._count
+
+    @property
+    def offsets(self) -> list[int]:
+        return self._list("offsets")
+
+    @property
+    def timestamps(self) -> list[int]:
+        return self._list("timestamps")
+
+    @property
+    def keys(self) -> Bytes:
+        return self._list("keys")
+
+    @property
+    def values(self) -> Bytes:
+        return self._list("values")
+
+    @property
+    def headers(self) -> list[Headers]:
+        found = self._lists.get("headers")
+        if found is None:
+            found = [one for run in self._runs for one in run.headers_list()]
+            self._lists["headers"] = found
+        return found
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last record; there must be one."""
+        return self._runs[-1].offsets[-1]
+
+    def to_arrow(self) -> pyarrow.Table:
+        """A table with the columns offset, timestamp, key, value and headers (those of Spark's Kafka source).
+
+        Takes pyarrow, and numpy, which comes with it.  Headers are null where there are none; names that are
+        not UTF-8 have replacement characters there.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+        """
+        try:
+            from pykafka2.records.arrow_columns import to_table  # with pyarrow, which few need
+        except ImportError as error:
+            raise ImportError("to_arrow() needs pyarrow: pip install 'pykafka2[spark]'") from error
+        return to_table(self._runs)
+
+    def add(self, run: Run, first_offset: int = 0) -> None:
+        """Add a run, without what lies before `first_offset`."""
+        offsets = run.offsets
+        if offsets and offsets[0] < first_offset:
+            run = run.cut(bisect_left(offsets, first_offset), len(offsets))
+        if run:
+            self._runs.append(run)
+            self._count += len(run)
+            self._lists.clear()
 
     def extend(self, rows: list[RecordTuple]) -> None:
-        """Add rows; all columns grow alike, or none does if memory runs out before the first."""
-        if not rows:
-            return
-        offsets, timestamps, keys, values, headers = zip(*rows, strict=True)
-        self.offsets += offsets
-        self.timestamps += timestamps
-        self.keys += keys
-        self.values += values
-        self.headers += headers
+        """Add rows; all columns grow alike, or none does."""
+        if rows:
+            offsets, timestamps, keys, values, headers = (list(column) for column in zip(*rows, strict=True))
+            self.add(Rows(offsets, timestamps, keys, values, {at: h for at, h in enumerate(headers) if h}))
 
+    def shorten(self, count: int) -> None:
+        """Keep only the first `count` records."""
+        while self._count > count:
+            run = self._runs.pop()
+            self._count -= len(run)
+            if self._count < count:
+                self.add(run.cut(0, count - self._count))
+        self._lists.clear()
 
-def decode_columns(
-    batch: RecordBatch,
-    columns: Columns | None = None,
-    where: str = "records",
-    first_offset: int = 0,
-    max_records: int | None = None,
-    check_crcs: bool = True,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> Columns:
-    """Add the batch's records from first_offset on, at most max_records of them, to columns (new if None).
+    def runs(self) -> Iterator[Run]:
+        return iter(self._runs)
 
-    The records before a damaged one are in the columns when the error is raised, for a caller that gave them.
+    def _list(self, name: str) -> list[Any]:
+        found = self._lists.get(name)
+        if found is None:
+            found = []
+            for run in self._runs:
+                found += getattr(run, name)
+            self._lists[name] = found
+        return found
 
-    Raises:
-        CorruptMessage, CorruptData, UnsupportedCompressionType, CodecUnavailable: as `decode_tuples` does.
-    """
-    columns = Columns() if columns is None else columns
-    records = decode_tuples(batch, where, check_crcs, max_output_bytes, read_offsets=False)
-    if first_offset > batch.base_offset:
-        records = dropwhile(lambda row: row[0] < first_offset, records)
-    rows: list[RecordTuple] = []
-    try:
-        rows.extend(islice(records, max_records))
-    finally:
-        columns.extend(rows)
-    return columns
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Columns):
+            return NotImplemented
+        return bool(self.__getstate__()[0] == other.__getstate__()[0])
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """What travels to another process: the lists, not the buffers that they were cut from."""
+        return (self.offsets, self.timestamps, self.keys, self.values, self.headers), self.size_bytes
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        columns, size_bytes = state
+        self.__init__()  # type: ignore[misc]
+        self.extend(list(zip(*columns, strict=True)))
+        self.size_bytes = size_bytes
+
+    def __repr__(self) -> str:
+        if not self._count:
+            return "<Columns of no records>"
+        first = self._runs[0].offsets[0]
+        return f"<Columns of {self._count} records, offsets {first} to {self.last_offset}>"

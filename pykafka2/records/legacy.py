@@ -23,6 +23,8 @@ from pykafka2.records.batch import (
     open_view,
     slices,
 )
+from pykafka2.records.column_decoder import decode_columns
+from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
 from pykafka2.types import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, ConsumerRecord
 
@@ -172,6 +174,27 @@ def decode_any_tuples(
     if isinstance(batch, RecordBatch):
         return decode_tuples(batch, where, check_crcs, max_output_bytes, read_offsets=False)
     return decode_legacy_tuples(batch, where, check_crcs, max_output_bytes)
+
+
+def decode_any_columns(
+    batch: AnyBatch,
+    columns: Columns,
+    where: str = "records",
+    first_offset: int = 0,
+    check_crcs: bool = True,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+) -> None:
+    """As `column_decoder.decode_columns`, for a batch of any format."""
+    if isinstance(batch, RecordBatch):
+        decode_columns(batch, columns, where, first_offset, None, check_crcs, max_output_bytes)
+        return
+    columns.size_bytes += batch.size_bytes
+    rows: list[RecordTuple] = []
+    try:
+        for row in decode_legacy_tuples(batch, where, check_crcs, max_output_bytes):
+            rows.append(row)  # noqa: PERF402 (an error must leave the rows before it)
+    finally:
+        columns.extend([row for row in rows if row[0] >= first_offset])
 
 
 def decode_legacy_tuples(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.records.batch import RecordBatch, batches
-from pykafka2.records.columns import decode_columns
+from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.decoder import decode_records, decode_tuples
 from pykafka2.records.encoder import (
     NO_HEADERS,

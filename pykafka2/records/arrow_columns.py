@@ -1,0 +1,200 @@
+"""Columns into Arrow's, from buffer to buffer where records have one layout.
+
+Any thread; pure.  Loads pyarrow and numpy, so only `Columns.to_arrow` imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pykafka2.records.runs import Bytes, Rows, Run, UniformRun
+from pykafka2.types import Headers
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+# Fewer records of one size than this are put into one array with their neighbours.
+FEWEST_ALIKE = 256
+# An array's offsets are 32 bits wide.
+MAX_ARRAY_BYTES = 1 << 30
+
+
+def to_table(runs: Sequence[Run]) -> pa.Table:
+    """The runs, one after the other; see `Columns.to_arrow`."""
+    batches: list[Any] = []
+    others: list[Run] = []
+    for sizes, alike in groupby(_pieces(runs), _sizes):
+        group = list(alike)
+        if sizes is None or sum(map(len, group)) < FEWEST_ALIKE:
+            others += group
+            continue
+        batches += map(_of_rows, _groups(others))
+        batches += (_of_one_size(part, *sizes) for part in _groups(group))
+        others = []
+    batches += map(_of_rows, _groups(others))
+    return pa.Table.from_batches(batches, SCHEMA)
+
+
+def _pieces(runs: Iterable[Run]) -> Iterator[Run]:
+    """The runs, in parts that fit into an array each."""
+    for run in runs:
+        if isinstance(run, UniformRun) and len(run) * run.stride > MAX_ARRAY_BYTES:
+            most = max(MAX_ARRAY_BYTES // run.stride, 1)
+            yield from (run.cut(start, start + most) for start in range(0, len(run), most))
+        else:
+            yield run
+
+
+def _sizes(run: Run) -> tuple[int, int] | None:
+    """The size of all keys and that of all values, -1 for null, if each has one and there are no headers."""
+    if isinstance(run, UniformRun):
+        return run.key.size, run.value.size
+    keys = {-1 if key is None else len(key) for key in run.keys}
+    values = {-1 if value is None else len(value) for value in run.values}
+    return None if run.headers or len(keys) > 1 or len(values) > 1 else (keys.pop(), values.pop())
+
+
+def _groups(runs: list[Run]) -> Iterator[list[Run]]:
+    """As many as fit into an array."""
+    group: list[Run] = []
+    group_bytes = 0
+    for run in runs:
+        size = _bytes_of(run)
+        if group and group_bytes + size > MAX_ARRAY_BYTES:
+            yield group
+            group, group_bytes = [], 0
+        group.append(run)
+        group_bytes += size
+    if group:
+        yield group
+
+
+def _bytes_of(run: Run) -> int:
+    if isinstance(run, UniformRun):
+        return len(run) * run.stride
+    return sum(len(one) for one in (*run.values, *run.keys) if one)
+
+
+def _batch(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any) -> Any:
+    times = pa.array(timestamps, pa.int64()).cast(SCHEMA.field("timestamp").type)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(offsets, pa.int64()), times, keys, values, headers], schema=SCHEMA
+    )
+
+
+# ---------------------------------------------------------------------------------------- of one size
+
+
+def _of_one_size(runs: list[Run], key_size: int, value_size: int) -> Any:
+    """Each column is one matrix with a row a record, into which the runs' columns are copied."""
+    count = sum(map(len, runs))
+    offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
+    keys, values = (
+        np.empty((count, max(key_size, 0)), np.uint8),
+        np.empty((count, max(value_size, 0)), np.uint8),
+    )
+    at = 0
+    for run in runs:
+        part = slice(at, at := at + len(run))
+        if isinstance(run, UniformRun):
+            size = len(run) * run.stride
+            records = np.frombuffer(run.buffer, np.uint8, size, run.start).reshape(len(run), run.stride)
+            offsets[part] = np.arange(run.offsets.start, run.offsets.stop)
+            timestamps[part] = _times(run, records)
+            if key_size > 0:
+                keys[part] = records[:, run.key.at : run.key.at + key_size]
+            if value_size > 0:
+                values[part] = records[:, run.value.at : run.value.at + value_size]
+            continue
+        offsets[part] = run.offsets
+        timestamps[part] = run.timestamps
+        if key_size > 0:
+            keys[part] = _matrix(run.keys, key_size)
+        if value_size > 0:
+            values[part] = _matrix(run.values, value_size)
+    return _batch(
+        offsets, timestamps, _array(keys, key_size), _array(values, value_size), pa.nulls(count, HEADERS)
+    )
+
+
+def _matrix(entries: Bytes, size: int) -> Any:
+    return np.frombuffer(b"".join(one for one in entries if one), np.uint8).reshape(len(entries), size)
+
+
+def _times(run: UniformRun, records: Any) -> Any:
+    if run.timestamp is None:
+        return run.base_timestamp
+    first, digits = run.timestamp.at, run.timestamp.size
+    raw = records[:, first].astype(np.int64) & 0x7F
+    for index in range(1, digits):
+        raw |= (records[:, first + index].astype(np.int64) & 0x7F) << 7 * index
+    return run.base_timestamp + ((raw >> 1) ^ -(raw & 1))
+
+
+def _array(matrix: Any, size: int) -> Any:
+    """An array of binary over the matrix, without a copy; of nulls for a size of -1."""
+    count = len(matrix)
+    if size < 0:
+        return pa.nulls(count, pa.binary())
+    ends = np.arange(count + 1, dtype=np.int32) * np.int32(size)
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(matrix.reshape(-1))]
+    )
+
+
+# ---------------------------------------------------------------------------------------- others
+
+
+def _of_rows(runs: list[Run]) -> Any:
+    offsets: list[int] = []
+    timestamps: list[int] = []
+    keys: Bytes = []
+    values: Bytes = []
+    headers: list[Headers] | None = None
+    for run in runs:
+        if isinstance(run, Rows) and run.headers:
+            headers = [] if headers is None else headers
+            headers += [[]] * (len(offsets) - len(headers))
+            headers += run.headers_list()
+        offsets += run.offsets
+        timestamps += run.timestamps
+        keys += run.keys
+        values += run.values
+    return _batch(
+        offsets,
+        timestamps,
+        pa.array(keys, pa.binary()),
+        pa.array(values, pa.binary()),
+        _headers(headers, len(offsets)),
+    )
+
+
+def _headers(headers: list[Headers] | None, count: int) -> Any:
+    if headers is None:
+        return pa.nulls(count, HEADERS)
+    headers += [[]] * (count - len(headers))
+    return pa.array(
+        [[{"key": _text(name), "value": value} for name, value in one] if one else None for one in headers],
+        HEADERS,
+    )
+
+
+def _text(name: str) -> str:
+    """A name that is not UTF-8, which Arrow's strings cannot hold, with replacement characters."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return name

@@ -1,0 +1,173 @@
+"""Columns say what records say, whether they were recognised as alike or decoded one by one."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pykafka2.errors import CorruptData
+from pykafka2.records.batch import RecordBatch, batches
+from pykafka2.records.column_decoder import decode_columns
+from pykafka2.records.columns import Columns
+from pykafka2.records.decoder import RecordTuple, decode_tuples
+from pykafka2.records.encoder import BatchBuilder
+from pykafka2.records.runs import UniformRun
+from pykafka2.types import Headers
+
+NOW = 1_700_000_000_000
+Shape = tuple["int | None", "int | None", int, int]
+"""Length of the key, of the value, of the step in time, and how many records of that kind follow."""
+
+SHAPES = st.lists(
+    st.tuples(
+        st.none() | st.sampled_from([0, 1, 63, 64, 200]),
+        st.none() | st.sampled_from([0, 1, 63, 64, 100, 9000]),
+        st.sampled_from([0, 1, -1, 40, 100_000]),
+        st.integers(1, 90),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def build(rows: Iterable[tuple[int, bytes | None, bytes | None, Headers]], base_offset: int = 0) -> bytes:
+    builder = BatchBuilder(max_bytes=1 << 30)
+    for row in rows:
+        builder.append(*row)
+    return builder.build(base_offset=base_offset)
+
+
+def rows_of(shapes: list[Shape]) -> list[tuple[int, bytes | None, bytes | None, Headers]]:
+    rows: list[tuple[int, bytes | None, bytes | None, Headers]] = []
+    time = NOW
+    for key, value, step, count in shapes:
+        for number in range(count):
+            time += step
+            rows.append(
+                (
+                    time,
+                    None if key is None else bytes([number]) * key,
+                    None if value is None else bytes([number]) * value,
+                    [],
+                )
+            )
+    return rows
+
+
+def only(blob: bytes) -> RecordBatch:
+    [batch] = batches(blob)
+    return batch
+
+
+def rows_in(columns: Columns) -> list[RecordTuple]:
+    return list(
+        zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)
+    )
+
+
+def outcome(decode: Any) -> list[RecordTuple] | str:
+    try:
+        return list(decode())
+    except CorruptData as error:
+        return str(error)
+
+
+@given(SHAPES, st.integers(0, 200))
+@example([(None, 100, 1, 90)], 0)
+@example([(None, 100, 0, 90), (10, 100, 0, 90)], 70)
+def test_columns_are_the_records(shapes: list[Shape], skipped: int) -> None:
+    batch = only(build(rows_of(shapes), 500))
+    expected = [row for row in decode_tuples(batch) if row[0] >= 500 + skipped]
+    assert rows_in(decode_columns(batch, first_offset=500 + skipped)) == expected
+    assert rows_in(decode_columns(batch, max_records=skipped)) == list(decode_tuples(batch))[:skipped]
+
+
+@pytest.mark.slow
+@given(SHAPES, st.data())
+def test_damaged_batches_are_refused_as_records_are(shapes: list[Shape], data: st.DataObject) -> None:
+    blob = bytearray(build(rows_of(shapes), 500))
+    at = data.draw(st.integers(61, len(blob) - 1))
+    blob[at] = data.draw(st.integers(0, 255))
+    batch = only(bytes(blob))
+    expected = outcome(lambda: decode_tuples(batch, "t", check_crcs=False, read_offsets=False))
+    assert outcome(lambda: rows_in(decode_columns(batch, None, "t", check_crcs=False))) == expected
+
+
+@pytest.mark.parametrize("count", [20, 63, 64, 65, 200, 8191, 8193, 9000])
+def test_records_of_one_layout_need_no_loop(count: int) -> None:
+    batch = only(build(rows_of([(10, 100, 0, 200)]) * 45, 7))
+    columns = decode_columns(batch, max_records=count)
+    assert rows_in(columns) == list(decode_tuples(batch))[:count]
+    assert sum(len(run) for run in columns.runs() if isinstance(run, UniformRun)) >= count - 5
+
+
+def test_a_field_that_looks_like_a_length_does_not_mislead() -> None:
+    rows = [(NOW, b"k" * 10, b"v" * 10, []), (NOW, b"k" * 9, b"v" * 11, [])] * 40
+    rows[33] = (NOW, b"k" * 10, b"v" * 8, [("h", b"")])  # as long as the others, all in all
+    batch = only(build(rows))
+    assert rows_in(decode_columns(batch)) == list(decode_tuples(batch))
+
+
+def test_lists_grow_with_the_columns() -> None:
+    columns = decode_columns(only(build(rows_of([(None, 5, 0, 40)]))))
+    assert (len(columns), len(columns.values)) == (40, 40)
+    decode_columns(only(build(rows_of([(1, 5, 0, 2)]), 40)), columns)
+    assert (len(columns), columns.offsets, columns.keys[39:]) == (42, list(range(42)), [None, b"\0", b"\1"])
+    assert columns.last_offset == 41
+    assert columns.size_bytes == len(build(rows_of([(None, 5, 0, 40)]))) + len(build(rows_of([(1, 5, 0, 2)])))
+
+
+def test_columns_travel_without_their_buffers() -> None:
+    columns = decode_columns(only(build(rows_of([(None, 2, 1, 40)]))), first_offset=35)
+    copy = pickle.loads(pickle.dumps(columns))
+    assert copy == columns
+    assert copy.size_bytes == columns.size_bytes
+    assert len(pickle.dumps(columns)) < 400
+    assert columns != Columns()
+    assert repr(columns) == "<Columns of 5 records, offsets 35 to 39>"
+
+
+# ---------------------------------------------------------------------------------------- Arrow
+
+
+def table_rows(table: pa.Table) -> list[RecordTuple]:
+    return [
+        (
+            row["offset"],
+            int(row["timestamp"].timestamp() * 1000),
+            row["key"],
+            row["value"],
+            [(one["key"], one["value"]) for one in row["headers"] or []],
+        )
+        for row in table.to_pylist()
+    ]
+
+
+@pytest.mark.slow
+@given(SHAPES)
+@example([(None, 100, 1, 90)] * 40)
+@example([(0, None, 7, 90)] * 40)
+def test_a_table_is_the_columns(shapes: list[Shape]) -> None:
+    rows = rows_of(shapes)
+    rows.insert(len(rows) // 2, (NOW, b"k", b"v", [("h", None), ("h", b"x")]))
+    columns = decode_columns(only(build(rows, 500)))
+    table = columns.to_arrow()
+    assert table_rows(table) == rows_in(columns)
+    table.validate(full=True)
+
+
+def test_a_table_of_nothing_has_its_columns() -> None:
+    assert Columns().to_arrow().column_names == ["offset", "timestamp", "key", "value", "headers"]
+
+
+def test_a_name_that_is_not_utf_8_is_replaced_in_a_table() -> None:
+    builder = BatchBuilder()
+    builder.append(NOW, None, b"v", [(b"\xff".decode("utf-8", "surrogateescape"), b"x")])
+    table = decode_columns(only(builder.build())).to_arrow()
+    assert table["headers"].to_pylist() == [[{"key": "�", "value": b"x"}]]
