@@ -134,6 +134,10 @@ class RecordTooLarge(KafkaError, ValueError):
     """A record is larger than max_request_size or buffer_memory; nothing was queued."""
 
 
+class RecordPurged(KafkaError):
+    """The record waited to be sent when `purge` was called: it was taken out, and is not in the log."""
+
+
 class TransactionFailed(KafkaError):
     """The transaction can only be aborted: its cause says why; abort_transaction(), then begin again."""
 

@@ -236,6 +236,12 @@ class ProducerBatch:
             return 0
         return self.outcome.unreported(self._first, self.count)
 
+    def mark_reported(self) -> None:
+        """Somebody knows that all its records fail, so `flush` need not raise it.  Of a closed batch."""
+        if self.outcome is not None:
+            for index in range(self._first, self._first + self.count):
+                self.outcome.mark_reported(index)
+
     # ------------------------------------------------------------------ the IO thread
 
     def move_to(self, state: BatchState) -> None:

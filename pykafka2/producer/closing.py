@@ -1,4 +1,4 @@
-"""How a producer ends: flush, close, what is given up then, and what is left of one that was dropped.
+"""How a producer ends: flush, purge, close, what is given up then, and what is left of one that was dropped.
 
 Callers' threads, but for `drop`, which runs on whatever thread collects garbage.  Holds the producer's parts
 and never the producer itself.
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError
+from pykafka2.driver.completion import Completion
+from pykafka2.errors import ClientClosed, IllegalState, KafkaError, KafkaTimeoutError
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.inspection import Inspection
@@ -82,6 +83,17 @@ class Closing:
         failed = self._accumulator.take_failed()
         if failed:
             raise _failure(failed)
+
+    def purge(self) -> int:
+        """See `KafkaProducer.purge`."""
+        driver = self._client.driver
+        if driver.is_own_thread():
+            raise IllegalState(
+                "purge() inside a callback of the IO thread would wait for itself; call it from your own thread"
+            )
+        purged: Completion[int] = Completion(driver, "purge")
+        driver.call_soon(lambda now: purged.succeed(self._sender.purge()))
+        return purged.result()
 
     def close(self, timeout: float | None) -> None:
         """See `KafkaProducer.close`; the accumulator is closed already.

@@ -442,6 +442,20 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         finally:
             self._metrics.count_ns("flush-time-ns-total", self._monotonic() - began)
 
+    def purge(self) -> int:
+        """Give up the records that wait and were never sent; how many these were.
+
+        Each of them fails with `RecordPurged`, so callbacks and deliveries are told; `flush` and `close` do
+        not raise it.  Records that were sent, if only once and without an answer, stay on their way, as they
+        may be in the log.  A transaction that lost records can only be aborted.
+
+        Raises:
+            ClientClosed, IllegalState: the producer is closed; or this is a callback on the IO thread.
+        """
+        if self._refusal is not None:
+            self._refuse()
+        return self._closing.purge()
+
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The topic's partitions, by number; blocks at most max_block_ms and raises as `send` does."""
         if self._refusal is not None:

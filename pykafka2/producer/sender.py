@@ -19,6 +19,7 @@ from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     ClientFailed,
     KafkaError,
+    RecordPurged,
     UnknownServerError,
 )
 from pykafka2.events import EventSink
@@ -144,6 +145,23 @@ class Sender:
             for leaf in [] if batch.is_done else batch.leaves:
                 self._outcomes.give_up(leaf, error)
                 self._accumulator.release(leaf)
+
+    def purge(self) -> int:
+        """Fail what no attempt was made to send; how many records these were.
+
+        What was sent before keeps its place: it may be in the log, and holds numbers that others follow.
+        """
+        purged = 0
+        for queue in self._accumulator.active_queues():
+            for batch in [*queue.batches]:
+                if batch.attempts or not queue.remove(batch):
+                    continue
+                batch.mark_reported()
+                purged += batch.count
+                error = RecordPurged(f"{queue}: purged before it was sent; it is not in the log")
+                self._outcomes.give_up(batch, error)
+                self._accumulator.release(batch)
+        return purged
 
     def on_loop_failed(self, error: ClientFailed, now: float) -> None:
         """The IO thread ends by this error: no record may wait for it any longer."""
