@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pykafka2.consumer.consumer import KafkaConsumer
     from pykafka2.consumer.listeners import ConsumerRebalanceListener
     from pykafka2.errors import KafkaError
+    from pykafka2.producer.bulk_delivery import BulkDelivery
+    from pykafka2.producer.delivery import Delivery
+    from pykafka2.producer.interceptors import ProducerInterceptor, ProducerRecord
+    from pykafka2.producer.partitioners import ClusterView, Partitioner
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction
     from pykafka2.records.columns import Columns
@@ -48,6 +52,12 @@ _HOMES = {
     "LastAssignment": "pykafka2.consumer.assignors.assignor",
     "MemberSubscription": "pykafka2.consumer.assignors.assignor",
     "RebalanceProtocol": "pykafka2.consumer.assignors.assignor",
+    "BulkDelivery": "pykafka2.producer.bulk_delivery",
+    "ClusterView": "pykafka2.producer.partitioners",
+    "Delivery": "pykafka2.producer.delivery",
+    "Partitioner": "pykafka2.producer.partitioners",
+    "ProducerInterceptor": "pykafka2.producer.interceptors",
+    "ProducerRecord": "pykafka2.producer.interceptors",
     "KafkaAdminClient": "pykafka2.admin.admin",
     "ConsumerRebalanceListener": "pykafka2.consumer.listeners",
     "KafkaConsumer": "pykafka2.consumer.consumer",
@@ -76,11 +86,14 @@ __all__ = [
     "Assignor",
     "BadRecord",
     "BatchMetadata",
+    "BulkDelivery",
     "ClusterMetadata",
     "Columns",
+    "ClusterView",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
+    "Delivery",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
@@ -92,6 +105,9 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionInfo",
+    "Partitioner",
+    "ProducerInterceptor",
+    "ProducerRecord",
     "RebalanceProtocol",
     "RecordMetadata",
     "TopicPartition",

@@ -14,6 +14,9 @@ import attrs
 Headers = list[tuple[str, "bytes | None"]]
 """Record headers in order; names that are not UTF-8 are kept by `surrogateescape`."""
 
+GivenHeaders = Sequence[tuple[str, "bytes | bytearray | memoryview | None"]]
+"""Record headers as `send` takes them: pairs of a name and bytes, in order."""
+
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 NO_TIMESTAMP = -1

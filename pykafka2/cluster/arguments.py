@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pykafka2.errors import InvalidTopicException
+from pykafka2.errors import IllegalArgument, InvalidTopicException
 from pykafka2.types import TopicPartition
 
 # What a string of the wire can hold; the brokers say what they think of names above 249.
@@ -16,10 +16,13 @@ LONGEST_NAME_BYTES = 2**15 - 1
 
 
 def checked_topic(topic: object) -> str:
-    """The topic.  Raises `TypeError` for what is no str, `InvalidTopicException` for what no broker could
-    be asked about."""
+    """The topic.
+
+    Raises `IllegalArgument` for what is no str, `InvalidTopicException` for what no broker could be asked
+    about.
+    """
     if not isinstance(topic, str):
-        raise TypeError(f"a topic is named by a str, not {topic!r}")
+        raise IllegalArgument(f"a topic is named by a str, not {topic!r}")
     if not topic.isascii() or len(topic) > LONGEST_NAME_BYTES:
         size = len(topic.encode("utf-8", "surrogatepass"))
         has_surrogates = size != len(topic.encode("utf-8", "ignore"))

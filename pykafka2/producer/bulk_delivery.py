@@ -77,6 +77,7 @@ class BulkDelivery:
 
     @property
     def is_done(self) -> bool:
+        """`done`, under kafka-python's name."""
         return self.done()
 
     def result(self, timeout: float | None = None) -> list[BatchMetadata]:

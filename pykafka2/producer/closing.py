@@ -89,7 +89,8 @@ class Closing:
         driver = self._client.driver
         if driver.is_own_thread():
             raise IllegalState(
-                "purge() inside a callback of the IO thread would wait for itself; call it from your own thread"
+                "purge() inside a callback of the IO thread would wait for itself; "
+                "call it from your own thread"
             )
         purged: Completion[int] = Completion(driver, "purge")
         driver.call_soon(lambda now: purged.succeed(self._sender.purge()))

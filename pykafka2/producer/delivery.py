@@ -47,6 +47,7 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
+        """`done`, under kafka-python's name."""
         return self._outcome.is_done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
@@ -85,9 +86,11 @@ class Delivery:
         return (self._outcome.metadata_of(self._index), None) if error is None else (None, error)
 
     def succeeded(self) -> bool:
+        """True once the record is written."""
         return self._outcome.is_done and self._outcome.error_of(self._index) is None
 
     def failed(self) -> bool:
+        """True once the record has failed."""
         return self._outcome.is_done and self._outcome.error_of(self._index) is not None
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> Delivery:

@@ -13,7 +13,7 @@ import attrs
 
 from pykafka2.errors import KafkaError
 from pykafka2.producer.delivery import OnDelivery
-from pykafka2.types import Headers, RecordMetadata
+from pykafka2.types import GivenHeaders, RecordMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +25,25 @@ class ProducerRecord:
     topic: str
     value: Any = None
     key: Any = None
-    headers: Headers | None = None
+    headers: GivenHeaders | None = None
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+class ProducerInterceptor:
+    """What an interceptor may do, for those who like to write it as a subclass; it need not be one."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
+        """A record is about to be serialized, on the thread that sends it.  The record to go on with: this
+        one, changed or not, or another; None for this one."""
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        """A record was written, or has failed; one of the two is None.  On the IO thread: must not block.
+        For a record that `send` refused it comes from the thread that sent it."""
+
+    def close(self) -> None:
+        """The producer is closed."""
 
 
 class Interceptors:
@@ -40,10 +56,18 @@ class Interceptors:
         for interceptor in self._chain:
             if hasattr(interceptor, "on_send"):
                 try:
-                    # Who only looks at it, or changes it in place, may forget to return it.
-                    record = interceptor.on_send(record) or record
+                    returned = interceptor.on_send(record)
                 except Exception:
                     logger.exception("on_send of %r failed; the record goes on as it was", interceptor)
+                    continue
+                if isinstance(returned, ProducerRecord):
+                    record = returned
+                elif returned is not None:  # who only looks at it, or changes it in place, may forget it
+                    logger.error(
+                        "on_send of %r returned %r, no ProducerRecord; the record goes on as it was",
+                        interceptor,
+                        returned,
+                    )
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
@@ -74,6 +98,6 @@ class Interceptors:
                     logger.exception("close of %r failed", interceptor)
 
 
-def fields_of(record: ProducerRecord) -> tuple[str, Any, Any, Headers | None, int | None, int | None]:
+def fields_of(record: ProducerRecord) -> tuple[str, Any, Any, GivenHeaders | None, int | None, int | None]:
     """What `send` goes on with."""
     return record.topic, record.value, record.key, record.headers, record.partition, record.timestamp_ms

@@ -7,11 +7,12 @@ partitions that librdkafka gives, so that a key lives in one partition whoever w
 
 from __future__ import annotations
 
+import inspect
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from operator import index
-from typing import Any
+from typing import Any, Protocol, SupportsIndex
 
 import attrs
 
@@ -25,6 +26,10 @@ Choose = Callable[[Route, Any, "bytes | None", Any, "bytes | None"], "PartitionQ
 """From route, key, key_bytes, value, value_bytes to the queue; None: stick, as records without a key do."""
 
 JAVA_CLASSES = {"org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin"}
+
+
+_OF_CALLABLE = ("key_bytes", "all_partitions", "available_partitions")
+_OF_OBJECT = ("topic", "key", "key_bytes", "value", "value_bytes", "cluster")
 
 
 @attrs.frozen
@@ -50,9 +55,11 @@ class ClusterView:
         self._snapshot = snapshot
 
     def topics(self) -> set[str]:
+        """Those that the producer knows of."""
         return {*self._snapshot.topics}
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Numbers of its partitions; None if it is not known."""
         known = self._snapshot.topics.get(topic)
         return {*known.partitions} if known is not None and known.partitions else None
 
@@ -63,6 +70,27 @@ class ClusterView:
             return set()
         nodes = self._snapshot.nodes
         return {number for number, info in known.partitions.items() if info.leader in nodes}
+
+
+class Partitioner(Protocol):
+    """What a partitioner of one's own must have.  It may have `close()` besides, which the producer calls."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: ClusterView,
+        /,
+    ) -> SupportsIndex:
+        """The number of the partition that a record goes to which names none.
+
+        On the thread that sends; threads that send at the same time call it at the same time.  What it raises
+        `send` raises, and the record is not appended.
+        """
+        ...
 
 
 def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) -> Strategy:
@@ -79,17 +107,33 @@ def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) 
     elif not isinstance(partitioner, bytes | bytearray | type):
         partition = getattr(partitioner, "partition", None)
         if callable(partition):
+            _check_call(partitioner, partition, _OF_OBJECT)
             close = getattr(partitioner, "close", None)
             choose = _object_chooser(partitioner, partition)
             return Strategy(KeyHashes(), choose, close=close if callable(close) else lambda: None)
         if callable(partitioner):
+            _check_call(partitioner, partitioner, _OF_CALLABLE)
             return Strategy(KeyHashes(), _callable_chooser(partitioner))
     hint = f"; give an object: {partitioner.__name__}()" if isinstance(partitioner, type) else ""
     raise ConfigurationError(
         f"partitioner={partitioner!r}: legal is one of {', '.join(map(repr, STRATEGIES))}; a callable "
-        "(key_bytes, all_partitions, available_partitions); or an object with partition(topic, key, "
-        f"key_bytes, value, value_bytes, cluster){hint}"
+        f"({', '.join(_OF_CALLABLE)}); or an object with partition({', '.join(_OF_OBJECT)}){hint}"
     )
+
+
+def _check_call(partitioner: object, function: Callable[..., Any], arguments: Sequence[str]) -> None:
+    """Raise ConfigurationError if the partitioner cannot be called as it will be."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # in C, and silent about its arguments
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"partitioner={partitioner!r} is called with ({', '.join(arguments)}), and it takes "
+            f"{signature}: {error}"
+        ) from None
 
 
 # ---------------------------------------------------------------------------------------------------

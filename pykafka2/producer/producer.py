@@ -18,6 +18,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import (
     ClientClosed,
     ForkedClientError,
+    IllegalArgument,
     IllegalState,
     KafkaError,
     SerializationError,
@@ -56,6 +57,7 @@ from pykafka2.producer.transactions import TransactionalCalls
 from pykafka2.records.encoder import NO_HEADERS, Row, load_codec
 from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, serialize_function
 from pykafka2.types import (
+    GivenHeaders,
     Headers,
     PartitionInfo,
 )
@@ -263,7 +265,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         topic: str,
         value: V | None = None,
         key: K | None = None,
-        headers: Headers | None = None,
+        headers: GivenHeaders | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
@@ -377,7 +379,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         values: Sequence[V | None] | ArrowData,
         *,
         keys: Sequence[K | None] | ArrowData | None = None,
-        headers: Headers | Sequence[Headers | None] | ArrowData | None = None,
+        headers: GivenHeaders | Sequence[GivenHeaders | None] | ArrowData | None = None,
         partition: int | None = None,
         partitions: Sequence[int | None] | ArrowData | None = None,
         timestamps_ms: Sequence[int | None] | ArrowData | None = None,
@@ -465,6 +467,10 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
 
     # ------------------------------------------------------------------ looking at it
 
+    def bootstrap_connected(self) -> bool:
+        """True while any broker is connected; nothing is connected to before the first `send`."""
+        return self._client.nodes.has_connection
+
     def metrics(self) -> dict[str, float]:
         """Kafka's producer metrics by name, as plain numbers: totals since the start, and current values."""
         return self._metrics.snapshot()
@@ -530,16 +536,16 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     # ------------------------------------------------------------------ inside
 
     def _serialized(
-        self, topic: str, key: Any, value: Any, headers: Headers | None
-    ) -> tuple[Any, Any, Headers | None]:
+        self, topic: str, key: Any, value: Any, headers: GivenHeaders | None
+    ) -> tuple[Any, Any, GivenHeaders | None]:
         """What the serializers make of key and value.  They may add headers, as in Java."""
         # The caller's own list stays as it is.
-        headers = [] if headers is None else checked_headers(topic, headers)
+        own: Headers = [] if headers is None else checked_headers(topic, headers)
         if key is not None and self._serialize_key is not None:
-            key = _serialize(self._serialize_key, "key", topic, headers, key)
+            key = _serialize(self._serialize_key, "key", topic, own, key)
         if value is not None and self._serialize_value is not None:
-            value = _serialize(self._serialize_value, "value", topic, headers, value)
-        return key, value, headers or None
+            value = _serialize(self._serialize_value, "value", topic, own, value)
+        return key, value, own or None
 
     def _append_waiting(
         self,
@@ -614,7 +620,7 @@ def _serialize(serialize: SerializeFunction, what: str, topic: str, headers: Hea
 def _as_bytes(what: str, topic: str, data: Any) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
         return memoryview(data).tobytes()  # a copy: the caller may change his
-    raise SerializationError(
+    raise IllegalArgument(
         f"the {what} of a record for topic {topic!r} is a {type(data).__name__}; give bytes, or set "
         f"{what}_serializer"
     )

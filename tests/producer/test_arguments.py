@@ -13,6 +13,42 @@ from pykafka2.producer.key_hashes import KeyHashes
 from pykafka2.testing import KafkaCluster, Simulation
 
 
+def of_one(key: bytes | None) -> int:
+    return 0
+
+
+class OfTwo:
+    def partition(self, topic: str, key: object) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "takes"),
+    [
+        (of_one, r"of_one.* is called with \(key_bytes, all_partitions, available_partitions\)"),
+        (OfTwo(), r"OfTwo.* with \(topic, key, key_bytes, value, value_bytes, cluster\)"),
+    ],
+    ids=["callable", "object"],
+)
+def test_a_partitioner_that_cannot_be_called_is_refused_when_the_producer_is_made(
+    simulation: Simulation, cluster: KafkaCluster, partitioner: object, takes: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=takes):
+        simulation.producer(cluster, partitioner=partitioner)
+
+
+def test_what_is_neither_bytes_nor_serialized_is_a_type_error_as_well(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster)
+    with pytest.raises(
+        TypeError, match="the value of a record for topic 'orders' is a str; give bytes, or set"
+    ):
+        producer.send("orders", cast("Any", "text"))
+    with pytest.raises(IllegalArgument, match="a topic is named by a str, not None"):
+        producer.send(cast("Any", None), b"v")
+
+
 @pytest.mark.parametrize(
     ("argument", "given", "words"),
     [

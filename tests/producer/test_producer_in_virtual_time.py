@@ -634,6 +634,24 @@ class TestTelling:
         producer.send("orders", b"v").result(10)
         assert log(cluster) == [b"V"]
 
+    @pytest.mark.parametrize("wrong", [True, "orders", ("orders", b"v")])
+    def test_an_interceptor_that_returns_no_record_is_logged_and_breaks_nothing(
+        self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, wrong: object
+    ) -> None:
+        class Mistaken:
+            def on_send(self, record: ProducerRecord) -> object:
+                return wrong
+
+        class Adding:
+            def on_send(self, record: ProducerRecord) -> None:
+                record.value += b"!"
+
+        producer = simulation.producer(cluster, interceptors=[Mistaken(), Adding()])
+        producer.send("orders", b"v").result(10)
+        producer.send_many("orders", [b"w"]).result(10)
+        assert log(cluster) == [b"v!", b"w!"]
+        assert f"returned {wrong!r}, no ProducerRecord" in caplog.text
+
     def test_interceptors_see_records_and_outcomes(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -855,6 +873,17 @@ class TestClosing:
         assert "throttles this client: no request goes to it for another" in producer.explain()
         assert len(producer.health()["throttled"]) == 1
         producer.flush(40)
+
+
+def test_bootstrap_connected_says_whether_any_broker_is(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster)
+    assert not producer.bootstrap_connected()
+    producer.send("orders", b"v").result(10)
+    assert producer.bootstrap_connected()
+    producer.close()
+    assert not producer.bootstrap_connected()
 
 
 def test_partitions_are_listed_in_order(simulation: Simulation, cluster: KafkaCluster) -> None:

@@ -1,4 +1,4 @@
-"""`purge`: records that wait are given up, those whose outcome is open are not, and nothing is out of order."""
+"""`purge`: what waits is given up, what may be in the log is not, and order holds."""
 
 from __future__ import annotations
 

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, testing
+from pykafka2 import (
+    BulkDelivery,
+    ClusterView,
+    Delivery,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    Partitioner,
+    ProducerInterceptor,
+    ProducerRecord,
+    testing,
+)
 from pykafka2.broker.broker import Broker
 from pykafka2.broker.faults.throttle import ThrottleRule
 from pykafka2.broker.server.request_metrics import ApiMetrics, Histogram, RequestMetrics
@@ -22,6 +33,15 @@ from pykafka2.testing.views import groups as group_views
 from pykafka2.testing.views import partitions as views
 
 CLIENTS: list[type] = [KafkaProducer, KafkaConsumer, KafkaAdminClient]
+
+AROUND_A_PRODUCER: list[type] = [
+    BulkDelivery,
+    ClusterView,
+    Delivery,
+    Partitioner,
+    ProducerInterceptor,
+    ProducerRecord,
+]
 
 TESTING_CLASSES: list[type] = [
     *(getattr(testing, name) for name in testing.__all__ if name != "QUICK"),
@@ -65,6 +85,11 @@ def silent(cls: type) -> list[str]:
 def test_every_public_name_of_a_client_says_what_it_promises(client: type) -> None:
     assert silent(client) == []
     assert len(public(client)) > 10
+
+
+@pytest.mark.parametrize("cls", AROUND_A_PRODUCER, ids=lambda cls: cls.__name__)
+def test_every_public_name_around_a_producer_says_what_it_promises(cls: type) -> None:
+    assert silent(cls) == []
 
 
 @pytest.mark.parametrize("cls", TESTING_CLASSES, ids=lambda cls: cls.__name__)

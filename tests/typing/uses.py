@@ -10,13 +10,19 @@ from collections.abc import Sequence
 from typing import Any, assert_type
 
 from pykafka2 import (
+    BulkDelivery,
+    ClusterView,
     ConsumerRebalanceListener,
     ConsumerRecord,
+    Delivery,
     KafkaAdminClient,
     KafkaConsumer,
     KafkaProducer,
     NewTopic,
     OffsetAndTimestamp,
+    Partitioner,
+    ProducerInterceptor,
+    ProducerRecord,
     RecordMetadata,
     TopicPartition,
     aio,
@@ -30,13 +36,46 @@ from pykafka2.testing import FaultRule, KafkaCluster, Simulation
 def producing(servers: str) -> None:
     with KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5) as producer:
         delivery = producer.send("orders", b"value", key=b"key", headers=[("source", b"test")], partition=1)
-        assert_type(delivery.result(timeout=10), RecordMetadata)
+        assert_type(delivery, Delivery)
+        headers = [("source", b"test")]
+        producer.send("orders", b"value", headers=headers)
+        producer.send("orders", b"value", headers=(("source", None),))
+        producer.send("orders", b"value", headers=[("source", "test")])  # type: ignore[list-item]
+        deliveries: list[Delivery] = [delivery]
+        assert_type(deliveries[0].result(timeout=10), RecordMetadata)
+        bulk = producer.send_many("orders", [b"value"], headers=headers)
+        assert_type(bulk, BulkDelivery)
+        producer.send_many("orders", [b"value", None], headers=[headers, None])
+        assert_type(producer.purge(), int)
         assert_type(delivery.done(), bool)
         producer.send("orders", value=b"v", on_delivery=delivered, timestamp_ms=1)
         producer.flush(timeout=5)
     KafkaProducer({"bootstrap.servers": servers, "linger.ms": 5}).close(timeout=1)
     KafkaProducer(bootstrap_servers=servers, linger=5)  # type: ignore[call-overload]
     producer.send(topic="orders", partition="1")  # type: ignore[arg-type]
+
+
+class ByCustomer:
+    def partition(
+        self,
+        topic: str,
+        key: str,
+        key_bytes: bytes | None,
+        value: object,
+        value_bytes: bytes | None,
+        cluster: ClusterView,
+    ) -> int:
+        return max(cluster.available_partitions_for_topic(topic))
+
+
+class Tracing(ProducerInterceptor):
+    def on_send(self, record: ProducerRecord) -> None:
+        record.headers = [*(record.headers or []), ("trace", b"1")]
+
+
+def extending(servers: str) -> None:
+    mine: Partitioner = ByCustomer()
+    KafkaProducer(bootstrap_servers=servers, partitioner=mine, interceptors=[Tracing()]).close()
 
 
 def producing_with_serializers(servers: str) -> None:
