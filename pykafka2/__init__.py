@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction
     from pykafka2.records.columns import Columns
+    from pykafka2.serializers import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from pykafka2.types import (
         BadRecord,
         BatchMetadata,
@@ -54,10 +55,14 @@ _HOMES = {
     "RebalanceProtocol": "pykafka2.consumer.assignors.assignor",
     "BulkDelivery": "pykafka2.producer.bulk_delivery",
     "ClusterView": "pykafka2.producer.partitioners",
+    "DefaultSerializer": "pykafka2.serializers",
     "Delivery": "pykafka2.producer.delivery",
+    "Deserializer": "pykafka2.serializers",
+    "JsonSerializer": "pykafka2.serializers",
     "Partitioner": "pykafka2.producer.partitioners",
     "ProducerInterceptor": "pykafka2.producer.interceptors",
     "ProducerRecord": "pykafka2.producer.interceptors",
+    "Serializer": "pykafka2.serializers",
     "KafkaAdminClient": "pykafka2.admin.admin",
     "ConsumerRebalanceListener": "pykafka2.consumer.listeners",
     "KafkaConsumer": "pykafka2.consumer.consumer",
@@ -88,12 +93,15 @@ __all__ = [
     "BatchMetadata",
     "BulkDelivery",
     "ClusterMetadata",
-    "Columns",
     "ClusterView",
+    "Columns",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
+    "DefaultSerializer",
     "Delivery",
+    "Deserializer",
+    "JsonSerializer",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
@@ -110,6 +118,7 @@ __all__ = [
     "ProducerRecord",
     "RebalanceProtocol",
     "RecordMetadata",
+    "Serializer",
     "TopicPartition",
     "TransactionHandle",
     "end_transaction",

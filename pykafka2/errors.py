@@ -8,7 +8,7 @@ call site keeps lists of codes.  Longer than other modules because it is a table
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 
 class KafkaError(Exception):
@@ -1125,3 +1125,31 @@ def name_of(code: int) -> str:
     if cls is None:
         return f"UNKNOWN({code})"
     return "".join("_" + c if c.isupper() else c.upper() for c in cls.__name__).lstrip("_")
+
+
+# ---------------------------------------------------------------------------------------------------
+# kafka-python's names
+# ---------------------------------------------------------------------------------------------------
+
+_OF_KAFKA_PYTHON = {
+    "CorruptRecordError": CorruptMessage,
+    "InvalidConfigurationError": InvalidConfig,
+    "InvalidFetchRequestError": InvalidFetchSize,
+    "InvalidReplicationAssignmentError": InvalidReplicaAssignment,
+    "InvalidTopicError": InvalidTopicException,
+    "KafkaConfigurationError": ConfigurationError,
+    "KafkaConnectionError": Disconnected,
+    "MessageSizeTooLargeError": MessageTooLarge,
+    "NotLeaderForPartitionError": NotLeaderOrFollower,
+    "UnknownError": UnknownServerError,
+    "UnsupportedCodecError": CodecUnavailable,
+}
+
+if not TYPE_CHECKING:  # type checkers know the names above only, and so find misspelt ones
+
+    def __getattr__(name: str) -> type[KafkaError]:
+        """A class by kafka-python's name for it, which most often is ours with "Error" behind it."""
+        found = _OF_KAFKA_PYTHON.get(name) or globals().get(name.removesuffix("Error"))
+        if isinstance(found, type) and issubclass(found, KafkaError):
+            return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -149,6 +149,19 @@ class StringDeserializer(Deserializer[str]):
         return data.decode(self.encoding, self.errors)
 
 
+class DefaultSerializer(Serializer[str | Buffer], Deserializer[str]):
+    """Text in an encoding, or bytes as they are; reads text.  kafka-python's, for programs written for it."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self.encoding = encoding
+
+    def to_bytes(self, data: str | Buffer) -> bytes:
+        return data.encode(self.encoding) if isinstance(data, str) else memoryview(data).tobytes()
+
+    def from_bytes(self, data: bytes) -> str:
+        return data.decode(self.encoding)
+
+
 class BytesSerializer(Serializer[Buffer]):
     """Anything with the buffer protocol; the items of wider arrays go as they lie in memory."""
 
@@ -422,15 +435,6 @@ class ListDeserializer(Deserializer[list[Any]]):
         return INT32.unpack_from(data, position)[0], position + INT32.size
 
 
-class JsonSerializer(Serializer[Any]):
-    """JSON as UTF-8, without spaces; text beyond ASCII is written as it is."""
-
-    def to_bytes(self, data: Any) -> bytes:
-        import json
-
-        return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-
-
 class JsonDeserializer(Deserializer[Any]):
     """JSON as UTF-8."""
 
@@ -438,3 +442,15 @@ class JsonDeserializer(Deserializer[Any]):
         import json
 
         return json.loads(data)
+
+
+class JsonSerializer(Serializer[Any], JsonDeserializer):
+    """JSON as UTF-8, without spaces; text beyond ASCII is written as it is.
+
+    Reads as well, as kafka-python's does.
+    """
+
+    def to_bytes(self, data: Any) -> bytes:
+        import json
+
+        return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
