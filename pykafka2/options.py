@@ -10,6 +10,7 @@ and consumer/options.py.
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypedDict, TypeVar
@@ -182,11 +183,18 @@ TLS_FILES = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_cr
 
 def _warn_of_tls_options(names: list[str]) -> None:
     if names:
-        message = (
+        _warn(
             f"{', '.join(names)}: ignored, as security_protocol is 'PLAINTEXT' and nothing is encrypted; "
             "set security_protocol='SSL'"
         )
-        warnings.warn(message, IgnoredOption, stacklevel=6)
+
+
+def _warn(message: str) -> None:
+    """Of an option that is ignored, where the program makes its client: the nearest line that is not ours."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "pykafka2":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, IgnoredOption, stacklevel=level)
 
 
 def _check_tls_versions(versions: tuple[str, ...]) -> None:
@@ -266,8 +274,7 @@ class OptionTable(Generic[O]):
         elif name in self.ignored:
             if value is not None and name not in _warned:
                 _warned.add(name)
-                message = f"{name} has no meaning here and is ignored: {self.ignored[name]}"
-                warnings.warn(message, IgnoredOption, stacklevel=5)
+                _warn(f"{name} has no meaning here and is ignored: {self.ignored[name]}")
         else:
             raise UnknownOption(f"there is no option {name!r}{self._nearest(name)}")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2 import options as options_module
 from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.options import ClientOptions, IgnoredOption, OptionTable
@@ -201,6 +203,17 @@ def test_an_option_without_meaning_warns_once(monkeypatch: pytest.MonkeyPatch) -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         parse(api_version=(2, 0))
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer, KafkaAdminClient])
+@pytest.mark.parametrize("option", ["api_version", "ssl_cafile"])
+def test_the_warning_points_at_the_line_that_makes_the_client(
+    monkeypatch: pytest.MonkeyPatch, client: Callable[..., Any], option: str
+) -> None:
+    monkeypatch.setattr(options_module, "_warned", set())
+    with pytest.warns(IgnoredOption) as told:
+        client(**{option: "2.0"}).close()
+    assert [warning.filename for warning in told] == [__file__]
 
 
 def test_tls_options_without_tls_are_said_to_do_nothing() -> None:
