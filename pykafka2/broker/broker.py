@@ -43,6 +43,8 @@ class Broker:
         port: int,
         rack: str | None,
         services_of: Callable[[int], Services],
+        *,
+        advertised: tuple[str | None, int] = (None, 0),
     ) -> None:
         made = {"node.id": broker_id, "broker.id": broker_id, "broker.rack": rack}
         self.node = Node(
@@ -55,6 +57,7 @@ class Broker:
             events=shared.events,
             problems=shared.problems,
             image=shared.controllers.image,
+            advertised=advertised,
         )
         self.logs = LogDir(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.metrics = RequestMetrics()
@@ -78,7 +81,7 @@ class Broker:
 
     @property
     def host(self) -> str:
-        """Where it listens, as clients are told."""
+        """Where it listens."""
         return self.node.host
 
     @property
@@ -88,7 +91,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Host and port, as clients are told."""
+        """Host and port at which it listens."""
         return self.node.address
 
     @property

@@ -110,11 +110,12 @@ class BrokerLifecycle:
     def begin(self, now: float) -> None:
         """Register; heartbeats follow by themselves."""
         node = self._node
+        host, port = node.advertised
         request = BrokerRegistrationRequest(
             broker_id=node.id,
             cluster_id=self._controllers.image.cluster_id,
             incarnation_id=self.incarnation_id,
-            listeners=[Listener(name="PLAINTEXT", host=node.host, port=node.port, security_protocol=0)],
+            listeners=[Listener(name="PLAINTEXT", host=host, port=port, security_protocol=0)],
             features=[
                 Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
                 for name, levels in SUPPORTED.items()

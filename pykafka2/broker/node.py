@@ -24,6 +24,7 @@ class Node:
     """One broker of a cluster, as its parts see it."""
 
     __slots__ = (
+        "_advertised",
         "clock",
         "config",
         "epoch",
@@ -52,7 +53,9 @@ class Node:
         events: EventLog,
         problems: Problems,
         image: ClusterImage,
+        advertised: tuple[str | None, int] = (None, 0),
     ) -> None:
+        self._advertised = advertised
         self.id = broker_id
         self.host = host
         self.port = port
@@ -74,8 +77,14 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Host and port, as clients are told."""
+        """Host and port at which it listens."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port, as clients are told: where it listens, unless something else was asked for."""
+        host, port = self._advertised
+        return host or self.host, port or self.port
 
     @property
     def rack(self) -> str | None:

@@ -111,8 +111,11 @@ class BrokerProcess:
         parts = self.parts = self._make_parts()
         listener = shared.runtime.network.listen(node.host, node.port, tls=shared.tls)
         node.port = listener.port
-        listeners = f"{'PLAINTEXT' if shared.tls is None else 'SSL'}://{node.address}"
-        node.config.set_made({"listeners": listeners, "advertised.listeners": listeners})
+        scheme = "PLAINTEXT" if shared.tls is None else "SSL"
+        advertised = "{}:{}".format(*node.advertised)
+        node.config.set_made(
+            {"listeners": f"{scheme}://{node.address}", "advertised.listeners": f"{scheme}://{advertised}"}
+        )
         self._acceptor = Acceptor(f"acceptor-{node.id}", listener, parts.processors, parts.quotas)
         shared.loops.add_all([*parts.processors, *parts.loop_parts(), self._acceptor])
         with node.lock:

@@ -9,6 +9,8 @@ is gone at the end.
                                                topics: name:partitions[:replication factor]
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
   pykafka2 broker --quick                      for tests: a group does not wait for more members, and so on
+  pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092
+                                               behind a proxy or in a container: what clients are told
   pykafka2 broker --admin-port 9990            and a line admin=http://127.0.0.1:9990 token=...: faults, links
                                                and views over HTTP and JSON (docs/guides/testing.md)
 """
@@ -43,6 +45,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the first broker's port, the others take those that follow; 0: free ones (9092)",
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    parser.add_argument(
+        "--advertised-host", metavar="HOST", help="the host that clients are told (where the brokers listen)"
+    )
+    parser.add_argument(
+        "--advertised-port",
+        type=int,
+        metavar="PORT",
+        help="the port that clients are told for the first broker, the others' follow (where they listen)",
+    )
+    parser.add_argument(
+        "--first-broker-id", type=int, default=0, metavar="ID", help="ids go up from this one (0)"
+    )
     parser.add_argument(
         "--topic",
         action="append",
@@ -94,7 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
         topics=_topics(arguments.topic),
         config=_config(arguments),
         host=arguments.host,
-        ports=_ports(arguments.port, arguments.brokers),
+        ports=_ports("--port", arguments.port, arguments.brokers),
+        first_broker_id=arguments.first_broker_id,
+        advertised_host=arguments.advertised_host,
+        advertised_ports=_ports("--advertised-port", arguments.advertised_port or 0, arguments.brokers),
     )
     # Without an admin port nobody can see the history, and it would only hold memory.
     cluster.history.is_on = arguments.admin_port is not None
@@ -172,9 +189,9 @@ def _config(arguments: argparse.Namespace) -> dict[str, object]:
     return config
 
 
-def _ports(first: int, brokers: int) -> list[int]:
+def _ports(option: str, first: int, brokers: int) -> list[int]:
     if first == 0:
         return [0] * max(brokers, 0)
     if not 0 < first <= MAX_PORT - brokers + 1:
-        raise ConfigurationError(f"--port {first}: say a number from 1 to {MAX_PORT - brokers + 1}, or 0")
+        raise ConfigurationError(f"{option} {first}: say a number from 1 to {MAX_PORT - brokers + 1}, or 0")
     return list(range(first, first + brokers))

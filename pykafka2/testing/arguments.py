@@ -26,7 +26,12 @@ MAPPINGS = {
     "config": "{'message.max.bytes': 2000}",
     "features": "{'transaction.version': 2}",
 }
-SEQUENCES = {"racks": "['a', 'b', 'c']", "ports": "[9092, 9093, 9094]"}
+SEQUENCES = {
+    "racks": "['a', 'b', 'c']",
+    "ports": "[9092, 9093, 9094]",
+    "advertised_ports": "[19092, 19093, 19094]",
+}
+LAST_BROKER_ID = 2**31 - 1
 
 
 @attrs.define(frozen=True)
@@ -112,21 +117,28 @@ class ClusterArguments:
     runtime: Runtime | None = attrs.field(default=None, kw_only=True)
     features: Mapping[str, int] | None = attrs.field(default=None, kw_only=True)
     history_entries: int = attrs.field(default=MAX_ENTRIES, kw_only=True)
-    controller: int = attrs.field(default=0, kw_only=True)
+    controller: int | None = attrs.field(default=None, kw_only=True)
+    first_broker_id: int = attrs.field(default=0, kw_only=True)
+    advertised_host: str | None = attrs.field(default=None, kw_only=True)
+    advertised_ports: Sequence[int] | None = attrs.field(default=None, kw_only=True)
 
     def check(self) -> None:
         """Raises `ConfigurationError` for what no cluster can have."""
         if not isinstance(self.brokers, int) or not 1 <= self.brokers <= MAX_BROKERS:
             raise ConfigurationError(f"brokers={self.brokers!r}: say a number from 1 to {MAX_BROKERS}")
         self._check_kinds()
-        if self.ports is not None and len(self.ports) != self.brokers:
-            raise ConfigurationError(
-                f"{self.brokers} brokers need {self.brokers} ports, not {len(self.ports)}"
-            )
-        if not 0 <= self.controller < self.brokers:
-            raise ConfigurationError(
-                f"controller={self.controller}: say a broker from 0 to {self.brokers - 1}"
-            )
+        for name in ("ports", "advertised_ports"):
+            ports = getattr(self, name)
+            if ports is not None and len(ports) != self.brokers:
+                raise ConfigurationError(
+                    f"{self.brokers} brokers need {self.brokers} {name}, not {len(ports)}"
+                )
+        last = LAST_BROKER_ID - self.brokers + 1
+        if not 0 <= self.first_broker_id <= last:
+            raise ConfigurationError(f"first_broker_id={self.first_broker_id}: say a number from 0 to {last}")
+        ids = self.broker_ids
+        if self.controller is not None and self.controller not in ids:
+            raise ConfigurationError(f"controller={self.controller}: say a broker from {ids[0]} to {ids[-1]}")
         self.finalised_features()
         self.described_topics()
 
@@ -140,10 +152,12 @@ class ClusterArguments:
             value = getattr(self, name)
             if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
                 raise ConfigurationError(f"{name}={value!r}: say a list, such as {example}")
-        for name in ("history_entries", "controller"):
+        for name in ("history_entries", "controller", "first_broker_id"):
             value = getattr(self, name)
-            if not isinstance(value, int):
+            if not isinstance(value, int) and (name, value) != ("controller", None):
                 raise ConfigurationError(f"{name}={value!r}: say a number")
+        if self.advertised_host is not None and not isinstance(self.advertised_host, str):
+            raise ConfigurationError(f"advertised_host={self.advertised_host!r}: say a name or an address")
         if self.tls is not None and not isinstance(self.tls, (bool, Mapping, TlsContext)):
             raise ConfigurationError(
                 f"tls={self.tls!r}: say True, {{'cert_file': ..., 'key_file': ...}} or a TlsContext"
@@ -172,9 +186,21 @@ class ClusterArguments:
         """All features with their levels."""
         return finalised(self.features)
 
+    @property
+    def broker_ids(self) -> range:
+        """The brokers' ids."""
+        return range(self.first_broker_id, self.first_broker_id + self.brokers)
+
+    @property
+    def first_controller(self) -> int:
+        """The broker that is the controller at first."""
+        return self.first_broker_id if self.controller is None else self.controller
+
     def hosts(self) -> list[str]:
-        """Where brokers listen, one of each."""
-        return [*dict.fromkeys(self.host_of(number) for number in range(self.brokers))]
+        """By which names brokers are known, one of each."""
+        ids = self.broker_ids
+        advertised = [self.advertised_of(number)[0] for number in ids]
+        return [*dict.fromkeys([*map(self.host_of, ids), *filter(None, advertised)])]
 
     def tls_context(self, cert_file: str | None = None) -> TlsContext | None:
         """What brokers listen with; `cert_file` is that of tls=True.  A misspelt argument raises."""
@@ -192,12 +218,24 @@ class ClusterArguments:
 
     def rack_of(self, broker_id: int) -> str | None:
         """The broker's rack; None where no racks were given."""
-        return self.racks[broker_id % len(self.racks)] if self.racks else None
+        return self.racks[self._place(broker_id) % len(self.racks)] if self.racks else None
 
     def host_of(self, broker_id: int) -> str:
-        """The host name or address at which this broker listens and is advertised."""
+        """The host name or address at which this broker listens."""
         return self.host.replace("{id}", str(broker_id))
 
     def port_of(self, broker_id: int) -> int:
         """The port at which this broker listens; 0 for a free one."""
-        return self.ports[broker_id] if self.ports else 0
+        return self.ports[self._place(broker_id)] if self.ports else 0
+
+    def advertised_of(self, broker_id: int) -> tuple[str | None, int]:
+        """What clients are told instead: None and 0 where that is what the broker listens at."""
+        host = self.advertised_host
+        ports = self.advertised_ports
+        return (
+            None if host is None else host.replace("{id}", str(broker_id)),
+            ports[self._place(broker_id)] if ports else 0,
+        )
+
+    def _place(self, broker_id: int) -> int:
+        return broker_id - self.first_broker_id

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class KafkaCluster(ClusterApi):
-    """A cluster of `brokers` brokers (ids from 0) with these topics, running between `start` and `close`.
+    """A cluster of `brokers` brokers with these topics, running between `start` and `close`.
 
     Args:
         brokers: how many.
@@ -71,7 +71,12 @@ class KafkaCluster(ClusterApi):
             client needs, `ca_file` what it trusts), or a `TlsContext`, or its arguments ({"cert_file": ...,
             "key_file": ...}).
         features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
-        controller: the broker that is the controller at first.
+        controller: the broker that is the controller at first; default: the first one.
+        first_broker_id: the brokers' ids go up from it.
+        advertised_host: the name or address at which clients are told to find a broker, where that is not
+            `host` (a proxy, a container); "{id}" in it stands for the broker's id.
+        advertised_ports: one for each broker, where clients are told others than it listens at.  With either,
+            clients begin at the address that is advertised, and not at `bootstrap_servers`.
         runtime: what it runs on; default: real threads and sockets.
         history_entries: how many requests the history remembers; 0 switches it off.
         process: run it in a child process, with the same controls and views (`ClusterApi`): the cluster is
@@ -103,7 +108,10 @@ class KafkaCluster(ClusterApi):
         features: Mapping[str, int] | None = None,
         history_entries: int = MAX_ENTRIES,
         process: bool = False,
-        controller: int = 0,
+        controller: int | None = None,
+        first_broker_id: int = 0,
+        advertised_host: str | None = None,
+        advertised_ports: Sequence[int] | None = None,
     ) -> None:
         self._arguments = ClusterArguments(
             brokers,
@@ -119,6 +127,9 @@ class KafkaCluster(ClusterApi):
             features=features,
             history_entries=history_entries,
             controller=controller,
+            first_broker_id=first_broker_id,
+            advertised_host=advertised_host,
+            advertised_ports=advertised_ports,
         )
         self._context = context = ClusterContext.of(self._arguments)
         self.config, self.tls, self.lock = context.config, context.tls, context.lock
@@ -140,7 +151,7 @@ class KafkaCluster(ClusterApi):
         try:
             if self._authority is not None:
                 self._authority.write()
-            start_brokers(running, self._arguments.controller)
+            start_brokers(running, self._arguments.first_controller)
             for name, topic in self._arguments.described_topics().items():
                 self._create(topic.described(name))
         except BaseException:

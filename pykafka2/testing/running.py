@@ -32,6 +32,7 @@ class Running:
         self.started_at = shared.history_started_at
         """When it started, by the monotonic clock."""
         self._brokers = tuple(brokers)
+        self._by_id = {broker.id: broker for broker in brokers}
         self._owns_runtime = owns_runtime
         self.is_over = False
         """Whether it has ended; what it held can still be looked at."""
@@ -43,9 +44,10 @@ class Running:
 
     def broker(self, broker_id: int) -> Broker:
         """The broker with this id, up or down.  Raises `ConfigurationError` if there is none."""
-        if not isinstance(broker_id, int) or not 0 <= broker_id < len(self._brokers):
-            raise ConfigurationError(f"no broker {broker_id!r}; there are 0 to {len(self._brokers) - 1}")
-        return self._brokers[broker_id]
+        if not isinstance(broker_id, int) or broker_id not in self._by_id:
+            ids = list(self._by_id)
+            raise ConfigurationError(f"no broker {broker_id!r}; there are {ids[0]} to {ids[-1]}")
+        return self._by_id[broker_id]
 
     @property
     def runtime(self) -> Runtime:

@@ -82,7 +82,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
     try:
         links = Links(context.lock)
         loops.add_all([links])
-        brokers: list[Broker] = []
+        brokers: dict[int, Broker] = {}
 
         def services_of(broker_id: int) -> Services:
             return brokers[broker_id].services
@@ -106,10 +106,11 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
             context.tls,
             history_started_at=runtime.clock.monotonic(),
         )
-        for number in range(arguments.brokers):
+        for number in arguments.broker_ids:
             host, port, rack = arguments.host_of(number), arguments.port_of(number), arguments.rack_of(number)
-            brokers.append(Broker(shared, number, host, port, rack, services_of))
-        return Running(shared, brokers, owns_runtime=arguments.runtime is None)
+            advertised = arguments.advertised_of(number)
+            brokers[number] = Broker(shared, number, host, port, rack, services_of, advertised=advertised)
+        return Running(shared, list(brokers.values()), owns_runtime=arguments.runtime is None)
     except BaseException:
         loops.stop()
         if arguments.runtime is None:

@@ -99,6 +99,22 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
 
 
 @pytest.mark.slow
+def test_ids_and_what_clients_are_told_may_be_others() -> None:
+    options = ["--port", "0", "--brokers", "2", "--first-broker-id", "5"]
+    with broker(*options, "--advertised-host", "kafka-{id}.test", "--advertised-port", "19092") as (
+        _,
+        addresses,
+    ):
+        assert all(address.startswith("127.0.0.1:") for address in addresses)
+        with Wire(addresses[0]) as wire:
+            told = wire.call(MetadataRequest(topics=None), 12).brokers
+    assert [(node.node_id, node.host, node.port) for node in told] == [
+        (5, "kafka-5.test", 19092),
+        (6, "kafka-6.test", 19093),
+    ]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -143,7 +143,7 @@ class Controllers:
         new.activate(self.known_gone(), now)
         if old is not None and old is not new:
             old.resign()
-        for member in self._members():
+        for member in self._members().values():
             if can_act(member):
                 member.controller_changed(now)
         self._runtime.notify()
@@ -157,12 +157,11 @@ class Controllers:
 
     def elect_at_once(self, now: float) -> None:
         """The controller is known to be gone: the next broker in the ring that can win takes over."""
-        members = self._members()
-        first = self.log.controller_id + 1
-        for step in range(len(members)):
+        gone = self.log.controller_id
+        for broker_id in sorted(self._members(), key=lambda one: (one <= gone, one)):
             if self.election.holder != NO_CONTROLLER:
                 return
-            self.stand_for_election(members[(first + step) % len(members)].id, now)
+            self.stand_for_election(broker_id, now)
 
     def give_up(self, broker_id: int, now: float) -> None:
         """A controller gives up by itself."""

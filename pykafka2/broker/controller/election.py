@@ -65,12 +65,12 @@ class ControllerElection:
         return reached * 2 >= len(running)
 
     def _running(self) -> list[int]:
-        return [member.id for member in self._members() if can_act(member)]
+        return [member.id for member in self._members().values() if can_act(member)]
 
     def elected(self, broker_id: int, now: float) -> None:
         """A broker holds the lease; all others have heard of it."""
         self.holder = broker_id
-        self._contacts = dict.fromkeys((member.id for member in self._members()), now)
+        self._contacts = dict.fromkeys((self._members()), now)
 
     def give_up(self, broker_id: int) -> None:
         """The holder is gone, and that is known: nobody waits for its lease to end."""

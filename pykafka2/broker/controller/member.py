@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pykafka2.broker.base.image import ClusterImage, TopicImage
@@ -34,7 +34,7 @@ class Member(Protocol):
         ...
 
 
-Members = Callable[[], Sequence[Member]]
+Members = Callable[[], Mapping[int, Member]]
 """All brokers of the cluster by id, those that are down included."""
 
 

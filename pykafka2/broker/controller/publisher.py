@@ -35,7 +35,7 @@ class MetadataPublisher:
         self._before, self._changed = self.latest, changed
         self.latest = image
         self._source = source
-        for member in self._members():
+        for member in self._members().values():
             if member.is_running:
                 self._send(member, now)
 
@@ -65,7 +65,7 @@ class MetadataPublisher:
 
     def release(self, broker_id: int | None, now: float) -> None:
         """End holding and delays, of one broker or all; who lags catches up now, whatever is under way."""
-        for member in self._members():
+        for member in self._members().values():
             if broker_id is None or member.id == broker_id:
                 self._held.discard(member.id)
                 if self._delays.pop(member.id, 0.0):

@@ -1,0 +1,103 @@
+"""Brokers whose ids begin elsewhere than at 0, and who are known by other addresses than they listen at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.cli.main import main
+from pykafka2.errors import ConfigurationError
+from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing.quick import QUICK
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process", [False, True])
+def test_ids_begin_where_they_are_asked_to(process: bool) -> None:
+    with KafkaCluster(
+        brokers=3,
+        topics={"orders": 3},
+        first_broker_id=101,
+        racks=["a", "b", "c"],
+        config=QUICK,
+        process=process,
+    ) as cluster:
+        assert [broker.id for broker in cluster.brokers] == [101, 102, 103]
+        assert cluster.controller.id == 101
+        servers = cluster.bootstrap_servers
+        with KafkaProducer(bootstrap_servers=servers, transactional_id="copy") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                for number in range(3):
+                    producer.send("orders", b"%d" % number, partition=number)
+        with KafkaConsumer(
+            "orders",
+            bootstrap_servers=servers,
+            group_id="readers",
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=5000,
+        ) as consumer:
+            assert sorted(next(consumer).value for _ in range(3)) == [b"0", b"1", b"2"]
+        leader = cluster.partition("orders", 0).leader
+        assert leader in (101, 102, 103)
+        cluster.controls.crash_broker(leader)
+        cluster.wait_until(lambda: cluster.partition("orders", 0).leader not in (leader, -1))
+        cluster.controls.restart_broker(leader)
+        with pytest.raises(ConfigurationError, match="no broker 0; there are 101 to 103"):
+            cluster.controls.crash_broker(0)
+
+
+def test_a_simulated_cluster_has_them_too(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics=["orders"], first_broker_id=7, controller=8)
+    assert cluster.controller.id == 8
+    producer = simulation.producer(cluster)
+    assert producer.send("orders", b"v").result(10).offset == 0
+
+
+def test_clients_are_told_the_advertised_addresses() -> None:
+    with (
+        KafkaCluster(
+            brokers=2, advertised_host="kafka-{id}.test", advertised_ports=[19092, 19093]
+        ) as cluster,
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        told = [(node.host, node.port) for node in admin.describe_cluster(timeout=5).nodes]
+        assert told == [("kafka-0.test", 19092), ("kafka-1.test", 19093)]
+        assert all(broker.host == "127.0.0.1" for broker in cluster.brokers)
+        configs = [broker.config.text("advertised.listeners") for broker in cluster.brokers]
+        assert configs == ["PLAINTEXT://kafka-0.test:19092", "PLAINTEXT://kafka-1.test:19093"]
+        assert cluster.brokers[0].config.text("listeners") == f"PLAINTEXT://{cluster.brokers[0].address}"
+
+
+def test_clients_work_by_an_advertised_name() -> None:
+    with (
+        KafkaCluster(brokers=2, topics={"orders": 2}, advertised_host="localhost") as cluster,
+        KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+    ):
+        places = [producer.send("orders", b"v", partition=number).result(10) for number in range(2)]
+        assert [place.offset for place in places] == [0, 0]
+        named = {broker.host for broker in cluster.brokers}
+        assert named == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"first_broker_id": -1}, "first_broker_id=-1: say a number from 0 to 2147483645"),
+        ({"first_broker_id": "7"}, "first_broker_id='7': say a number"),
+        ({"first_broker_id": 7, "controller": 0}, "controller=0: say a broker from 7 to 9"),
+        ({"advertised_host": 3}, "advertised_host=3: say a name or an address"),
+        ({"advertised_ports": [19092]}, "3 brokers need 3 advertised_ports, not 1"),
+        ({"advertised_ports": 19092}, r"advertised_ports=19092: say a list, such as \[19092"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        KafkaCluster(**options)
+
+
+def test_the_command_refuses_an_impossible_advertised_port(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--port", "0", "--advertised-port", "70000"]) != 0
+    assert "--advertised-port 70000: say a number from 1 to 65533, or 0" in capsys.readouterr().err
