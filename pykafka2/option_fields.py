@@ -13,6 +13,8 @@ import attrs
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+LONGEST_SENT_BYTES = 32767
+"""Of a string in a request: its length is a signed number of two bytes."""
 OPTION = "option"
 """The key of an attrs field's metadata under which its `Option` lies."""
 
@@ -122,13 +124,32 @@ def flag(name: str, default: bool, doc: str, *, aliases: tuple[str, ...] = ()) -
     return custom(name, default, read, "True or False", doc, aliases=aliases)
 
 
+def sendable_text(value: str) -> str:
+    """The value, if a request could carry it.  Raises `Because`."""
+    try:
+        size_bytes = len(value.encode())
+    except UnicodeEncodeError:
+        raise Because("it is not Unicode text, which is all that a request can carry") from None
+    if size_bytes > LONGEST_SENT_BYTES:
+        raise Because(f"it has {size_bytes} bytes, and a request can carry {LONGEST_SENT_BYTES}")
+    return value
+
+
 def text(
-    name: str, default: str | None, doc: str, *, secret: bool = False, aliases: tuple[str, ...] = ()
+    name: str,
+    default: str | None,
+    doc: str,
+    *,
+    is_sent: bool = False,
+    secret: bool = False,
+    aliases: tuple[str, ...] = (),
 ) -> Any:
+    """Any string; with `is_sent` one that a request can carry."""
+
     def read(value: Any) -> str:
         if not isinstance(value, str):
             raise ValueError
-        return value
+        return sendable_text(value) if is_sent else value
 
     return custom(name, default, read, "a string", doc, aliases=aliases, secret=secret)
 

@@ -59,6 +59,9 @@ def _read_security_protocol(value: Any) -> str:
 # What all clients share
 # ---------------------------------------------------------------------------------------------------
 
+LONGEST_SHOWN = 300
+"""Characters of a value in an error."""
+
 BOOTSTRAP_LEGAL = "'host:port', several with commas between, or a list of them"
 
 
@@ -73,7 +76,9 @@ class ClientOptions:
         BOOTSTRAP_LEGAL,
         "The brokers asked first for the list of all brokers.",
     )
-    client_id: str = text("client_id", "pykafka2", "The name that the brokers log and count quotas by.")
+    client_id: str = text(
+        "client_id", "pykafka2", "The name that the brokers log and count quotas by.", is_sent=True
+    )
     client_dns_lookup: str = choice(
         "client_dns_lookup",
         "use_all_dns_ips",
@@ -290,6 +295,7 @@ class OptionTable(Generic[O]):
             return option.read(value)
         except (ValueError, TypeError, OverflowError) as error:
             shown = "[hidden]" if option.secret else repr(value)
+            shown = shown if len(shown) <= LONGEST_SHOWN else shown[: LONGEST_SHOWN - 3] + "..."
             more = f" ({error})" if isinstance(error, Because) else ""
             raise ConfigurationError(f"{option.name}={shown}: legal is {option.legal}{more}") from None
 

@@ -16,7 +16,17 @@ from pykafka2.consumer.bad_records import RAISE, read_policy
 from pykafka2.consumer.reset_policy import LATEST
 from pykafka2.consumer.reset_policy import read_policy as read_reset_policy
 from pykafka2.errors import ConfigurationError
-from pykafka2.option_fields import OPTION, callback, choice, custom, duration, flag, integer, text
+from pykafka2.option_fields import (
+    OPTION,
+    callback,
+    choice,
+    custom,
+    duration,
+    flag,
+    integer,
+    sendable_text,
+    text,
+)
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord
 
@@ -38,7 +48,7 @@ _HARMLESS = {"enable_auto_commit": False, "enable_auto_offset_store": True}
 def _read_name(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError
-    return value
+    return sendable_text(value)
 
 
 def _read_strategy(value: Any) -> Any:
@@ -51,7 +61,10 @@ class ConsumerOptions(ClientOptions):
     """What a consumer was told.  Durations are seconds; the public names and units stand in the table."""
 
     client_id: str = text(
-        "client_id", "pykafka2-consumer", "The name that the brokers log and count quotas by."
+        "client_id",
+        "pykafka2-consumer",
+        "The name that the brokers log and count quotas by.",
+        is_sent=True,
     )
     default_api_timeout: float = duration(
         "default_api_timeout_ms", 60_000, "How long blocking calls without a timeout of their own may take."
@@ -121,7 +134,7 @@ class ConsumerOptions(ClientOptions):
         "Iteration ends when no record came for so long; kafka-python's.",
         allow_infinite=True,
     )
-    group_id: str | None = text("group_id", None, "The consumer group to be a member of.")
+    group_id: str | None = text("group_id", None, "The consumer group to be a member of.", is_sent=True)
     enable_auto_commit: bool = flag(
         "enable_auto_commit", True, "Whether a member of a group commits what poll() has returned."
     )
@@ -166,7 +179,10 @@ class ConsumerOptions(ClientOptions):
         "How the group's leader shares out the partitions; the best one that all members offer is used.",
     )
     client_rack: str = text(
-        "client_rack", "", "The rack this consumer is in: assignors prefer partitions with a replica in it."
+        "client_rack",
+        "",
+        "The rack this consumer is in: assignors prefer partitions with a replica in it.",
+        is_sent=True,
     )
     exclude_internal_topics: bool = flag(
         "exclude_internal_topics", True, "Whether patterns leave out Kafka's own topics."

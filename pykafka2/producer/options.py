@@ -13,7 +13,18 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from pykafka2.errors import ConfigurationError
-from pykafka2.option_fields import INT64_MAX, Because, callback, choice, custom, duration, flag, integer, text
+from pykafka2.option_fields import (
+    INT64_MAX,
+    Because,
+    callback,
+    choice,
+    custom,
+    duration,
+    flag,
+    integer,
+    sendable_text,
+    text,
+)
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 
 logger = logging.getLogger(__name__)
@@ -38,7 +49,7 @@ def _read_acks(value: Any) -> int:
 def _read_transactional_id(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError
-    return value
+    return sendable_text(value)
 
 
 def _read_interceptors(value: Any) -> tuple[Any, ...]:
@@ -55,7 +66,10 @@ class ProducerOptions(ClientOptions):
     """What a producer was told.  Durations are seconds; the public names and units stand in the table."""
 
     client_id: str = text(
-        "client_id", "pykafka2-producer", "The name that the brokers log and count quotas by."
+        "client_id",
+        "pykafka2-producer",
+        "The name that the brokers log and count quotas by.",
+        is_sent=True,
     )
     key_serializer: Any = callback(
         "key_serializer",

@@ -14,7 +14,6 @@ from typing import Any, Final
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import (
-    IllegalArgument,
     IllegalState,
     KafkaError,
     KafkaTimeoutError,
@@ -22,12 +21,13 @@ from pykafka2.errors import (
 )
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.transaction_arguments import checked_group, checked_offsets
 from pykafka2.producer.transaction_handle import TransactionHandle
 from pykafka2.producer.transaction_manager import Detached, TransactionManager
 from pykafka2.producer.transaction_state import Call, TransactionState, TransactionStatus
 from pykafka2.producer.transaction_steps import Offsets
 from pykafka2.producer.transaction_tickets import Ticket
-from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from pykafka2.types import ConsumerGroupMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class TransactionCalls:
     def send_offsets(
         self, offsets: Mapping[Any, Any], group: ConsumerGroupMetadata | str, timeout: float | None
     ) -> None:
-        checked = Offsets(_checked_offsets(offsets), _checked_group(group))
+        checked = Offsets(checked_offsets(offsets), checked_group(group))
         if checked.offsets:
             self._call(Call.SEND_OFFSETS, timeout, checked)
         else:
@@ -188,43 +188,3 @@ _AT_CLOSE: Final = {
     TransactionState.COMMITTING: Call.COMMIT,
     TransactionState.DETACHING: Call.DETACH,
 }
-
-
-def _checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets as our own types; kafka-python's, which have the same fields, are taken as well."""
-    if not isinstance(offsets, Mapping):
-        raise IllegalArgument(
-            f"offsets={offsets!r}: send_offsets_to_transaction takes a dict of TopicPartition to "
-            "OffsetAndMetadata"
-        )
-    checked: dict[TopicPartition, OffsetAndMetadata] = {}
-    for place, what in offsets.items():
-        if not (isinstance(place, tuple) and len(place) == 2):
-            raise IllegalArgument(f"offsets has the key {place!r}; it takes a TopicPartition")
-        offset, metadata = getattr(what, "offset", None), getattr(what, "metadata", None)
-        is_whole = isinstance(offset, int) and not isinstance(offset, bool)
-        if not is_whole or not isinstance(metadata, str | None):
-            raise IllegalArgument(
-                f"offsets[{place!r}]={what!r}: it takes OffsetAndMetadata(offset, metadata), the offset "
-                "being that of the next record to read"
-            )
-        if offset is not None and offset < 0:
-            raise IllegalArgument(f"offsets[{place!r}]={what!r}: an offset is 0 or more")
-        epoch = getattr(what, "leader_epoch", None)
-        checked[TopicPartition(*place)] = OffsetAndMetadata(
-            offset or 0, metadata or "", -1 if epoch is None else epoch
-        )
-    return checked
-
-
-def _checked_group(group: Any) -> ConsumerGroupMetadata:
-    """Who commits; a group's name alone stands for a consumer that assigns its partitions itself."""
-    fields = ("group_id", "generation_id", "member_id", "group_instance_id")
-    if isinstance(group, str):
-        group = ConsumerGroupMetadata(group)
-    if not all(hasattr(group, name) for name in fields) or not isinstance(group.group_id, str):
-        raise IllegalArgument(
-            f"group_metadata={group!r}: send_offsets_to_transaction takes a ConsumerGroupMetadata "
-            "(consumer.group_metadata(), of a consumer with group_id) or the name of the group"
-        )
-    return ConsumerGroupMetadata(*(getattr(group, name) for name in fields))

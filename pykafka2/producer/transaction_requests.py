@@ -21,6 +21,7 @@ from pykafka2.errors import (
     KafkaError,
     OperationNotAttempted,
     ProducerFenced,
+    SerializationError,
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
     UnknownProducerId,
@@ -76,7 +77,8 @@ _IDENTITY_IS_LOST = (
 
 def reaction_to(step: Step, error: KafkaError) -> Reaction:
     """What an error of a step means.  Of connections: it is asked again, as long as somebody wants it."""
-    if error.retriable or not isinstance(error, BrokerError):
+    # What could not be said once cannot be said at all.
+    if error.retriable or not isinstance(error, BrokerError | SerializationError):
         return Reaction.RETRY
     if isinstance(error, _IDENTITY_IS_LOST) or step is Step.INIT:
         return Reaction.FATAL

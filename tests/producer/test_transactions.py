@@ -346,6 +346,17 @@ class TestOffsets:
             ({ORDERS: "1"}, "g", "it takes OffsetAndMetadata"),
             ({ORDERS: OffsetAndMetadata(-1)}, "g", "an offset is 0 or more"),
             ({ORDERS: OffsetAndMetadata(True)}, "g", "it takes OffsetAndMetadata"),
+            ({("orders", "0"): OffsetAndMetadata(1)}, "g", "whole numbers, not '0'"),
+            ({(5, 0): OffsetAndMetadata(1)}, "g", "named by a str, not 5"),
+            ({TopicPartition("\ud800", 0): OffsetAndMetadata(1)}, "g", "not Unicode text"),
+            ({TopicPartition("orders", -5): OffsetAndMetadata(1)}, "g", "partitions count from 0"),
+            ({TopicPartition("orders", 2**40): OffsetAndMetadata(1)}, "g", "partitions count from 0"),
+            ({ORDERS: OffsetAndMetadata(2**63)}, "g", "an offset is 0 or more, and of 64 bits"),
+            ({ORDERS: OffsetAndMetadata(1, "", "x")}, "g", "leader_epoch is a whole number"),  # type: ignore[arg-type]
+            ({ORDERS: OffsetAndMetadata(1, "x" * 40_000)}, "g", "has 40000 bytes"),
+            ({ORDERS: OffsetAndMetadata(1)}, "\ud800", "group_metadata.group_id: it is not Unicode text"),
+            ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", "x"), "generation_id is a whole"),  # type: ignore[arg-type]
+            ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", 1, 7), "member_id and"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1)}, 5, "group_metadata=5"),
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata(None), "of a consumer with group_id"),  # type: ignore[arg-type]
         ],
