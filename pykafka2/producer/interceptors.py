@@ -70,13 +70,19 @@ class Interceptors:
                     )
         return record
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """Tell all of them.  What is no `Exception`, as from `sys.exit()`, is raised at the end."""
+        exit_request: BaseException | None = None
         for interceptor in self._chain:
             if hasattr(interceptor, "on_acknowledgement"):
                 try:
                     interceptor.on_acknowledgement(metadata, error)
-                except Exception:
+                except BaseException as raised:
                     logger.exception("on_acknowledgement of %r failed", interceptor)
+                    if not isinstance(raised, Exception):
+                        exit_request = exit_request or raised
+        if exit_request is not None:
+            raise exit_request
 
     def around(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
         """The record's own callback with the interceptors told before it; None if it has none."""
@@ -84,8 +90,10 @@ class Interceptors:
             return None
 
         def told(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-            self.on_acknowledgement(metadata, error)
-            on_delivery(metadata, error)
+            try:
+                self.on_acknowledgement(metadata, error)
+            finally:
+                on_delivery(metadata, error)
 
         return told
 

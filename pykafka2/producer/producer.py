@@ -327,8 +327,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             if headers is not None:
                 encoded = encoded_headers(topic, headers)
                 size_bytes += len(encoded)
-            if on_delivery is not None and not callable(on_delivery):
-                refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
+            if given is not None and not callable(given):
+                refuse("on_delivery", given, topic, "takes a callable of metadata and error")
             if timestamp_ms is None:
                 timestamp_ms = self._wall_ns() // 1_000_000
             elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
@@ -365,7 +365,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
                 delivery = self._append_waiting(
                     route if is_sticky else None, queue, row, size_bytes, deadline
                 )
-        except KafkaError as error:
+        except Exception as error:
             if interceptors is not None:
                 interceptors.on_acknowledgement(None, error)
             raise

@@ -16,6 +16,7 @@ from pykafka2.errors import (
     ClientClosed,
     ClusterAuthorizationFailed,
     DeliveryTimeout,
+    IllegalArgument,
     IllegalState,
     InvalidRecord,
     InvalidTopicException,
@@ -680,6 +681,53 @@ class TestTelling:
         assert len(shouting.outcomes) == 2
         assert order == [1]
         assert "on_send of" in caplog.text
+
+    def test_an_interceptor_that_exits_keeps_nobody_from_being_told(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        told: list[object] = []
+
+        class Exits:
+            def on_acknowledgement(self, metadata: object, error: object) -> None:
+                raise SystemExit(3)
+
+        class Listens:
+            def on_acknowledgement(self, metadata: object, error: object) -> None:
+                told.append("interceptor")
+
+        producer = simulation.producer(cluster, interceptors=[Exits(), Listens()])
+        producer.send("orders", b"v", on_delivery=lambda *_: told.append("callback"))
+        with pytest.raises(SystemExit):
+            producer.flush(timeout=10)
+        assert told == ["interceptor", "callback"]
+
+    def test_with_interceptors_a_callback_that_is_none_is_refused_all_the_same(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, interceptors=[object()])
+        wrong: Any = "print"
+        with pytest.raises(IllegalArgument, match=r"on_delivery='print' .* takes a callable"):
+            producer.send("orders", b"v", on_delivery=wrong)
+
+    def test_interceptors_hear_of_each_record_that_was_not_taken(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        """Who counts what is under way would count wrong from then on."""
+        outcomes: list[object] = []
+
+        class Listens:
+            def on_acknowledgement(self, metadata: object, error: object) -> None:
+                outcomes.append(error)
+
+        def no_partition(*_: object) -> int:
+            raise ZeroDivisionError
+
+        producer = simulation.producer(cluster, interceptors=[Listens()], partitioner=no_partition)
+        with pytest.raises(ZeroDivisionError):
+            producer.send("orders", b"v")
+        with pytest.raises(SerializationError):
+            producer.send("orders", "text")
+        assert [type(error) for error in outcomes] == [ZeroDivisionError, SerializationError]
 
 
 class TestClosing:
