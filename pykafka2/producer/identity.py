@@ -25,6 +25,16 @@ def policy_of(options: ProducerOptions) -> IdentityPolicy:
     return IdempotentPolicy() if options.enable_idempotence else IdentityPolicy()
 
 
+def error_of_identity(answer: InitProducerIdResponse) -> KafkaError | None:
+    """Why the answer gives no producer id; None if it does."""
+    if answer.error_code:
+        return error_of(answer.error_code)
+    if answer.producer_id < 0 or answer.producer_epoch < 0:
+        told = f"producer id {answer.producer_id}, epoch {answer.producer_epoch}"
+        return CorruptData(f"InitProducerId answered {told} and no error")
+    return None
+
+
 class ProducerIdentity:
     """One InitProducerId at a time, repeated with back-off until it succeeds or is refused for good.
 
@@ -56,12 +66,9 @@ class ProducerIdentity:
         self.sequences.on_refusal()
 
     def _on_response(self, response: InitProducerIdResponse, now: float) -> None:
-        if response.error_code:
-            self._on_failure(error_of(response.error_code), now)
-            return
-        if response.producer_id < 0 or response.producer_epoch < 0:
-            told = f"producer id {response.producer_id}, epoch {response.producer_epoch}"
-            self._on_failure(CorruptData(f"InitProducerId answered {told} and no error"), now)
+        error = error_of_identity(response)
+        if error is not None:
+            self._on_failure(error, now)
             return
         self._is_asking = False
         self._backoff.reset()

@@ -31,6 +31,10 @@ from pykafka2.types import ConsumerGroupMetadata
 
 logger = logging.getLogger(__name__)
 
+BEGIN_TIMEOUT = 60.0
+"""Seconds in which the IO thread is to take note that a transaction begins.  No broker is asked, so
+max_block_ms, which may be 0, has no say in it."""
+
 METRICS: Final = {
     Call.INIT: "txn-init-time-ns-total",
     Call.BEGIN: "txn-begin-time-ns-total",
@@ -65,7 +69,7 @@ class TransactionCalls:
         self._call(Call.INIT, timeout)
 
     def begin(self) -> None:
-        self._call(Call.BEGIN, None)
+        self._call(Call.BEGIN, BEGIN_TIMEOUT)
 
     def send_offsets(
         self, offsets: Mapping[Any, Any], group: ConsumerGroupMetadata | str, timeout: float | None
@@ -143,7 +147,7 @@ class TransactionCalls:
         ticket = Ticket(call, Completion(driver, call.value), offsets)
         began = clock.monotonic()
         driver.call_soon(lambda now: self._manager.start(ticket, now))
-        if not driver.wait_until(ticket.completion.done, timeout):
+        if not driver.wait_until(ticket.completion.done, timeout, ticket.completion.waiters):
             raise self._timed_out(call, timeout)
         ticket.is_heard = True
         if call in METRICS:

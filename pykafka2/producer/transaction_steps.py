@@ -31,7 +31,7 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.network.script import Script, wait
-from pykafka2.producer.identity import ProducerIdentity
+from pykafka2.producer.identity import ProducerIdentity, error_of_identity
 from pykafka2.producer.identity_policy import Identity
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.transaction_requests import (
@@ -148,10 +148,7 @@ class TransactionSteps:
             producer_id=expected[0],
             producer_epoch=expected[1],
         )
-        answer = yield from self._ask(Step.INIT, request, lambda answer: _error(answer.error_code))
-        if answer.producer_id < 0 or answer.producer_epoch < 0:
-            told = f"producer id {answer.producer_id}, epoch {answer.producer_epoch}"
-            raise StepFailed(Step.INIT, CorruptData(f"InitProducerId answered {told} and no error"))
+        answer = yield from self._ask(Step.INIT, request, error_of_identity)
         self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)
         self.facts.version = self._features.finalized_feature(FEATURE)
 

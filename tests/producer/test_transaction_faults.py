@@ -323,6 +323,21 @@ class TestLateRequests:
             producer.begin_transaction()
         assert committed(simulation, old) == [b"v"]
 
+    def test_a_next_epoch_that_is_none_is_asked_for_again(
+        self, simulation: Simulation, old: KafkaCluster
+    ) -> None:
+        producer = a_producer(simulation, old)
+        producer.begin_transaction()
+        producer.send("orders", b"first").result(5)
+        old.controls.rule(api="EndTxn", then="apply_then_lose_reply", nth=1)
+        none = {"producer_id": -1, "producer_epoch": -1}
+        rule = old.controls.rule(api=InitProducerIdRequest, then="replace_reply", reply=none, times=2)
+        producer.commit_transaction()
+        assert rule.fired == 2
+        with producer.transaction():
+            producer.send("orders", b"second")
+        assert committed(simulation, old) == [b"first", b"second"]
+
     def test_late_offsets_are_not_those_of_the_next_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:

@@ -415,6 +415,17 @@ class TestTimeouts:
         producer.begin_transaction()
         producer.commit_transaction()
 
+    def test_a_transaction_begins_though_nothing_else_may_block(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        """It was told to have timed out, and had begun."""
+        producer = simulation.producer(cluster, transactional_id="t", max_block_ms=0)
+        producer.init_transactions(10)
+        for number in range(2):
+            producer.begin_transaction()
+            producer.abort_transaction(10)
+            assert producer.health()["transaction_state"] == "ready", number
+
     def test_init_without_a_coordinator_ends_at_its_timeout_and_goes_on_later(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
