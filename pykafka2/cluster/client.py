@@ -283,6 +283,7 @@ class ClusterClient:
             if not self.driver.is_closed:
                 self.driver.call_soon(lambda now: self._end_by_itself(error, now))
             return False
+        deadline = self.driver.clock.monotonic() + timeout
         if self.driver.is_own_thread():
             self._close_requests(error, self.driver.clock.monotonic())
         elif self.driver.failure is None and not self.driver.is_closed:
@@ -297,7 +298,7 @@ class ClusterClient:
             self.runtime.wait_until(
                 lambda: closed.is_done or self.driver.failure is not None, timeout, closed.waiters
             )
-        stopped = self.driver.close(timeout)
+        stopped = self.driver.close(max(0.0, deadline - self.driver.clock.monotonic()))
         if self._own_runtime is not None:
             self._own_runtime.close()
         self._has_ended = True

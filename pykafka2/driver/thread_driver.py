@@ -195,7 +195,7 @@ class ThreadRuntime:
         # Registered and taken out by single dict operations, so neither side needs a lock.
         self._waiters: dict[Parker, None] = {}
         self._watched: dict[Watched, None] = {}
-        self._pool = _Pool()
+        self._pool = _Pool(self.clock.monotonic)
 
     def spawn(
         self,
@@ -292,7 +292,8 @@ class ThreadRuntime:
 class _Pool:
     """A few daemon threads that start when there is work and end when there has been none for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._idle = 0
@@ -317,9 +318,10 @@ class _Pool:
             threads = list(self._threads)
         for _ in threads:
             self._jobs.put(None)
+        deadline = self._monotonic() + timeout
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(timeout)
+                thread.join(max(0.0, deadline - self._monotonic()))
 
     def _work(self) -> None:
         while (job := self._next()) is not None:

@@ -596,11 +596,12 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._guard = self._refuse
 
     def _on_exit(self, timeout: float) -> int:
+        deadline = self._monotonic() + timeout
         try:
             self._accumulator.close()
             if self._transactions is not None:
                 self._transactions.end_for_close(timeout)
-            self._closing.flush(timeout)
+            self._closing.flush(max(0.0, deadline - self._monotonic()))
         except Exception as error:
             logger.debug("the flush at exit: %s", error)
         remaining = self._accumulator.unsent_records()

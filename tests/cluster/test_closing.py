@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -48,3 +49,21 @@ def test_two_threads_that_close_at_once_find_it_closed() -> None:
         thread.join()
     assert closed == [True] * 3
     assert client.close()
+
+
+@pytest.mark.slow
+def test_a_close_that_finds_the_loop_stuck_ends_at_its_timeout() -> None:
+    client = ClusterClient(OPTIONS, name="closing-stuck")
+    is_stuck, may_go_on = threading.Event(), threading.Event()
+
+    def get_stuck(now: float) -> None:
+        is_stuck.set()
+        may_go_on.wait(30)
+
+    client.driver.call_soon(get_stuck)
+    is_stuck.wait(5)
+    started = time.monotonic()
+    assert not client.close(0.5)
+    assert time.monotonic() - started < 0.9
+    may_go_on.set()
+    assert client.driver._task.stop(5)

@@ -287,6 +287,20 @@ def test_offloaded_work_runs_elsewhere_and_its_outcome_comes_back(runtime: Threa
         outcomes[1].get()
 
 
+@pytest.mark.slow
+def test_a_close_waits_for_all_stuck_helpers_together_no_longer_than_for_one() -> None:
+    runtime, may_go_on = ThreadRuntime(), threading.Event()
+    for _ in range(4):  # names that no server answers for, say
+        runtime.offload(lambda: may_go_on.wait(30), lambda outcome: None)
+    started = time.monotonic()
+    runtime.close()
+    assert time.monotonic() - started < 1.9
+    may_go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "pykafka2-offload":
+            thread.join(5)
+
+
 def test_a_burst_of_work_is_done_by_few_threads_and_all_end_at_close() -> None:
     runtime = ThreadRuntime()
     done: list[int] = []

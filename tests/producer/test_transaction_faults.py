@@ -525,6 +525,19 @@ class TestTheEndOfAProducer:
             producer.close(1)
         assert simulation.now - began <= 2
 
+    def test_the_end_of_the_interpreter_keeps_its_deadline_too(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        """It was had twice: by the transaction, and by what waits."""
+        producer.begin_transaction()
+        cluster.controls.hold(ProduceRequest)
+        producer.send("orders", b"v")
+        simulation.sleep(1)
+        began = simulation.now
+        assert producer._on_exit(3) == 1
+        assert simulation.now - began < 4.5
+        cluster.controls.clear()
+
     def test_close_waits_for_a_commit_that_is_under_way(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
