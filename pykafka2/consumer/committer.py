@@ -231,7 +231,7 @@ class Committer:
     def _wait(self, completion: Completion[None], timeout: float) -> None:
         """Until it is over; given up by a Ctrl-C, so that it is not sent again."""
         try:
-            if not self._driver.wait_until(completion.done, timeout + GRACE):
+            if not self._driver.wait_until(completion.done, timeout + GRACE, completion.waiters):
                 raise KafkaTimeoutError(f"the commit was not answered within {timeout:g} s")
         except BaseException:
             completion.cancel()

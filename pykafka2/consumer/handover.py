@@ -121,7 +121,7 @@ class Handover:
         last = self._commits.commit_before_rebalance(owned, timeout) if commit else None
         try:
             if last is not None:
-                self._driver.wait_until(last.done, timeout)
+                self._driver.wait_until(last.done, timeout, last.waiters)
             self.tell(self.listeners.revoked, owned)
         finally:
             self._forget(owned)

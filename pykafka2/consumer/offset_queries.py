@@ -10,6 +10,7 @@ from functools import partial
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.positions import OffsetLookups, Question
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
 
@@ -24,12 +25,16 @@ class _Answers:
         self.wanted = wanted
         self.found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         self.error: KafkaError | None = None
+        self.waiters = WaitQueue()
 
     def on_found(self, partition: TopicPartition, found: OffsetAndTimestamp | None, now: float) -> None:
         self.found[partition] = found
+        if self.is_over():
+            self.waiters.wake()
 
     def on_failed(self, error: KafkaError, now: float) -> None:
         self.error = self.error or error
+        self.waiters.wake()
 
     def is_over(self) -> bool:
         return self.error is not None or len(self.found) == self.wanted
@@ -74,7 +79,7 @@ class OffsetQueries:
                 self._lookups.ask(question)
 
         driver.call_soon(ask)
-        driver.wait_until(answers.is_over, timeout + GRACE)
+        driver.wait_until(answers.is_over, timeout + GRACE, answers.waiters)
         if answers.error is not None:
             raise answers.error
         if not answers.is_over():
@@ -95,7 +100,7 @@ class OffsetQueries:
 
         if metadata.topic(topic) is not None:
             metadata.request_update()
-        cluster.driver.wait_until(is_heard, timeout)
+        cluster.driver.wait_until(is_heard, timeout, metadata.waiters)
         known = metadata.topic(topic)
         if known is not None and known.is_usable:
             return set(known.partitions)

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
@@ -52,9 +53,9 @@ class Member:
         driver = self.consumer._cluster.driver
         wait_until = driver.wait_until
 
-        def counted(predicate: Callable[[], bool], timeout: float) -> bool:
+        def counted(predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
             self.waits += 1
-            return wait_until(predicate, timeout)
+            return wait_until(predicate, timeout, *queues)
 
         driver.wait_until = counted  # type: ignore[method-assign]
 
