@@ -106,7 +106,7 @@ class BrokerRequests:
         faults = self._shared.faults
         is_plain = context.faults is None and not faults.is_active
         sent = response if is_plain else faults.reshape(context, response)
-        if self._shared.throttles.rules:
+        if self._shared.throttles.rules.active:
             self._shared.throttles.apply(context, sent)
         self._shared.history.ended(context, sent, answered_at)
         return is_plain or faults.send(self, context, sent, response)

@@ -71,7 +71,8 @@ class Running:
             self.shared.history_started_at = self.now()
             self.history.clear()
             self.events.clear()
-            self.faults.forget_numbers()
+            self.faults.rules.forget_numbers()
+            self.throttles.rules.forget_numbers()
             for broker in self._brokers:
                 broker.metrics.clear()
 

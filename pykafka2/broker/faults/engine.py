@@ -18,6 +18,7 @@ from pykafka2.broker.base.names import ApiName, api_name
 from pykafka2.broker.faults.client_links import ClientLinks
 from pykafka2.broker.faults.held import DeadOrigin, Held
 from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
+from pykafka2.broker.faults.planted import Planted
 from pykafka2.broker.faults.rule import Action, FaultRule
 from pykafka2.broker.faults.target import Target
 from pykafka2.broker.server.answers import Refusing
@@ -28,8 +29,6 @@ from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Response
 
 logger = logging.getLogger(__name__)
-
-MAX_PLANTED = 1000
 
 
 class Faults:
@@ -42,20 +41,16 @@ class Faults:
     def __init__(
         self, apis: Mapping[int, Refusing], on_fired: Callable[[FaultRule, int, RequestContext], object]
     ) -> None:
-        self.rules: list[FaultRule] = []
-        """Those that may fire yet."""
-        self.planted: list[FaultRule] = []
-        """Those planted since the last `clear`, spent ones included; the oldest go first."""
+        self.rules: Planted[FaultRule] = Planted("rule", "rules")
         self.client_links = ClientLinks()
         self._on_fired = on_fired
         self._apis = apis
         self._held: list[Held] = []
-        self._count = 0
 
     @property
     def is_active(self) -> bool:
         """False lets a broker skip looking at all."""
-        return bool(self.rules) or self.client_links.is_active
+        return bool(self.rules.active) or self.client_links.is_active
 
     # ------------------------------------------------------------------ planting
 
@@ -66,38 +61,18 @@ class Faults:
             raise ConfigurationError(
                 f"{rule.api}Request is not served; served are {', '.join(sorted(served))}"
             )
-        if rule in self.planted:
-            raise ConfigurationError(f"rule {rule.id} is planted; make another one")
-        self._count += 1
-        rule.id = self._count
+        self.rules.add(rule)
         rule.image = image
-        self.rules.append(rule)
-        self.planted.append(rule)
-        del self.planted[:-MAX_PLANTED]
         return rule
 
     def remove(self, rule: FaultRule) -> None:
         """Take a rule back; what it holds goes on.  No effect on one that is spent or was taken back."""
-        if rule in self.rules:
-            self.rules.remove(rule)
+        self.rules.retire(rule)
         self._release([one for one in self._unanswered() if one.rule is rule])
-
-    def find(self, rule_id: int) -> FaultRule:
-        """By its id.  Raises `ConfigurationError`."""
-        for rule in self.planted:
-            if rule.id == rule_id:
-                return rule
-        raise ConfigurationError(f"no rule has the id {rule_id}; see rules()")
-
-    def forget_numbers(self) -> None:
-        """Number rules from 1 again, unless some are planted."""
-        if not self.planted:
-            self._count = 0
 
     def clear(self) -> None:
         """No rules and no held requests any more; links of clients stay as they are."""
         self.rules.clear()
-        self.planted.clear()
         self.release(None)
 
     # ------------------------------------------------------------------ holding
@@ -109,9 +84,9 @@ class Faults:
     def release(self, api: ApiName | None) -> None:
         """End holding (of one API): what was held goes on, in the order of its arrival."""
         name = None if api is None else api_name(api)
-        self.rules = [
-            rule for rule in self.rules if rule.action is not Action.HOLD or name not in (None, rule.api)
-        ]
+        for rule in list(self.rules.active):
+            if rule.action is Action.HOLD and name in (None, rule.api):
+                self.rules.retire(rule)
         self._release(self._select(api))
 
     def forget(self, broker_id: int) -> None:
@@ -157,14 +132,14 @@ class Faults:
     def _count_and_find(self, target: Target, context: RequestContext) -> FaultRule | None:
         """The first rule that fires on a request.  All that match have seen it."""
         found: FaultRule | None = None
-        for rule in list(self.rules):
+        for rule in list(self.rules.active):
             if rule.matches(target.id, context, lambda: named_partitions(target, context)):
                 rule.seen += 1
                 if found is None and rule.is_due():
                     found = rule
                     rule.fired += 1
                     if rule.is_spent:
-                        self.rules.remove(rule)
+                        self.rules.retire(rule)
         return found
 
     def _act(

@@ -10,12 +10,12 @@ from typing import Any
 
 import attrs
 
+from pykafka2.broker.faults.planted import Planted
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.struct import Request, Response
 
 FOR_EVER = -1
-MAX_PLANTED = 1000
 LONGEST = 2_147_483.0
 """Seconds; throttle_time_ms has 31 bits."""
 
@@ -36,11 +36,7 @@ class Throttles:
     """The rules of one cluster."""
 
     def __init__(self) -> None:
-        self.rules: list[ThrottleRule] = []
-        """Those that may fire yet."""
-        self.planted: list[ThrottleRule] = []
-        """Those planted since the last `clear`, spent ones included; the oldest go first."""
-        self._count = 0
+        self.rules: Planted[ThrottleRule] = Planted("throttle", "throttles")
 
     def add(
         self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
@@ -49,33 +45,16 @@ class Throttles:
             raise ConfigurationError(f"throttle by seconds={seconds}: say a number from 0 to {LONGEST:g}")
         if times != FOR_EVER and times < 1:
             raise ConfigurationError(f"throttle times={times}: say how often, from 1, or {FOR_EVER} for ever")
-        rule = ThrottleRule(client_id, None if request is None else request.API_KEY, seconds, times)
-        self._count += 1
-        rule.id = self._count
-        self.rules.append(rule)
-        self.planted.append(rule)
-        del self.planted[:-MAX_PLANTED]
-        return rule
-
-    def find(self, rule_id: int) -> ThrottleRule:
-        """By its id.  Raises `ConfigurationError`."""
-        for rule in self.planted:
-            if rule.id == rule_id:
-                return rule
-        raise ConfigurationError(f"no throttle has the id {rule_id}; see throttles()")
-
-    def clear(self) -> None:
-        """Take all back."""
-        self.rules.clear()
-        self.planted.clear()
+        key = None if request is None else request.API_KEY
+        return self.rules.add(ThrottleRule(client_id, key, seconds, times))
 
     def remove(self, rule: ThrottleRule) -> None:
         """Take a rule back; what it has throttled stays so.  Safe to repeat."""
-        self.rules = [known for known in self.rules if known is not rule]
+        self.rules.retire(rule)
 
     def apply(self, context: RequestContext, response: Response | None) -> None:
         """Mark a reply that is about to leave, if a rule matches its request; the first one counts."""
-        for rule in self.rules:
+        for rule in self.rules.active:
             if rule.client_id not in (None, context.client_id) or rule.api_key not in (None, context.api_key):
                 continue
             rule.fired += 1

@@ -68,12 +68,12 @@ class RuleControls:
 
     def rules(self) -> list[FaultRule]:
         with self._running.lock:
-            return list(self._running.faults.planted)
+            return list(self._running.faults.rules.all)
 
     def remove_rule(self, rule: FaultRule | int) -> None:
         with self._running.lock:
             faults = self._running.faults
-            faults.remove(faults.find(rule) if isinstance(rule, int) else rule)
+            faults.remove(faults.rules.find(rule) if isinstance(rule, int) else rule)
 
     def clear(self) -> None:
         self.unthrottle()
@@ -96,15 +96,15 @@ class RuleControls:
 
     def throttles(self) -> list[ThrottleRule]:
         with self._running.lock:
-            return list(self._running.throttles.planted)
+            return list(self._running.throttles.rules.all)
 
     def unthrottle(self, rule: ThrottleRule | int | None = None) -> None:
         with self._running.lock:
             throttles = self._running.throttles
             if rule is None:
-                throttles.clear()
+                throttles.rules.clear()
             else:
-                throttles.remove(throttles.find(rule) if isinstance(rule, int) else rule)
+                throttles.remove(throttles.rules.find(rule) if isinstance(rule, int) else rule)
 
     # ------------------------------------------------------------------ holding
 
