@@ -230,6 +230,14 @@ class OffsetOutOfRange(BrokerError):
     code = 1
 
 
+class LogTruncated(OffsetOutOfRange):
+    """The log was cut at `offset`, below records that had been read: a leader was elected that did not have
+    them (KIP-320).  `leader_epoch` is that of the last record before the offset."""
+
+    offset = -1
+    leader_epoch = -1
+
+
 class CorruptMessage(BrokerError):
     """The bytes of a batch do not match their checksum, so they changed on the way; sending again is safe."""
 

@@ -139,6 +139,11 @@ class FetchedData:
         self._visibility = Visibility((), "")
 
     @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last batch; -1 if there is none, or it does not say."""
+        return self._batches[-1].partition_leader_epoch if self._batches else -1
+
+    @property
     def leader_epoch(self) -> int:
         """Of the batch that was read last; -1 before the first."""
         return self._batches[self._index - 1].partition_leader_epoch if self._index else -1

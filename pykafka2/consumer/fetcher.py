@@ -11,19 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch_buffer import FetchBuffer
+from pykafka2.consumer.fetch_session import FetchSession
+from pykafka2.consumer.fetch_state import FetchState, Flight
 from pykafka2.consumer.fetched import FetchedData, Problem
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.positions import LATEST_TIMESTAMP, OffsetLookups, Question
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     CorruptMessage,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InconsistentTopicId,
+    InvalidFetchSessionEpoch,
     KafkaError,
+    LogTruncated,
     NoOffsetForPartition,
     OffsetOutOfRange,
     UnknownServerError,
@@ -43,38 +48,17 @@ from pykafka2.types import Node, OffsetAndTimestamp, PartitionInfo, TopicPartiti
 FIRST_VERSION_WITH_IDS = 13
 # A broker that could send more than there is room for is asked again soon, not after fetch_max_wait_ms.
 WAIT_WHILE_OTHERS_ARE_FULL = 0.05
+# After these errors of an incremental fetch a full one is due, at once.
+SESSION_ERRORS = (
+    FetchSessionIdNotFound,
+    InvalidFetchSessionEpoch,
+    FetchSessionTopicIdError,
+    InconsistentTopicId,
+)
 # An answer that brings nothing usable is not asked for again sooner than so long after it was asked for.
 FRUITLESS_GAP = 0.1
 # Nor is what the application could not read; it costs two fetches, its own and the one ahead of it.
 UNREADABLE_GAP = 0.2
-
-_Key = tuple[bytes | str, int]
-"""A partition as a fetch's answer names it: topic id or name, and number."""
-
-
-@attrs.define(eq=False)
-class FetchState:
-    """Where fetching of one partition stands."""
-
-    partition: TopicPartition
-    generation: int
-    offset: int
-    backoff: Backoff
-    topic_id: bytes = ZERO_UUID
-    """Of the topic that the offset belongs to; sixteen zero bytes while it is not known."""
-    is_stopped: bool = False
-    """A problem is in the buffer: nothing is fetched until the application has dealt with it."""
-    not_before: float = -FOREVER
-
-
-@attrs.define(eq=False)
-class _Flight:
-    """A fetch under way: the partitions it names, with the places and generations at that moment."""
-
-    node_id: int
-    not_again_before: float
-    """When the node may be asked again if this brings nothing."""
-    asked: dict[_Key, tuple[FetchState, int]] = attrs.Factory(dict)
 
 
 class Fetcher:
@@ -91,8 +75,9 @@ class Fetcher:
         self._states: dict[TopicPartition, FetchState] = {}
         self._generations: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
-        self._in_flight: dict[int, _Flight] = {}
+        self._in_flight: dict[int, Flight] = {}
         self._first: dict[int, int] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._misses: dict[TopicPartition, Backoff] = {}
         """Counts fetches in a row that were out of range, over the resets between them."""
         self._node_backoffs: dict[int, Backoff] = {}
@@ -107,10 +92,13 @@ class Fetcher:
 
     # ------------------------------------------------------------------ commands
 
-    def begin(self, partition: TopicPartition, generation: int, offset: int) -> None:
-        """Fetch from this offset on; what was fetched for an earlier generation no longer counts."""
+    def begin(self, partition: TopicPartition, generation: int, offset: int, epoch: int = -1) -> None:
+        """Fetch from this offset on; what was fetched for an earlier generation no longer counts.
+
+        `epoch` is the leader epoch of the record before it, -1 if that is not known.
+        """
         old = self._states.get(partition)
-        state = FetchState(partition, generation, offset, self._new_backoff())
+        state = FetchState(partition, generation, offset, self._new_backoff(), epoch)
         if old is not None and old.generation == generation:
             # The application has met a problem and tries again.
             not_before = max(old.not_before, self._cluster.driver.clock.monotonic() + UNREADABLE_GAP)
@@ -196,7 +184,7 @@ class Fetcher:
             mine = [one for one in self._buffer.put_back(partition) if one.generation == state.generation]
             if mine:
                 # An answer under way was asked for behind this place, and will be dropped.
-                state.offset = mine[0].offset
+                state.offset, state.epoch = mine[0].offset, -1
                 state.is_stopped = False
 
     def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
@@ -214,9 +202,24 @@ class Fetcher:
                 self._seek_leader(state, now, result)
             elif self._is_of_another_topic(state):
                 self._stop_at_new_topic(state)
-            elif info.leader not in self._in_flight:
-                by_node.setdefault(info.leader, []).append(state)
+            else:
+                node_id = self._node_for(state, info, now)
+                if node_id not in self._in_flight:
+                    by_node.setdefault(node_id, []).append(state)
         return {node_id: states for node_id, states in by_node.items() if self._is_free(node_id, now, result)}
+
+    def _node_for(self, state: FetchState, info: PartitionInfo, now: float) -> int:
+        """The leader, or the follower that it named, while that can be reached."""
+        if state.replica < 0:
+            return info.leader
+        if (
+            now >= state.replica_until
+            or self._metadata.node(state.replica) is None
+            or self._cluster.router.connection_failed_recently(state.replica)
+        ):
+            state.leave_replica()
+            return info.leader
+        return state.replica
 
     def _is_of_another_topic(self, state: FetchState) -> bool:
         topic_id = self._metadata.topic_id(state.partition.topic)
@@ -258,7 +261,7 @@ class Fetcher:
         max_wait = options.fetch_max_wait
         if len(wanted) < len(states):
             max_wait = min(max_wait, WAIT_WHILE_OTHERS_ARE_FULL)
-        flight = _Flight(node_id, now + min(max_wait, FRUITLESS_GAP))
+        flight = Flight(node_id, now + min(max_wait, FRUITLESS_GAP))
         # The one who came first last time comes last now: a broker fills its answer in the order asked.
         turn = self._first.get(node_id, 0) % len(wanted)
         self._first[node_id] = turn + 1
@@ -281,7 +284,11 @@ class Fetcher:
             max_bytes=min(options.fetch_max_bytes, share),
             isolation_level=options.isolation,
             topics=list(topics.values()),
+            rack_id=options.client_rack,
         )
+        session = self._session(node_id)
+        session.narrow(request, has_ids=ids_are_known)
+        flight.is_incremental = session.is_incremental
         return Send(
             request,
             ToNode(node_id),
@@ -307,14 +314,29 @@ class Fetcher:
             partition=state.partition.partition,
             current_leader_epoch=info.leader_epoch if info is not None else -1,
             fetch_offset=state.offset,
+            last_fetched_epoch=state.epoch,
             partition_max_bytes=self._options.max_partition_fetch_bytes,
         )
 
-    def _on_response(self, flight: _Flight, response: FetchResponse, now: float) -> None:
+    def _session(self, node_id: int) -> FetchSession:
+        session = self._sessions.get(node_id)
+        if session is None:
+            session = FetchSession(is_wanted=self._options.enable_incremental_fetch_sessions)
+            self._sessions[node_id] = session
+        return session
+
+    def _on_response(self, flight: Flight, response: FetchResponse, now: float) -> None:
         del self._in_flight[flight.node_id]
+        session = self._session(flight.node_id)
         if response.error_code:
-            self._on_node_error(flight, error_of(response.error_code), now)
+            error = error_of(response.error_code)
+            session.on_failure(error)
+            if not (flight.is_incremental and isinstance(error, SESSION_ERRORS)):
+                self._on_node_error(flight, error, now)
+            elif error.refresh_metadata:
+                self._metadata.request_update(error)
             return
+        session.on_answer(response.session_id)
         self._node_backoffs.pop(flight.node_id, None)
         is_fruitful = False
         endpoints = [Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
@@ -332,11 +354,15 @@ class Fetcher:
         if not is_fruitful:
             self._node_not_before[flight.node_id] = flight.not_again_before
 
-    def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
+    def _on_failure(self, flight: Flight, error: KafkaError, now: float) -> None:
         del self._in_flight[flight.node_id]
+        self._session(flight.node_id).on_failure(error)
+        for state, _ in flight.asked.values():
+            if state.replica == flight.node_id:
+                state.leave_replica()
         self._on_node_error(flight, error, now)
 
-    def _on_node_error(self, flight: _Flight, error: KafkaError, now: float) -> None:
+    def _on_node_error(self, flight: Flight, error: KafkaError, now: float) -> None:
         if error.retriable:
             if error.refresh_metadata:
                 self._metadata.request_update(error)
@@ -355,6 +381,12 @@ class Fetcher:
         if told.error_code:
             self._on_partition_error(state, offset, told, endpoints, now)
             return
+        if told.diverging_epoch.end_offset >= 0:
+            self._on_truncation(state, offset, told)
+            return
+        if told.preferred_read_replica >= 0 and not told.records:
+            self._read_from(state, told.preferred_read_replica, now)
+            return
         self.high_watermarks[state.partition] = told.high_watermark
         is_bounded = self._options.isolation and told.last_stable_offset >= 0
         self.readable_ends[state.partition] = told.last_stable_offset if is_bounded else told.high_watermark
@@ -369,7 +401,7 @@ class Fetcher:
         self._misses.pop(state.partition, None)
         if data.next_offset > offset:
             state.backoff.reset()
-        state.offset = data.next_offset
+        state.offset, state.epoch = data.next_offset, data.last_epoch
         # Nothing can be fetched behind what cannot be read: the application must decide.
         state.is_stopped = data.error is not None
         self._buffer.put(data)
@@ -380,10 +412,16 @@ class Fetcher:
         error = error_of(
             told.error_code, f"{state.partition} at offset {offset}: {error_of(told.error_code)}"
         )
+        if state.leave_replica() and not isinstance(error, CorruptMessage):
+            return  # a follower may be behind, or none any more: the leader is asked
         if isinstance(error, CorruptMessage):
             # The broker's own copy is damaged; asking again gives the same.
             self._delay(state, now)
             self._stop(state, error)
+            return
+        if isinstance(error, OffsetOutOfRange) and state.epoch >= 0:
+            # The broker may only know nothing of that epoch: then the offset alone is good enough.
+            state.epoch = -1
             return
         if not error.retriable and not isinstance(error, UnknownServerError):
             if isinstance(error, OffsetOutOfRange):
@@ -400,6 +438,25 @@ class Fetcher:
             if error.refresh_metadata:
                 self._metadata.request_update(error)
             self._delay(state, now)
+
+    def _read_from(self, state: FetchState, node_id: int, now: float) -> None:
+        """The leader says that another replica is nearer, for as long as metadata is believed."""
+        if self._metadata.node(node_id) is None or self._cluster.router.connection_failed_recently(node_id):
+            self._metadata.request_update()
+            self._delay(state, now)
+            return
+        state.backoff.reset()
+        state.replica, state.replica_until = node_id, now + self._options.metadata_max_age
+
+    def _on_truncation(self, state: FetchState, offset: int, told: PartitionData) -> None:
+        """The log does not hold what was read last: it was cut, and perhaps written anew from there on."""
+        end = told.diverging_epoch
+        error = LogTruncated(
+            f"{state.partition}: the log was truncated to offset {min(end.end_offset, offset)} after records "
+            f"up to {offset} (leader epoch {state.epoch}) had been fetched"
+        )
+        error.offset, error.leader_epoch = min(end.end_offset, offset), end.epoch
+        self._stop(state, error)
 
     def _delay(self, state: FetchState, now: float) -> None:
         state.not_before = now + max(state.backoff.next(), FRUITLESS_GAP)

@@ -98,6 +98,12 @@ class ConsumerOptions(ClientOptions):
     fetch_max_wait: float = duration(
         "fetch_max_wait_ms", 500, "How long a broker may hold a fetch that has less than fetch_min_bytes."
     )
+    enable_incremental_fetch_sessions: bool = flag(
+        "enable_incremental_fetch_sessions",
+        True,
+        "Whether brokers remember what they are asked for, so that fetches name only changes (KIP-227).  "
+        "kafka-python's.",
+    )
     fetch_max_bytes: int = integer(
         "fetch_max_bytes", 52_428_800, "The most one fetch brings, but for a first batch that is larger."
     )
@@ -181,7 +187,8 @@ class ConsumerOptions(ClientOptions):
     client_rack: str = text(
         "client_rack",
         "",
-        "The rack this consumer is in: assignors prefer partitions with a replica in it.",
+        "The rack this consumer is in: it reads from replicas there where brokers allow it (KIP-392), and "
+        "assignors prefer partitions with one.",
         is_sent=True,
     )
     exclude_internal_topics: bool = flag(
@@ -230,7 +237,6 @@ CONSUMER_OPTIONS = OptionTable(
         "share_acquire_mode": Refused("share groups are not implemented", harmless=("batch_optimized",)),
     },
     ignored={
-        "enable_incremental_fetch_sessions": "every fetch names all its partitions",
         "max_in_flight_requests_per_connection": "a consumer has one fetch in flight per broker",
     },
 )
@@ -246,6 +252,7 @@ class ConsumerConfig(ClientConfig, total=False):
     isolation_level: str
     fetch_min_bytes: int
     fetch_max_wait_ms: float
+    enable_incremental_fetch_sessions: bool
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     queued_max_bytes: int

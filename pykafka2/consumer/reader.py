@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,7 @@ from pykafka2.errors import (
     CorruptMessage,
     KafkaError,
     KafkaTimeoutError,
+    LogTruncated,
     NoOffsetForPartition,
     OffsetOutOfRange,
     SerializationError,
@@ -208,7 +210,8 @@ class Reader:
             elif assigned.resetting_to is not None:
                 commands.append(partial(fetcher.reset, partition, assigned.generation, assigned.resetting_to))
             elif position is not None:
-                commands.append(partial(fetcher.begin, partition, assigned.generation, position))
+                epoch = subscription.leader_epochs.get(partition, -1)
+                commands.append(partial(fetcher.begin, partition, assigned.generation, position, epoch))
         paused = subscription.paused()
         for partition in unsent_pauses:
             act = fetcher.pause if partition in paused else fetcher.resume
@@ -335,6 +338,7 @@ class Reader:
             self._read(this, partition, assigned, limit - count, columns, take)
             if this.failed is not None and columns:
                 this.positions[partition] = columns.last_offset + 1
+                this.leader_epochs[partition] = -1  # columns do not tell it
             if columns:
                 found[partition] = columns
                 count += len(columns)
@@ -477,6 +481,13 @@ class Reader:
                 raise NoOffsetForPartition(f"{problem.error}, and auto_offset_reset is 'none'; call seek()")
             logger.warning("%s; going to %s", problem.error, policy)
             self.reset([partition], policy)
+            return
+        if isinstance(problem.error, LogTruncated):
+            if policy == NONE:
+                raise copy(problem.error)
+            logger.warning("%s; going there", problem.error)
+            self._subscription.seek(partition, problem.error.offset, problem.error.leader_epoch)
+            self.send_changes()
             return
         if isinstance(problem.error, OffsetOutOfRange):
             if policy == NONE:

@@ -199,6 +199,7 @@ class Subscription:
         assigned = self.find(partition)
         self.unsent.add(partition)
         assigned.generation = self._next_generation()
+        self.leader_epochs.pop(partition, None)
         self.positions[partition] = offset
 
     def begin_reset(self, partition: TopicPartition, timestamp: int) -> None:

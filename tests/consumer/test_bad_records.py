@@ -170,18 +170,6 @@ def test_a_batch_that_is_too_large_to_fetch_is_raised_all_the_same(cluster: LogC
         offsets(consumer)
 
 
-def test_stored_offsets_outlive_a_batch_that_is_passed_over(cluster: LogCluster) -> None:
-    for number in range(3):
-        cluster.append("orders", 0, b"%d" % number)
-    log = cluster.log("orders")
-    log.batches[1] = damage(log.batches[1], "value")
-    with cluster.consumer("orders", on_bad_record="skip") as consumer:
-        assert offsets(consumer, polls=1) == [0]
-        epoch = consumer._subscription.leader_epochs[ORDERS_0]
-        assert offsets(consumer, polls=1) == [2]
-        assert consumer._subscription.leader_epochs[ORDERS_0] == epoch
-
-
 # ---------------------------------------------------------------------------------------- the option
 
 

@@ -59,8 +59,8 @@ def test_our_methods_take_what_kafka_pythons_take() -> None:
 
 
 def test_what_has_no_meaning_here_warns() -> None:
-    with pytest.warns(IgnoredOption, match="enable_incremental_fetch_sessions"):
-        CONSUMER_OPTIONS.parse(None, {"enable_incremental_fetch_sessions": False})
+    with pytest.warns(IgnoredOption, match="max_in_flight_requests_per_connection"):
+        CONSUMER_OPTIONS.parse(None, {"max_in_flight_requests_per_connection": 5})
 
 
 @pytest.mark.parametrize(

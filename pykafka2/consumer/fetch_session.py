@@ -1,0 +1,95 @@
+"""A fetch session: a broker remembers what it is asked for, so a fetch names only what has changed (KIP-227).
+
+Driver's thread; one for each broker that the fetcher asks.  A session begins with a full fetch; when anything
+goes wrong (the broker has dropped it, an answer is lost) the next fetch is a full one again.
+
+| epoch | the fetch names | the answer names |
+|---|---|---|
+| 0, perhaps with the id of a session to be ended | all partitions | all, and the new session's id |
+| 1, 2, … | what is new or changed, and what is not wanted any more | partitions with news |
+| -1 | all partitions | all; no session is made |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pykafka2.errors import FetchSessionIdNotFound
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+NO_SESSION = 0
+FULL = 0
+SESSIONLESS = -1
+LAST_EPOCH = 2**31 - 1
+
+_Key = tuple[str, bytes, int]
+"""Topic, topic id, partition: a topic that was made anew is another one."""
+
+
+class FetchSession:
+    """What one broker remembers, as far as this side knows."""
+
+    def __init__(self, *, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
+        self._id = NO_SESSION
+        self._epoch = FULL if is_wanted else SESSIONLESS
+        self._has_ids = False
+        self._known: dict[_Key, FetchPartition] = {}
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the next fetch, or the one under way, names only what has changed."""
+        return self._epoch > FULL
+
+    def narrow(self, request: FetchRequest, *, has_ids: bool) -> None:
+        """Take out of a request that names all its partitions what the broker knows already."""
+        wanted = {
+            (topic.topic, topic.topic_id, one.partition): one
+            for topic in request.topics
+            for one in topic.partitions
+        }
+        if self.is_incremental and has_ids == self._has_ids:
+            request.topics = [
+                FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=changed)
+                for topic in request.topics
+                if (changed := self._changed(topic))
+            ]
+            request.forgotten_topics_data = _forgotten(key for key in self._known if key not in wanted)
+        elif self.is_incremental:
+            self._epoch = FULL
+        self._known, self._has_ids = wanted, has_ids
+        request.session_id, request.session_epoch = self._id, self._epoch
+
+    def on_answer(self, session_id: int) -> None:
+        """A good answer to the last request: 0 if the broker made no session."""
+        if self._epoch == SESSIONLESS:
+            return
+        if session_id == NO_SESSION:
+            self._id, self._epoch = NO_SESSION, FULL
+        elif self._epoch == FULL:
+            self._id, self._epoch = session_id, 1
+        else:
+            self._epoch = self._epoch + 1 if self._epoch < LAST_EPOCH else 1
+
+    def on_failure(self, error: Exception) -> None:
+        """No good answer: nobody knows what the broker remembers."""
+        if isinstance(error, FetchSessionIdNotFound):
+            self._id = NO_SESSION
+        if self._is_wanted:
+            self._epoch = FULL
+
+    def _changed(self, topic: FetchTopic) -> list[FetchPartition]:
+        known = self._known
+        return [
+            one for one in topic.partitions if known.get((topic.topic, topic.topic_id, one.partition)) != one
+        ]
+
+
+def _forgotten(keys: Iterable[_Key]) -> list[ForgottenTopic]:
+    by_topic: dict[tuple[str, bytes], list[int]] = {}
+    for topic, topic_id, number in keys:
+        by_topic.setdefault((topic, topic_id), []).append(number)
+    return [
+        ForgottenTopic(topic=topic, topic_id=topic_id, partitions=numbers)
+        for (topic, topic_id), numbers in by_topic.items()
+    ]

@@ -1,0 +1,54 @@
+"""Where fetching of one partition stands, and what a fetch under way was asked for.
+
+Pure state of the driver's thread; fetcher.py moves it.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.types import TopicPartition
+
+Key = tuple[bytes | str, int]
+"""A partition as a fetch's answer names it: topic id or name, and number."""
+
+
+@attrs.define(eq=False)
+class FetchState:
+    """Where fetching of one partition stands."""
+
+    partition: TopicPartition
+    generation: int
+    offset: int
+    backoff: Backoff
+    epoch: int = -1
+    """The leader epoch of the record before `offset`, -1 while it is not known: by it a broker sees whether
+    its log was cut (KIP-320)."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that the offset belongs to; sixteen zero bytes while it is not known."""
+    is_stopped: bool = False
+    """A problem is in the buffer: nothing is fetched until the application has dealt with it."""
+    not_before: float = -FOREVER
+    replica: int = -1
+    """The follower to read from instead of the leader, as the leader said (KIP-392); -1 for none."""
+    replica_until: float = -FOREVER
+    """When the leader is asked again."""
+
+    def leave_replica(self) -> bool:
+        """Read from the leader again; True if it was read from a follower."""
+        was_follower, self.replica = self.replica >= 0, -1
+        return was_follower
+
+
+@attrs.define(eq=False)
+class Flight:
+    """A fetch under way: the partitions it names, with the places and generations at that moment."""
+
+    node_id: int
+    not_again_before: float
+    """When the node may be asked again if this brings nothing."""
+    is_incremental: bool = False
+    asked: dict[Key, tuple[FetchState, int]] = attrs.Factory(dict)

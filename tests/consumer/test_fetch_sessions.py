@@ -1,0 +1,175 @@
+"""Fetch sessions: a fetch names only what has changed; a lost session costs one full fetch, nothing more."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.consumer.fetch_session import LAST_EPOCH, FetchSession
+from pykafka2.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykafka2.types import TopicPartition
+from tests.consumer.logs import LogCluster
+from tests.consumer.sessions import SessionCluster
+
+ORDERS = [TopicPartition("orders", number) for number in range(4)]
+
+
+@pytest.fixture
+def cluster() -> SessionCluster:
+    return SessionCluster({"orders": [0, 0, 0, 0]})
+
+
+def named(request: FetchRequest) -> list[int]:
+    return sorted(one.partition for topic in request.topics for one in topic.partitions)
+
+
+def forgotten(request: FetchRequest) -> list[int]:
+    return sorted(one for topic in request.forgotten_topics_data for one in topic.partitions)
+
+
+def read(consumer: KafkaConsumer, polls: int = 4) -> list[bytes]:
+    return [
+        record.value for _ in range(polls) for records in consumer.poll(600).values() for record in records
+    ]
+
+
+def last_fetch(cluster: LogCluster) -> FetchRequest:
+    request: FetchRequest = cluster.requests(FetchRequest)[-1]
+    return request
+
+
+def test_a_fetch_names_only_what_has_changed(cluster: SessionCluster) -> None:
+    for number in range(4):
+        cluster.append("orders", number, b"a%d" % number)
+    with cluster.consumer("orders") as consumer:
+        assert sorted(read(consumer)) == [b"a0", b"a1", b"a2", b"a3"]
+        first, second, third = cluster.requests(FetchRequest)[:3]
+        assert (first.session_id, first.session_epoch, named(first)) == (0, 0, [0, 1, 2, 3])
+        assert (second.session_id, second.session_epoch, named(second)) == (1, 1, [0, 1, 2, 3])
+        assert (third.session_epoch, named(third)) == (2, [])
+        cluster.append("orders", 2, b"b")
+        assert read(consumer) == [b"b"]
+        assert [2] in [named(request) for request in cluster.requests(FetchRequest)[-4:]]
+    assert cluster.made == 1
+    assert not cluster.errors
+
+
+def test_what_is_paused_or_let_go_is_forgotten(cluster: SessionCluster) -> None:
+    with cluster.consumer() as consumer:
+        consumer.assign(ORDERS)
+        read(consumer, 2)
+        consumer.pause(ORDERS[1])
+        read(consumer, 2)
+        consumer.assign([ORDERS[0], ORDERS[1]])
+        read(consumer, 2)
+        consumer.resume(ORDERS[1])
+        cluster.append("orders", 1, b"late")
+        assert read(consumer, 2) == [b"late"]
+        told = [(named(one), forgotten(one)) for one in cluster.requests(FetchRequest)]
+        assert ([], [1]) in told
+        assert ([], [2, 3]) in told
+        assert ([1], []) in told
+    assert cluster.made == 1
+
+
+def test_a_session_that_the_broker_has_dropped_is_made_anew_at_once(cluster: SessionCluster) -> None:
+    with cluster.consumer("orders") as consumer:
+        read(consumer, 2)
+        cluster.sessions.clear()
+        assert read(consumer, 2) == []
+        cluster.append("orders", 1, b"x")
+        assert read(consumer, 1) == [b"x"]
+        assert cluster.errors == [70]
+        seen = [one for one in cluster.brokers[0].seen if isinstance(one.request, FetchRequest)]
+        (again,) = [at for at, one in enumerate(seen) if at and one.request.session_epoch == 0]
+        assert seen[again].at - seen[again - 1].at < 0.05
+        full = [one for one in cluster.requests(FetchRequest) if one.session_epoch == 0]
+        assert [(one.session_id, named(one)) for one in full] == [(0, [0, 1, 2, 3])] * 2
+
+
+def test_a_session_whose_epoch_does_not_fit_is_ended_by_the_next_one(cluster: SessionCluster) -> None:
+    with cluster.consumer("orders") as consumer:
+        read(consumer, 2)
+        cluster.sessions[1].epoch = 77
+        cluster.append("orders", 1, b"x")
+        assert read(consumer, 2) == [b"x"]
+        assert [one.session_id for one in cluster.requests(FetchRequest) if one.session_epoch == 0] == [0, 1]
+        assert list(cluster.sessions) == [2]
+
+
+def test_a_lost_connection_begins_a_new_session(cluster: SessionCluster) -> None:
+    with cluster.consumer("orders") as consumer:
+        read(consumer, 2)
+        cluster.brokers[0].stop()
+        cluster.runtime.run_for(1)
+        cluster.brokers[0].is_up = True
+        cluster.append("orders", 3, b"x")
+        assert read(consumer, 6) == [b"x"]
+        assert cluster.made >= 2
+        assert 71 not in cluster.errors
+
+
+def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    with cluster.consumer("orders") as consumer:
+        read(consumer, 3)
+        told = {(one.session_id, one.session_epoch, *named(one)) for one in cluster.requests(FetchRequest)}
+        assert told == {(0, 0, 0, 1)}
+
+
+def test_sessions_may_be_switched_off(cluster: SessionCluster) -> None:
+    with cluster.consumer("orders", enable_incremental_fetch_sessions=False) as consumer:
+        read(consumer, 3)
+        told = {(one.session_id, one.session_epoch, *named(one)) for one in cluster.requests(FetchRequest)}
+        assert told == {(0, -1, 0, 1, 2, 3)}
+    assert cluster.made == 0
+
+
+# ---------------------------------------------------------------------------------------- alone
+
+
+def full_request(offset: int = 0, topic_id: bytes = b"t" * 16) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+    topic = FetchTopic(topic="t", topic_id=topic_id, partitions=[partition])
+    return FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic])
+
+
+def begun() -> FetchSession:
+    session = FetchSession(is_wanted=True)
+    session.narrow(full_request(), has_ids=True)
+    session.on_answer(9)
+    return session
+
+
+def test_epochs_wrap_to_one() -> None:
+    session = begun()
+    session._epoch = LAST_EPOCH
+    request = full_request()
+    session.narrow(request, has_ids=True)
+    assert (request.session_epoch, request.topics) == (LAST_EPOCH, [])
+    session.on_answer(9)
+    session.narrow(request := full_request(), has_ids=True)
+    assert request.session_epoch == 1
+
+
+def test_a_topic_made_anew_is_named_and_the_old_one_forgotten() -> None:
+    session = begun()
+    session.narrow(request := full_request(topic_id=b"n" * 16), has_ids=True)
+    assert [topic.topic_id for topic in request.topics] == [b"n" * 16]
+    assert [topic.topic_id for topic in request.forgotten_topics_data] == [b"t" * 16]
+
+
+def test_names_and_ids_do_not_mix_in_a_session() -> None:
+    session = begun()
+    session.narrow(request := full_request(), has_ids=False)
+    assert (request.session_id, request.session_epoch, named(request)) == (9, 0, [0])
+
+
+@pytest.mark.parametrize(("error", "kept"), [(FetchSessionIdNotFound(), 0), (InvalidFetchSessionEpoch(), 9)])
+def test_after_an_error_the_next_fetch_is_full(error: Exception, kept: int) -> None:
+    session = begun()
+    session.on_failure(error)
+    assert not session.is_incremental
+    session.narrow(request := full_request(), has_ids=True)
+    assert (request.session_id, request.session_epoch, named(request)) == (kept, 0, [0])
