@@ -154,6 +154,11 @@ class IllegalArgument(SerializationError, TypeError):
     """An argument is not what the call takes; the message names it, what it got and what it takes."""
 
 
+class ConsumerStalled(KafkaError):
+    """A partition has not advanced for two minutes although brokers answer and records are there; the message
+    has what is known of the cause.  The consumer goes on trying."""
+
+
 class CorruptData(KafkaError, ValueError):
     """Bytes are not what the protocol says; the message names message, version and field."""
 

@@ -94,6 +94,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
                 self._subscription,
                 self._buffer,
                 self._fetcher,
+                self._lookups,
                 resume=group.resume if group is not None else None,
                 chores=(group.rebalance, group.committer) if group is not None else (),
             )
@@ -105,6 +106,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
                 self._buffer,
                 self._fetcher,
                 self._reader.bad_records,
+                self._reader.progress,
                 group,
             )
             cluster.add(self._lookups, self._fetcher)
@@ -140,6 +142,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             UnknownTopicOrPartition, NoBrokersAvailable: a topic is missing, or no broker has been reached,
                 for default_api_timeout_ms.
             TopicAuthorizationFailed, InvalidTopicException, TlsError: at once, as no waiting will help.
+            ConsumerStalled: a partition has not advanced for two minutes of polling, although brokers answer
+                and records are there.
             ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
         """
         limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)

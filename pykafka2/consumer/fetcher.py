@@ -86,6 +86,8 @@ class Fetcher:
         """The end of each partition as of its last fetch; single entries may be read from any thread."""
         self.readable_ends: dict[TopicPartition, int] = {}
         """How far records may be read: the same, or with read_committed the last stable offset."""
+        self.troubles: dict[TopicPartition, str] = {}
+        """Why the last fetch of a partition brought nothing usable, until one does."""
         self.made_anew: set[TopicPartition] = set()
         """Partitions whose topic was deleted and made anew while they were read."""
         self.fetches = 0
@@ -136,12 +138,23 @@ class Fetcher:
             self._misses.pop(partition, None)
             self.high_watermarks.pop(partition, None)
             self.readable_ends.pop(partition, None)
+            self.troubles.pop(partition, None)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self._paused.update(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self._paused.difference_update(partitions)
+
+    def rediscover(self, partition: TopicPartition) -> None:
+        """Begin anew with the brokers that this partition may be read from, as if they were met just now."""
+        info, state = self._metadata.partition(*partition), self._states.get(partition)
+        self._metadata.request_update()
+        for node_id in {info.leader if info else -1, state.replica if state else -1}:
+            self._in_flight.pop(node_id, None)
+            self._sessions.pop(node_id, None)
+            self._node_backoffs.pop(node_id, None)
+            self._node_not_before.pop(node_id, None)
 
     # ------------------------------------------------------------------ the driver's turn
 
@@ -325,8 +338,16 @@ class Fetcher:
             self._sessions[node_id] = session
         return session
 
-    def _on_response(self, flight: Flight, response: FetchResponse, now: float) -> None:
+    def _has_landed(self, flight: Flight) -> bool:
+        """True for the answer that is waited for; not so where the broker was given up meanwhile."""
+        if self._in_flight.get(flight.node_id) is not flight:
+            return False
         del self._in_flight[flight.node_id]
+        return True
+
+    def _on_response(self, flight: Flight, response: FetchResponse, now: float) -> None:
+        if not self._has_landed(flight):
+            return
         session = self._session(flight.node_id)
         if response.error_code:
             error = error_of(response.error_code)
@@ -355,7 +376,8 @@ class Fetcher:
             self._node_not_before[flight.node_id] = flight.not_again_before
 
     def _on_failure(self, flight: Flight, error: KafkaError, now: float) -> None:
-        del self._in_flight[flight.node_id]
+        if not self._has_landed(flight):
+            return
         self._session(flight.node_id).on_failure(error)
         for state, _ in flight.asked.values():
             if state.replica == flight.node_id:
@@ -392,11 +414,17 @@ class Fetcher:
         self.readable_ends[state.partition] = told.last_stable_offset if is_bounded else told.high_watermark
         if not told.records:
             state.backoff.reset()
+            if told.high_watermark <= offset:
+                self.troubles.pop(state.partition, None)
+            else:
+                self.troubles[state.partition] = f"the broker sends no records from offset {offset} on"
             return
+        self.troubles.pop(state.partition, None)
         aborted = told.aborted_transactions if self._options.isolation else None
         data = FetchedData(state.partition, state.generation, offset, memoryview(told.records), aborted)
         if data.next_offset <= offset and data.error is None:
-            self._delay(state, now)  # all of it lies before what was asked for
+            self.troubles[state.partition] = f"the broker sends only records before offset {offset}"
+            self._delay(state, now)
             return
         self._misses.pop(state.partition, None)
         if data.next_offset > offset:
@@ -412,6 +440,7 @@ class Fetcher:
         error = error_of(
             told.error_code, f"{state.partition} at offset {offset}: {error_of(told.error_code)}"
         )
+        self.troubles[state.partition] = str(error)
         if state.leave_replica() and not isinstance(error, CorruptMessage):
             return  # a follower may be behind, or none any more: the leader is asked
         if isinstance(error, CorruptMessage):

@@ -13,6 +13,7 @@ from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.group_inspection import group_health, group_words
 from pykafka2.consumer.group_parts import GroupParts
+from pykafka2.consumer.progress import Progress
 from pykafka2.consumer.subscription import Subscription
 
 
@@ -26,6 +27,7 @@ class Inspection:
         buffer: FetchBuffer,
         fetcher: Fetcher,
         bad_records: BadRecords,
+        progress: Progress,
         group: GroupParts | None = None,
     ) -> None:
         self._cluster = cluster
@@ -33,6 +35,7 @@ class Inspection:
         self._buffer = buffer
         self._fetcher = fetcher
         self._bad_records = bad_records
+        self._progress = progress
         self._group = group
 
     def metrics(self) -> dict[str, float]:
@@ -56,6 +59,7 @@ class Inspection:
         cluster, metadata = self._cluster, self._cluster.metadata
         now = cluster.driver.clock.monotonic()
         state = "closed" if cluster.is_closed else "open"
+        still = self._progress.standing_still()
         return {
             "state": "failed" if cluster.driver.failure is not None else state,
             "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),
@@ -70,6 +74,8 @@ class Inspection:
                     "buffered_bytes": self._buffer.bytes_of(partition),
                     "paused": assigned.is_paused,
                     "resetting": assigned.is_resetting,
+                    "last_trouble": self._fetcher.troubles.get(partition),
+                    "stands_still_for": still.get(partition, 0.0),
                 }
                 for partition, assigned in list(self._subscription.assigned.items())
             },
@@ -107,7 +113,9 @@ class Inspection:
                 "where auto_offset_reset says."
             )
         for name, one in health["partitions"].items():
-            lines.append(f"{name} {_words(one)}.")
+            trouble = f"; the last trouble: {one['last_trouble']}" if one["last_trouble"] else ""
+            still = f"; it has not advanced for {one['stands_still_for']:.0f} s"
+            lines.append(f"{name} {_words(one)}{still if one['stands_still_for'] else ''}{trouble}.")
         return "\n".join(lines)
 
 

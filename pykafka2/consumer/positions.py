@@ -70,6 +70,13 @@ class OffsetLookups:
         question.backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
         self._questions.append(question)
 
+    def trouble_of(self, partition: TopicPartition) -> str | None:
+        """Why a question about this partition has no answer yet, as of the last attempt.  Any thread."""
+        for question in tuple(self._questions):
+            if question.partition == partition and question.last_error is not None:
+                return str(question.last_error)
+        return None
+
     def poll(self, now: float) -> PollResult:
         result = PollResult.idle()
         if not self._questions:

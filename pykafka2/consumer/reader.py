@@ -24,10 +24,13 @@ from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
 from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.positions import OffsetLookups
+from pykafka2.consumer.progress import Progress
 from pykafka2.consumer.reset_policy import NONE, reset_timestamp
 from pykafka2.consumer.subscription import Assigned, Subscription
 from pykafka2.consumer.topic_watch import TopicWatch
 from pykafka2.errors import (
+    ConsumerStalled,
     CorruptData,
     CorruptMessage,
     KafkaError,
@@ -80,6 +83,7 @@ class Reader:
         subscription: Subscription,
         buffer: FetchBuffer,
         fetcher: Fetcher,
+        lookups: OffsetLookups,
         *,
         resume: Resume | None = None,
         chores: Sequence[Chore] = (),
@@ -94,6 +98,7 @@ class Reader:
         self._resume = resume
         self._chores = chores
         self._watch = TopicWatch(cluster, subscription)
+        self.progress = Progress(options, cluster, subscription, buffer, fetcher, lookups)
         self.bad_records = BadRecords(options.on_bad_record)
         self._deserializing = Deserializing(options, self.bad_records)
         self._failed: _Failure | None = None
@@ -134,6 +139,7 @@ class Reader:
                 chore.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
             found = collect()
+            self._watch_progress(found)
             if found:
                 return found
             remaining = deadline - self._driver.clock.monotonic()
@@ -142,6 +148,20 @@ class Reader:
                 return {}
             due_in = min((chore.due_in() for chore in self._chores), default=remaining)
             self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
+
+    def _watch_progress(self, found: dict[TopicPartition, Any]) -> None:
+        try:
+            stuck = self.progress.look(found)
+        except ConsumerStalled as error:
+            if not found:
+                raise
+            logger.warning("%s", error)  # what was found comes first
+            return
+        if stuck:
+            self._subscription.unsent.update(stuck)
+            for partition in stuck:
+                self._driver.call_soon(lambda now, one=partition: self._fetcher.rediscover(one))  # type: ignore[misc]
+            self.send_changes()
 
     def _is_called(self) -> bool:
         """Woken, or a chore is to be attended to."""
@@ -157,7 +177,7 @@ class Reader:
                 return True
             return or_else() or (resume is not None and resume.has_news())
 
-        self._driver.wait_until(is_news, min(timeout, watch.patience()))
+        self._driver.wait_until(is_news, min(timeout, watch.patience(), self.progress.patience()))
 
     def position(self, partition: TopicPartition, timeout: float) -> int:
         """The next offset to be handed over; waits while a reset is under way."""

@@ -1,0 +1,163 @@
+"""A consumer is never alive and stuck: what does not advance is looked for anew, then said with its cause."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.errors import ConsumerStalled
+from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsPartitionResponse
+from pykafka2.types import TopicPartition
+from tests.cluster.scripted import Answer, Later, ScriptedBroker
+from tests.consumer.logs import LogCluster
+
+ORDERS_0 = TopicPartition("orders", 0)
+# Retriable, for the partition alone: KAFKA_STORAGE_ERROR.
+STORAGE_ERROR = 56
+
+
+class StuckCluster(LogCluster):
+    """Partition 0 of two answers every fetch with nothing, or an error; the rest of the cluster is well."""
+
+    def __init__(self) -> None:
+        super().__init__({"orders": [0, 0]}, brokers=1)
+        self.is_stuck = True
+        self.error_code = 0
+        for _ in range(3):
+            self.append("orders", 0, b"x")
+        self.on(FetchRequest, self.sparse)
+
+    def sparse(self, request: FetchRequest, broker: ScriptedBroker) -> Answer:
+        answer = self.fetch(request, broker)
+        if not self.is_stuck or not isinstance(answer, Later):
+            return answer
+        make = answer.make
+
+        def make_sparse() -> FetchResponse:
+            response = make()
+            assert isinstance(response, FetchResponse)
+            for topic in response.responses:
+                for one in topic.partitions:
+                    if one.partition_index == 0:
+                        one.records, one.error_code = None, self.error_code
+            return response
+
+        answer.make = make_sparse
+        return answer
+
+
+def poll_for(cluster: LogCluster, consumer: KafkaConsumer, seconds: float) -> float | None:
+    """Poll for so long; when ConsumerStalled was raised first."""
+    began = cluster.now
+    while cluster.now - began < seconds:
+        try:
+            consumer.poll(5000)
+        except ConsumerStalled:
+            return cluster.now - began
+    return None
+
+
+pytestmark = pytest.mark.slow
+gate = pytest.mark.gate
+
+
+@pytest.mark.parametrize("error_code", [pytest.param(0, marks=gate), STORAGE_ERROR], ids=["nothing", "error"])
+def test_what_stands_still_is_looked_for_anew_and_then_said(
+    error_code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = StuckCluster()
+    cluster.error_code = error_code
+    with cluster.consumer("orders") as consumer, caplog.at_level(logging.WARNING):
+        assert poll_for(cluster, consumer, 25) is None
+        asked = len(cluster.requests(MetadataRequest))
+        assert poll_for(cluster, consumer, 25) is None
+        assert "orders-0 does not advance" in caplog.text
+        assert len(cluster.requests(MetadataRequest)) > asked
+        assert consumer.health()["partitions"]["orders-0"]["stands_still_for"] >= 30
+        assert consumer.health()["partitions"]["orders-1"]["stands_still_for"] == 0
+        assert "it has not advanced for" in consumer.explain()
+        with pytest.raises(ConsumerStalled, match="orders-0 does not advance: its position has been 0") as it:
+            consumer.poll(float("inf"))
+        cause = "sends no records from offset 0" if not error_code else "orders-0 at offset 0: "
+        assert f"the last trouble was: {'the broker ' * (not error_code)}{cause}" in str(it.value)
+        again = poll_for(cluster, consumer, 300)
+        assert again is not None
+        assert again > 100, "not with every poll"
+        cluster.is_stuck = False
+        assert consumer.poll(2000)[ORDERS_0]
+        assert consumer.health()["partitions"]["orders-0"]["last_trouble"] is None
+
+
+@gate
+def test_a_poll_that_waits_for_ever_hears_of_it() -> None:
+    cluster = StuckCluster()
+    with cluster.consumer("orders") as consumer:
+        began = cluster.now
+        with pytest.raises(ConsumerStalled):
+            consumer.poll(float("inf"))
+        assert 120 <= cluster.now - began < 150
+
+
+def test_what_a_bug_of_ours_has_lost_is_found_again() -> None:
+    cluster = StuckCluster()
+    cluster.is_stuck = False
+    with cluster.consumer("orders") as consumer:
+        assert len(consumer.poll(1000)[ORDERS_0]) == 3
+        consumer._fetcher._in_flight[0].node_id = 99  # its answer is lost now
+        cluster.append("orders", 0, b"x")
+        consumer._fetcher.readable_ends[ORDERS_0] = 4
+        began = cluster.now
+        while ORDERS_0 not in consumer.poll(1000):
+            assert cluster.now - began < 60
+
+
+@pytest.mark.parametrize(
+    "outage", ["no broker", "no leader", "throttled", "paused", pytest.param("not polled", marks=gate)]
+)
+def test_what_is_not_the_consumers_fault_is_ridden_out(outage: str) -> None:
+    cluster = StuckCluster()
+    with cluster.consumer("orders", default_api_timeout_ms=10_000_000) as consumer:
+        consumer.poll(1000)
+        consumer.poll(1000)
+        if outage == "no broker":
+            cluster.brokers[0].stop()
+        elif outage == "no leader":
+            cluster.topics["orders"].leaders[:] = [-1, -1]
+            consumer._cluster.metadata.request_update()
+        elif outage == "throttled":
+            link: Any = consumer._cluster.nodes.known_link(0)
+            link.connection.throttled_until = cluster.now + 3600
+        elif outage == "paused":
+            consumer.pause(ORDERS_0)
+        else:
+            for _ in range(3):
+                cluster.runtime.run_for(45)
+                assert consumer.poll() == {}
+            return
+        assert poll_for(cluster, consumer, 200) is None
+
+
+def test_a_partition_that_waits_for_its_turn_does_not_stand_still() -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    for number in range(2):
+        cluster.append("orders", number, *[b"x"] * 400)
+    with cluster.consumer("orders", max_poll_records=1) as consumer:
+        for _ in range(60):  # an application that takes its time
+            consumer.poll(1000)
+            cluster.runtime.run_for(5)
+
+
+def test_a_reset_that_is_never_answered_is_said() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    refusal = ListOffsetsPartitionResponse(partition_index=0, error_code=STORAGE_ERROR)
+    cluster._list_partition = lambda *arguments: refusal  # type: ignore[method-assign]
+    with (
+        cluster.consumer("orders") as consumer,
+        pytest.raises(ConsumerStalled, match=r"orders-0.*no position was found for.*last trouble"),
+    ):
+        consumer.poll(float("inf"))
