@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         PartitionInfo,
         RecordMetadata,
+        SubscriptionPattern,
         TopicPartition,
     )
 
@@ -79,6 +80,7 @@ _HOMES = {
     "OffsetAndTimestamp": "pykafka2.types",
     "PartitionInfo": "pykafka2.types",
     "RecordMetadata": "pykafka2.types",
+    "SubscriptionPattern": "pykafka2.types",
     "TopicPartition": "pykafka2.types",
     "TransactionHandle": "pykafka2.producer.transaction_handle",
     "end_transaction": "pykafka2.producer.transaction_handle",
@@ -119,6 +121,7 @@ __all__ = [
     "RebalanceProtocol",
     "RecordMetadata",
     "Serializer",
+    "SubscriptionPattern",
     "TopicPartition",
     "TransactionHandle",
     "end_transaction",

@@ -36,6 +36,19 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+@attrs.define(frozen=True)
+class SubscriptionPattern:
+    """A regular expression in RE2's syntax that the brokers resolve: topics whose whole name matches.
+
+    For `KafkaConsumer.subscribe(pattern=...)` with group_protocol='consumer'.
+    """
+
+    pattern: str
+
+    def __str__(self) -> str:
+        return self.pattern
+
+
 class OffsetAndMetadata(NamedTuple):
     """A committed position: the next offset to read, a free text, and the leader epoch (-1 if unknown)."""
 

@@ -138,6 +138,7 @@ class ClusterClient:
         timeout: float | None = None,
         check: Callable[[R], KafkaError | None] | None = None,
         max_version: int | None = None,
+        renewed: Callable[[], Request[R]] | None = None,
     ) -> R:
         """Send a request and wait for its answer; retried with back-off while its errors are retriable.
 
@@ -147,6 +148,7 @@ class ClusterClient:
             to: any node by default.
             timeout: seconds for all attempts together; `default_api_timeout` by default.
             check: turns an answer into the error it stands for, or None if it is good.
+            renewed: makes the request of each attempt, where they differ; called on the driver's thread.
 
         Raises:
             KafkaError: as `check` says, or as the connection failed, if it is not retriable.
@@ -155,7 +157,7 @@ class ClusterClient:
             ClientClosed: the client is closed, or was meanwhile.
         """
         timeout = self.options.default_api_timeout if timeout is None else timeout
-        completion = self.start(request, to, timeout, check, max_version)
+        completion = self.start(request, to, timeout, check, max_version, renewed)
         try:
             self.driver.wait_until(
                 lambda: completion.is_done or self.is_closed, timeout + GRACE, completion.waiters
@@ -175,6 +177,7 @@ class ClusterClient:
         timeout: float | None = None,
         check: Callable[[R], KafkaError | None] | None = None,
         max_version: int | None = None,
+        renewed: Callable[[], Request[R]] | None = None,
     ) -> Completion[R]:
         """`request` without waiting: the call lives on the driver, which retries it.  Any thread.
 
@@ -197,6 +200,7 @@ class ClusterClient:
                 self.driver.clock.monotonic() + timeout,
                 self._new_backoff(),
                 completion,
+                renewed,
             )
         )
         return completion

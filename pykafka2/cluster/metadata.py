@@ -74,6 +74,7 @@ class Metadata:
         self._gap = 0.0
         self._wanted: dict[str, float] = {}
         self._pinned: frozenset[str] = frozenset()
+        self._wanted_ids: frozenset[bytes] = frozenset()
         self._wants_all_topics = False
         self._update_requested = False
         self._topic_requested = False
@@ -156,6 +157,16 @@ class Metadata:
             self._topic_requested = True
             self._wake()
 
+    def want_topic_ids(self, topic_ids: Iterable[bytes]) -> None:
+        """Ask for the topics of these ids until each is known, or until the next call.
+
+        Whoever is told a topic by its id has to `want_topic` or pin it by name, once that is known.
+        """
+        self._wanted_ids = frozenset(topic_ids)
+        if not self._wanted_ids <= self.snapshot.names_by_id.keys():
+            self._topic_requested = True
+            self._wake()
+
     def want_all_topics(self, wanted: bool) -> None:
         """Ask for every topic of the cluster, from the next update on (pattern subscriptions, listings)."""
         self._wants_all_topics = wanted
@@ -205,7 +216,7 @@ class Metadata:
         if self._topic_requested:
             # Many senders may have asked while the answer was on its way: only what is missing still counts.
             self._topic_requested = False
-            self._topic_requested = not self.wanted_topics() <= self.snapshot.topics.keys()
+            self._topic_requested = self._is_something_unknown()
         if self._update_requested or self._topic_requested:
             due = now
         elif self.last_refresh == NEVER:
@@ -213,6 +224,11 @@ class Metadata:
         else:
             due = self._oldest_refresh() + self._options.metadata_max_age
         return max(due, self.last_refresh + self._gap)
+
+    def _is_something_unknown(self) -> bool:
+        if not self.wanted_topics() <= self.snapshot.topics.keys():
+            return True
+        return not self._wanted_ids <= self.snapshot.names_by_id.keys()
 
     def _oldest_refresh(self) -> float:
         """When what is known was heard, of that which was heard first: each topic has an age of its own, as
@@ -243,7 +259,11 @@ class Metadata:
         )
 
     def _topics_to_ask(self) -> list[MetadataRequestTopic]:
-        return [MetadataRequestTopic(name=name) for name in sorted(self._asked_by_name)]
+        unknown_ids = sorted(self._wanted_ids - self.snapshot.names_by_id.keys())
+        return [
+            *(MetadataRequestTopic(name=name) for name in sorted(self._asked_by_name)),
+            *(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unknown_ids),
+        ]
 
     def _on_response(self, response: MetadataResponse, now: float) -> None:
         self._in_flight = False
@@ -302,6 +322,8 @@ class Metadata:
 
     def _is_unresolved(self, response: MetadataResponse) -> bool:
         """True if asking again may tell more: an election under way, a topic that is just being made."""
+        if not self._wanted_ids <= self.snapshot.names_by_id.keys():
+            return True
         for topic in response.topics:
             if topic.name not in self._wanted and topic.name not in self._pinned:
                 continue

@@ -38,6 +38,8 @@ class RetryingCall:
     deadline: float
     backoff: Backoff
     completion: Completion[Any]
+    renewed: Callable[[], Request[Any]] | None = None
+    """Makes the request of each attempt, where they differ.  The driver's thread."""
     is_in_flight: bool = False
     retry_at: float = -FOREVER
     last_error: KafkaError | None = None
@@ -100,6 +102,8 @@ class RetryingCalls:
 
     def _attempt(self, call: RetryingCall, now: float) -> Send[Any]:
         call.is_in_flight = True
+        if call.renewed is not None:
+            call.request = call.renewed()
         send = Send(
             call.request,
             call.to,

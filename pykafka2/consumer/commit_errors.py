@@ -20,6 +20,13 @@ from pykafka2.protocol.messages.committed_offsets import OffsetCommitResponse
 from pykafka2.types import TopicPartition
 
 
+class MembershipMoved(KafkaError):
+    """Committed offsets were asked for under an epoch, or as a member, that is over: asked again as who the
+    consumer is by then."""
+
+    retriable = True
+
+
 def refusal_in(response: OffsetCommitResponse, asked: Collection[TopicPartition]) -> KafkaError | None:
     """The error that the answer stands for, naming its partitions; None if all offsets were written.
 
@@ -62,7 +69,7 @@ def words_for_member(error: KafkaError, standing: GroupStanding, identity: Group
     else:
         because = standing.lost_because or (
             "it may have been longer between two calls of poll() than max_poll_interval_ms, or without a "
-            "heartbeat for session_timeout_ms"
+            f"heartbeat for {'its session' if identity.membership else 'session_timeout_ms'}"
         )
         told = CommitFailed(
             f"group {group!r} has taken this consumer's partitions away ({error}): {because}. The offsets "

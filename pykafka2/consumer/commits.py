@@ -23,12 +23,14 @@ from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
 from pykafka2.errors import (
     FencedInstanceId,
+    GroupIdNotFound,
     IllegalGeneration,
     KafkaError,
     KafkaTimeoutError,
     RebalanceInProgress,
     RequestTimeout,
     RetriableCommitFailed,
+    StaleMemberEpoch,
     UnknownMemberId,
 )
 from pykafka2.protocol.messages.committed_offsets import (
@@ -188,7 +190,11 @@ class Commits:
             self._cluster.coordinators.forget_answerer(send)
         if error.refresh_metadata:
             self._cluster.metadata.request_update(error)
-        if isinstance(error, OF_THE_MEMBER):
+        if isinstance(error, StaleMemberEpoch):
+            self._on_stale_epoch(commit, error, now)
+        elif isinstance(error, OF_THE_MEMBER) or (
+            isinstance(error, GroupIdNotFound) and commit.identity.membership
+        ):
             self._standing.rejection = Rejection(commit.identity, error)
             self._end(commit, words_for_member(error, self._standing, commit.identity))
         elif not error.retriable or commit.completion.is_cancelled:
@@ -196,11 +202,26 @@ class Commits:
         elif not commit.is_retried:
             self._end(commit, _passing(error))
         else:
-            commit.last_error = error
-            commit.retry_at = now + commit.backoff.next()
-            if commit.retry_at >= commit.deadline:
-                self._end(commit, self._timed_out(commit))
+            self._try_again(commit, error, now + commit.backoff.next())
         self._cluster.driver.wake()  # the queue goes on, or waits for another moment
+
+    def _on_stale_epoch(self, commit: Commit, error: KafkaError, now: float) -> None:
+        """The member's epoch has moved on since the commit was asked for; that it still owns the partitions
+        is certain only for as long as it is the same membership."""
+        current = self._standing.identity
+        if current.membership != commit.identity.membership:
+            self._end(commit, words_for_member(error, self._standing, commit.identity))
+        elif not commit.is_retried or commit.completion.is_cancelled:
+            self._end(commit, _passing(error))
+        else:
+            is_known = current != commit.identity
+            commit.identity = current
+            self._try_again(commit, error, now if is_known else now + commit.backoff.next())
+
+    def _try_again(self, commit: Commit, error: KafkaError, at: float) -> None:
+        commit.last_error, commit.retry_at = error, at
+        if at >= commit.deadline:
+            self._end(commit, self._timed_out(commit))
 
     def _succeed(self, commit: Commit) -> None:
         self._queue.remove(commit)

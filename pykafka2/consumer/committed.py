@@ -12,10 +12,19 @@ import logging
 from collections.abc import Collection, Iterable
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.commit_errors import MembershipMoved
+from pykafka2.consumer.group_identity import GroupStanding, Rejection
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, ToCoordinator
-from pykafka2.errors import CorruptResponse, KafkaError, UnsupportedVersion, error_of
+from pykafka2.errors import (
+    CorruptResponse,
+    KafkaError,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    UnsupportedVersion,
+    error_of,
+)
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -32,14 +41,16 @@ logger = logging.getLogger(__name__)
 Found = dict[TopicPartition, OffsetAndMetadata | None]
 # From version 10 on topics are named by their ids only.
 LAST_VERSION_WITH_NAMES = 9
+_OF_THE_MEMBER = (StaleMemberEpoch, UnknownMemberId)
 
 
 class CommittedOffsets:
     """Asks what one group has committed."""
 
-    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, standing: GroupStanding) -> None:
         self._cluster = cluster
-        self._group_id = group_id
+        self._standing = standing
+        self._group_id = standing.group_id
         self._brokers_know_batches = True
 
     def of(self, partitions: Collection[TopicPartition], timeout: float) -> Found:
@@ -58,6 +69,7 @@ class CommittedOffsets:
                 timeout,
                 lambda response: self._refusal(response, partitions),
                 LAST_VERSION_WITH_NAMES,
+                lambda: self._request(partitions),
             )
         except UnsupportedVersion:
             if not self._brokers_know_batches:
@@ -74,6 +86,7 @@ class CommittedOffsets:
             None,
             lambda response: self._refusal(response, partitions),
             LAST_VERSION_WITH_NAMES,
+            lambda: self._request(partitions),
         )
 
     def falls_back(self, error: BaseException) -> bool:
@@ -111,6 +124,9 @@ class CommittedOffsets:
                 OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in numbers.items()
             ]
             group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
+            identity = self._standing.identity
+            if identity.membership:  # whose epoch is over may have lost the partitions that it asks of
+                group.member_id, group.member_epoch = identity.member_id, identity.generation_id
             return OffsetFetchRequest(groups=[group], require_stable=True)
         return OffsetFetchRequest(
             group_id=self._group_id,
@@ -139,7 +155,8 @@ class CommittedOffsets:
         codes = [answer.error_code, *(one.error_code for one in answer.groups)]
         for code in codes:
             if code:
-                return error_of(code, f"group {self._group_id!r}: {error_of(code)}")
+                error = error_of(code, f"group {self._group_id!r}: {error_of(code)}")
+                return self._moved(error) if isinstance(error, _OF_THE_MEMBER) else error
         told = self._told(answer)
         silent = [partition for partition in partitions if partition not in told]
         if silent:
@@ -150,6 +167,15 @@ class CommittedOffsets:
         worst = min(failed, key=lambda one: error_of(told[one].error_code).retriable)
         code = told[worst].error_code
         return error_of(code, f"the committed offset of {worst}: {error_of(code)}")
+
+    def _moved(self, error: KafkaError) -> KafkaError:
+        """What is said of a member's epoch is no word on what was committed."""
+        identity = self._standing.identity
+        if isinstance(error, UnknownMemberId) and identity.membership:
+            self._standing.rejection = Rejection(identity, error)
+        moved = MembershipMoved(str(error))
+        moved.__cause__ = error
+        return moved
 
 
 class Resume:

@@ -19,6 +19,9 @@ class GroupIdentity:
     member_id: str = ""
     generation_id: int = -1
     group_instance_id: str | None = None
+    membership: int = 0
+    """Which membership of this consumer, counted from 1, in a KIP-848 group: there `generation_id` is the
+    member's epoch, which moves on while it owns its partitions, and the id outlives the membership."""
 
 
 NOBODY = GroupIdentity()

@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from pykafka2.consumer.group_parts import GroupParts
+from pykafka2.consumer.kip848.words import state_in_words
 from pykafka2.consumer.member_states import MemberState
+from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.options import CLASSIC, CONSUMER
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
 
 
@@ -17,6 +20,7 @@ def group_health(group: GroupParts, now: float) -> dict[str, Any]:
     member, standing, commits = group.membership, group.standing, group.commits
     return {
         "id": standing.group_id,
+        "protocol": CLASSIC if isinstance(member, Membership) else CONSUMER,
         "state": member.state.value,
         "member_id": standing.identity.member_id,
         "generation": standing.identity.generation_id,
@@ -40,7 +44,8 @@ def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]
     group, state = f"group {health['id']!r}", health["state"]
     lines = []
     if subscription.mode is Mode.TOPICS:
-        lines.append(_state_in_words(group, state, health))
+        in_words = state_in_words if health["protocol"] == CONSUMER else _state_in_words
+        lines.append(in_words(group, state, health))
     elif subscription.mode is Mode.NONE:
         lines.append("No partition is assigned; subscribe() or assign(), then poll().")
     if health["failure"]:

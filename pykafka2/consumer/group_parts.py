@@ -5,23 +5,43 @@ Caller's thread, once, when the consumer is made; the parts know each other only
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Protocol, Self
 
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.lookup import read_assignors
+from pykafka2.consumer.chores import Chore
 from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.handover import Handover
+from pykafka2.consumer.kip848.membership import ConsumerMembership
+from pykafka2.consumer.kip848.reconciliation import Reconciliation
+from pykafka2.consumer.listeners import Listeners
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
-from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.options import CONSUMER, ConsumerOptions
+from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.consumer.rebalance import Rebalance
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
+
+
+class GroupChore(Chore, Protocol):
+    """The caller's side of a membership, whatever the group's protocol: rebalance.py says what each does."""
+
+    def on_records_asked_for(self) -> None: ...
+
+    def subscribed(self, listeners: Listeners) -> None: ...
+
+    def enforce(self, reason: str) -> None: ...
+
+    def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None: ...
+
+    def leave_unasked(self, reason: str, timeout: float) -> None: ...
 
 
 @attrs.define(frozen=True, eq=False)
@@ -33,8 +53,8 @@ class GroupParts:
     committer: Committer
     committed: CommittedOffsets
     resume: Resume
-    membership: Membership
-    rebalance: Rebalance
+    membership: Membership | ConsumerMembership
+    rebalance: GroupChore
 
     @classmethod
     def build(
@@ -46,21 +66,40 @@ class GroupParts:
     ) -> Self:
         """Raises `ConfigurationError` for an assignor that nobody knows."""
         standing = GroupStanding(options.group_id or "")
-        assignors = OfferedAssignors(
-            read_assignors(options.partition_assignment_strategy), options.client_rack
-        )
         commits = Commits(cluster, standing)
         committer = Committer(options, cluster, subscription, undelivered, standing, commits)
-        committed = CommittedOffsets(cluster, standing.group_id)
-        membership = Membership(options, cluster, standing, assignors.assignors, assignors.protocol)
-        handover = Handover(options, cluster, subscription, undelivered, membership.polls, committer)
+        committed = CommittedOffsets(cluster, standing)
+
+        def handover(polls: PollClock) -> Handover:
+            return Handover(options, cluster, subscription, undelivered, polls, committer)
+
+        make = _by_coordinator if options.group_protocol == CONSUMER else _classic
+        membership, rebalance = make(options, cluster, subscription, standing, handover)
         cluster.add(commits, membership)
-        return cls(
-            standing,
-            commits,
-            committer,
-            committed,
-            Resume(committed, subscription),
-            membership,
-            Rebalance(options, cluster, subscription, standing, membership, handover, assignors),
-        )
+        resume = Resume(committed, subscription)
+        return cls(standing, commits, committer, committed, resume, membership, rebalance)
+
+
+def _classic(
+    options: ConsumerOptions,
+    cluster: ClusterClient,
+    subscription: Subscription,
+    standing: GroupStanding,
+    handover: Callable[[PollClock], Handover],
+) -> tuple[Membership, Rebalance]:
+    assignors = OfferedAssignors(read_assignors(options.partition_assignment_strategy), options.client_rack)
+    member = Membership(options, cluster, standing, assignors.assignors, assignors.protocol)
+    return member, Rebalance(
+        options, cluster, subscription, standing, member, handover(member.polls), assignors
+    )
+
+
+def _by_coordinator(
+    options: ConsumerOptions,
+    cluster: ClusterClient,
+    subscription: Subscription,
+    standing: GroupStanding,
+    handover: Callable[[PollClock], Handover],
+) -> tuple[ConsumerMembership, Reconciliation]:
+    member = ConsumerMembership(options, cluster, standing)
+    return member, Reconciliation(options, cluster, subscription, standing, member, handover(member.polls))

@@ -73,15 +73,22 @@ class Handover:
 
     # ------------------------------------------------------------------ letting go
 
-    def begin_to_let_go(self, partitions: Iterable[TopicPartition]) -> bool:
+    def begin_to_let_go(
+        self, partitions: Iterable[TopicPartition], of_other_topics: Collection[TopicPartition] = ()
+    ) -> bool:
         """Hand over nothing more of these, and commit what was handed over; listeners are told after that, by
-        `let_go`.  False if none of them is held."""
+        `let_go`.  False if none of them is held.
+
+        Nothing is committed of those `of_other_topics`, which are gone: their names may be others' already.
+        """
         going = self._subscription.hold_back(partitions)
         if not going:
             return False
         timeout = self._commit_timeout
         # A topic that was deleted takes no commit, and nobody is to wait for that.
-        existing = [one for one in going if self._metadata.partition(*one) is not None]
+        existing = [
+            one for one in going if one not in of_other_topics and self._metadata.partition(*one) is not None
+        ]
         self._commit = self._commits.commit_before_rebalance(existing, timeout)
         self._commit_until = self._driver.clock.monotonic() + timeout
         return True
@@ -140,10 +147,8 @@ class Handover:
 
     def tell(self, told: Told, partitions: Iterable[TopicPartition]) -> None:
         """Call a listener; its time is the application's."""
-        was_in_listener, self.is_in_listener = (
-            self.is_in_listener,
-            True,
-        )  # of another, which unsubscribes, say
+        was_in_listener = self.is_in_listener  # of another, which unsubscribes, say
+        self.is_in_listener = True
         polls = self._polls
         was_polling = polls.is_polling
         polls.leave()

@@ -27,6 +27,7 @@ class Heartbeat:
     is_in_flight: bool = False
     is_warned: bool = False
     _next_at: float = FOREVER
+    _is_hurried: bool = False
 
     @property
     def timeout(self) -> float:
@@ -43,7 +44,13 @@ class Heartbeat:
     def end(self) -> None:
         """No more of them until `begin`."""
         self._next_at = FOREVER
-        self.is_in_flight = False
+        self.is_in_flight = self._is_hurried = False
+
+    def hurry(self) -> None:
+        """There is something to say: the next one waits only for the last one's answer, or a back-off."""
+        self._is_hurried = True
+        if not self.is_in_flight and not self.backoff.attempts:
+            self._next_at = NEVER
 
     def is_due(self, now: float) -> bool:
         return not self.is_in_flight and now >= self._next_at
@@ -53,6 +60,7 @@ class Heartbeat:
 
     def on_sent(self, now: float) -> None:
         self.is_in_flight = True
+        self._is_hurried = False
         self.sent_at = now
 
     def on_answer(self, now: float) -> None:
@@ -60,7 +68,7 @@ class Heartbeat:
         self.is_in_flight = self.is_warned = False
         self.answered_at = now
         self.backoff.reset()
-        self._next_at = self.sent_at + self.interval
+        self._next_at = NEVER if self._is_hurried else self.sent_at + self.interval
 
     def on_failure(self, now: float) -> None:
         """No answer, or one of somebody who is not the coordinator (any more): again soon."""

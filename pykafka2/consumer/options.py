@@ -30,7 +30,8 @@ from pykafka2.option_fields import (
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord
 
-_SERVER_SIDE = "the protocol of KIP-848 is not implemented yet; groups use group_protocol='classic'"
+CLASSIC = "classic"
+CONSUMER = "consumer"
 _GROUPS_ONLY = (
     "enable_auto_commit",
     "enable_auto_offset_store",
@@ -39,9 +40,11 @@ _GROUPS_ONLY = (
     "session_timeout",
     "heartbeat_interval",
     "max_poll_interval",
+    "group_protocol",
+    "group_remote_assignor",
 )
 """Options that mean nothing without a group_id."""
-_HARMLESS = {"enable_auto_commit": False, "enable_auto_offset_store": True}
+_HARMLESS = {"enable_auto_commit": False, "enable_auto_offset_store": True, "group_protocol": CLASSIC}
 """What such an option may say without a group all the same."""
 
 
@@ -49,6 +52,12 @@ def _read_name(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError
     return sendable_text(value)
+
+
+def _read_protocol(value: Any) -> str:
+    if not isinstance(value, str) or value.lower() not in (CLASSIC, CONSUMER):
+        raise ValueError
+    return value.lower()
 
 
 def _read_strategy(value: Any) -> Any:
@@ -191,6 +200,22 @@ class ConsumerOptions(ClientOptions):
         "assignors prefer partitions with one.",
         is_sent=True,
     )
+    group_protocol: str = custom(
+        "group_protocol",
+        CLASSIC,
+        _read_protocol,
+        "'classic' or 'consumer'",
+        "Who shares out the partitions: the leader of the group (classic), or its coordinator (consumer: "
+        "KIP-848, brokers of 4.0 or later).",
+    )
+    group_remote_assignor: str | None = custom(
+        "group_remote_assignor",
+        None,
+        _read_name,
+        "a string that is not empty",
+        "The assignor that the coordinator is asked to use, with group_protocol='consumer'; its first by "
+        "default.",
+    )
     exclude_internal_topics: bool = flag(
         "exclude_internal_topics", True, "Whether patterns leave out Kafka's own topics."
     )
@@ -205,6 +230,7 @@ class ConsumerOptions(ClientOptions):
         options = super().from_given(given)
         if options.group_id == "":
             raise ConfigurationError("group_id='': a group has a name of at least one character")
+        _check_protocol(options.group_protocol, given)
         if options.heartbeat_interval >= options.session_timeout:
             raise ConfigurationError(
                 f"heartbeat_interval_ms={options.heartbeat_interval * 1000:g} must be less than "
@@ -215,6 +241,33 @@ class ConsumerOptions(ClientOptions):
             _refuse_without_group(given)
             return attrs.evolve(options, enable_auto_commit=False)
         return options
+
+
+_OF_CLASSIC_GROUPS = {
+    "partition_assignment_strategy": "the coordinator assigns; name its assignor with group_remote_assignor",
+    "session_timeout": "the brokers say so (group.consumer.session.timeout.ms, or the group's own "
+    "consumer.session.timeout.ms)",
+    "heartbeat_interval": "the brokers say so (group.consumer.heartbeat.interval.ms, or the group's own "
+    "consumer.heartbeat.interval.ms)",
+}
+"""Options that the protocol of KIP-848 has no use for, and what decides instead."""
+
+
+def _check_protocol(protocol: str, given: Mapping[str, Any]) -> None:
+    fields = attrs.fields_dict(ConsumerOptions)
+    if protocol == CLASSIC:
+        if given.get("group_remote_assignor") is not None:
+            raise ConfigurationError(
+                f"group_remote_assignor={given['group_remote_assignor']!r} is for group_protocol='consumer'; "
+                "classic groups choose with partition_assignment_strategy"
+            )
+        return
+    for name, instead in _OF_CLASSIC_GROUPS.items():
+        if name in given:
+            raise ConfigurationError(
+                f"{fields[name].metadata[OPTION].name} is for group_protocol='classic'; with 'consumer' "
+                f"{instead}, so leave it out"
+            )
 
 
 def _refuse_without_group(given: Mapping[str, Any]) -> None:
@@ -230,8 +283,6 @@ def _refuse_without_group(given: Mapping[str, Any]) -> None:
 CONSUMER_OPTIONS = OptionTable(
     ConsumerOptions,
     refused={
-        "group_remote_assignor": Refused(_SERVER_SIDE),
-        "group_protocol": Refused(_SERVER_SIDE, harmless=("classic", "CLASSIC")),
         "interceptor_classes": Refused("consumer interceptors are not implemented yet", harmless=([], ())),
         "share_acknowledgement_mode": Refused("share groups are not implemented", harmless=("implicit",)),
         "share_acquire_mode": Refused("share groups are not implemented", harmless=("batch_optimized",)),
@@ -272,4 +323,6 @@ class ConsumerConfig(ClientConfig, total=False):
     group_instance_id: str | None
     partition_assignment_strategy: Any
     client_rack: str
+    group_protocol: str
+    group_remote_assignor: str | None
     exclude_internal_topics: bool

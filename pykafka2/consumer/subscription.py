@@ -73,6 +73,8 @@ class Subscription:
         self.topics: frozenset[str] = frozenset()
         self.pattern: TopicPattern | None = None
         """Where topics are subscribed to by a pattern: `topics` are those that it named last."""
+        self.remote_pattern: str | None = None
+        """A pattern that the brokers resolve: `topics` are then those of the partitions assigned."""
         self.assigned: dict[TopicPartition, Assigned] = {}
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition whose place is known; written by one `update` a poll."""
@@ -90,13 +92,19 @@ class Subscription:
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read all partitions of these topics, or a group's share.  Raises `IllegalState` after `assign`."""
         self._read_topics()
-        self.pattern = None
+        self.pattern = self.remote_pattern = None
         self.topics = self.wanted_topics = frozenset(topics)
 
     def subscribe_to_pattern(self, pattern: TopicPattern) -> None:
         """As `subscribe`, of the topics that the pattern names; `match` says which these are now."""
         self._read_topics()
-        self.pattern = pattern
+        self.pattern, self.remote_pattern = pattern, None
+
+    def subscribe_to_remote_pattern(self, pattern: str) -> None:
+        """As `subscribe`, of what the group's coordinator finds by this regular expression."""
+        self._read_topics()
+        self.pattern, self.remote_pattern = None, pattern
+        self._read_topics_assigned()
 
     def match(self, snapshot: ClusterSnapshot) -> None:
         """Take over which topics the pattern names, if there is one."""
@@ -118,7 +126,7 @@ class Subscription:
     def unsubscribe(self) -> Change:
         self.mode = Mode.NONE
         self.topics = frozenset()
-        self.pattern = None
+        self.pattern = self.remote_pattern = None
         return self.replace(())
 
     def replace(self, partitions: Iterable[TopicPartition]) -> Change:
@@ -136,7 +144,12 @@ class Subscription:
             self.assigned[partition] = Assigned(self._next_generation())
         if self.mode is not Mode.TOPICS:
             self.wanted_topics = frozenset(partition.topic for partition in self.assigned)
+        elif self.remote_pattern is not None:
+            self._read_topics_assigned()
         return change
+
+    def _read_topics_assigned(self) -> None:
+        self.topics = self.wanted_topics = frozenset(partition.topic for partition in self.assigned)
 
     @property
     def reads_all_partitions(self) -> bool:

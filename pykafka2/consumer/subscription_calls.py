@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
 from pykafka2.consumer.listeners import Told, listeners_of
+from pykafka2.consumer.options import CONSUMER
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.subscription import Mode
 from pykafka2.consumer.topic_pattern import topic_pattern
-from pykafka2.errors import ConfigurationError, IllegalState
-from pykafka2.types import TopicPartition
+from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState
+from pykafka2.types import SubscriptionPattern, TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -43,7 +44,7 @@ class SubscriptionCalls(Owned):
     def subscribe(
         self,
         topics: Iterable[str] = (),
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
         *,
         on_assigned: Told | None = None,
@@ -60,7 +61,8 @@ class SubscriptionCalls(Owned):
             topics: names.
             pattern: instead of names: a regular expression, matched from the beginning of the name
                 (`re.match`); topics that come later are found with the metadata, metadata_max_age_ms at most
-                after they were made.
+                after they were made.  A `SubscriptionPattern` is resolved by the brokers, for members of a
+                group with group_protocol='consumer': in RE2's syntax, of whole names.
             listener: an object with `on_partitions_assigned(partitions)`, `on_partitions_revoked(partitions)`
                 and `on_partitions_lost(partitions)`, see `ConsumerRebalanceListener`.
             on_assigned: a function of the partitions, instead of a listener.
@@ -69,7 +71,8 @@ class SubscriptionCalls(Owned):
 
         Raises:
             IllegalState: partitions are assigned by `assign`.
-            ConfigurationError: a listener without a group_id: nothing would ever be told to it.
+            ConfigurationError: a listener without a group_id: nothing would ever be told to it; or a
+                `SubscriptionPattern` without group_protocol='consumer'.
             IllegalArgument: topics and a pattern, a bad pattern, or what is no listener.
         """
         if isinstance(topics, str):
@@ -82,7 +85,11 @@ class SubscriptionCalls(Owned):
             raise ConfigurationError(
                 "subscribe(): listeners are told what a group gives and takes; give group_id"
             )
-        if pattern is not None:
+        is_remote = isinstance(pattern, SubscriptionPattern)
+        if isinstance(pattern, SubscriptionPattern):
+            self._check_remote_pattern(pattern)
+            self._subscription.subscribe_to_remote_pattern(pattern.pattern)
+        elif pattern is not None:
             named = topic_pattern(pattern, hides_internal=self._options.exclude_internal_topics)
             self._subscription.subscribe_to_pattern(named)
             self._subscription.match(self._cluster.metadata.snapshot)
@@ -91,7 +98,7 @@ class SubscriptionCalls(Owned):
         else:
             self.unsubscribe()
             return
-        self._cluster.metadata.want_all_topics(pattern is not None)
+        self._cluster.metadata.want_all_topics(pattern is not None and not is_remote)
         if self._group is not None:
             self._group.rebalance.subscribed(listeners)
         else:
@@ -149,7 +156,8 @@ class SubscriptionCalls(Owned):
         The coordinator does so if the member is the leader, or tells its assignor something new (KIP-568).
 
         Raises:
-            IllegalState: no topics are subscribed to, or there is no group_id.
+            IllegalState: no topics are subscribed to, there is no group_id, or group_protocol='consumer',
+                where the coordinator decides by itself.
         """
         if self._group is None:
             raise IllegalState(
@@ -158,6 +166,15 @@ class SubscriptionCalls(Owned):
         self._group.rebalance.enforce(reason)
 
     # ------------------------------------------------------------------ inside
+
+    def _check_remote_pattern(self, pattern: SubscriptionPattern) -> None:
+        if self._options.group_protocol != CONSUMER or self._group is None:
+            raise ConfigurationError(
+                f"subscribe(): pattern={pattern!r} is resolved by the coordinator of a group with "
+                "group_protocol='consumer'; give that and group_id, or pattern=re.compile(...)"
+            )
+        if not isinstance(pattern.pattern, str) or not pattern.pattern:
+            raise IllegalArgument(f"subscribe(): pattern={pattern!r} needs a text of at least one character")
 
     def _release(self, partitions: list[TopicPartition]) -> None:
         """A new subscription leaves these out."""

@@ -63,6 +63,9 @@ def test_what_has_no_meaning_here_warns() -> None:
         CONSUMER_OPTIONS.parse(None, {"max_in_flight_requests_per_connection": 5})
 
 
+BY_COORDINATOR: dict[str, object] = {"group_id": "g", "group_protocol": "consumer"}
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -79,8 +82,14 @@ def test_what_has_no_meaning_here_warns() -> None:
         ({"partition_assignment_strategy": "range"}, "group_id"),
         ({"group_id": "g", "group_instance_id": ""}, "not empty"),
         ({"group_id": "g", "session_timeout_ms": 3000}, "heartbeat_interval_ms=3000 must be less"),
-        ({"group_id": "g", "group_protocol": "consumer"}, "KIP-848"),
-        ({"group_id": "g", "group_remote_assignor": "uniform"}, "KIP-848"),
+        ({"group_protocol": "consumer"}, "give a group_id"),
+        ({"group_remote_assignor": "uniform"}, "give a group_id|group_protocol='consumer'"),
+        ({"group_id": "g", "group_protocol": "streams"}, "'classic' or 'consumer'"),
+        ({"group_id": "g", "group_remote_assignor": "uniform"}, "partition_assignment_strategy"),
+        ({**BY_COORDINATOR, "group_remote_assignor": ""}, "not empty"),
+        ({**BY_COORDINATOR, "partition_assignment_strategy": "range"}, "group_remote_assignor"),
+        ({**BY_COORDINATOR, "session_timeout_ms": 45_000}, "group.consumer.session.timeout.ms"),
+        ({**BY_COORDINATOR, "heartbeat_interval_ms": 3000}, "group.consumer.heartbeat.interval.ms"),
     ],
 )
 def test_illegal_values_are_refused_with_words(given: dict[str, object], words: str) -> None:
