@@ -6,7 +6,7 @@ every partition is owned again, every record has been read, and what was committ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from pykafka2.consumer.commits import Offsets
 from pykafka2.consumer.committer import Committer
-from pykafka2.errors import NotCoordinator, RebalanceInProgress, UnknownMemberId
+from pykafka2.errors import BrokerError, NotCoordinator, RebalanceInProgress, UnknownMemberId
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykafka2.protocol.messages.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from pykafka2.testing import Simulation
@@ -34,27 +34,33 @@ ASSIGNORS: list[dict[str, Any]] = [
 ]
 
 
+CONFIG = {"default.replication.factor": 3, "offsets.topic.replication.factor": 3}
+OPTIONS: dict[str, Any] = {
+    "max_poll_interval_ms": 12_000,
+    "default_api_timeout_ms": 20_000,
+    "request_timeout_ms": 10_000,
+}
+
+
 class Storm:
     """What the seed does to a group."""
 
+    requests: Sequence[Any] = REQUESTS
+    """What is answered with errors, but for the last one, and not at all."""
+    errors: Sequence[type[BrokerError]] = (NotCoordinator, RebalanceInProgress, UnknownMemberId)
+
     def __init__(self, simulation: Simulation, seed: int) -> None:
-        self.random = random = Random(f"storm {seed}")
-        self.group = Group(
-            simulation,
-            {"orders": random.randint(3, 8)},
-            brokers=3,
-            config={"default.replication.factor": 3, "offsets.topic.replication.factor": 3},
-            max_poll_interval_ms=12_000,
-            default_api_timeout_ms=20_000,
-            request_timeout_ms=10_000,
-            **random.choice(ASSIGNORS),
-        )
+        self.random = Random(f"storm {seed}")
+        self.group = self.new_group(simulation, {"orders": self.random.randint(3, 8)})
         self.values: list[bytes] = []
         self.read: list[bytes] = []
         self.names = 0
         self.down: set[int] = set()
-        self.static = random.random() < 0.3
+        self.static = self.random.random() < 0.3
         self.happened: list[str] = []
+
+    def new_group(self, simulation: Simulation, topics: dict[str, int]) -> Group:
+        return Group(simulation, topics, brokers=3, config=CONFIG, **OPTIONS, **self.random.choice(ASSIGNORS))
 
     def blow(self) -> None:
         group, random = self.group, self.random
@@ -126,13 +132,13 @@ class Storm:
             self.group.cluster.controls.restart_broker(self.down.pop())
 
     def fail_requests(self) -> None:
-        error = self.random.choice([NotCoordinator, RebalanceInProgress, UnknownMemberId])
-        request = self.random.choice(REQUESTS[:4])
+        error = self.random.choice(self.errors)
+        request = self.random.choice(self.requests[:-1])
         if request is not OffsetCommitRequest or error is not UnknownMemberId:
             self.group.cluster.controls.fail_next(request, error, times=self.random.randint(1, 3))
 
     def lose_replies(self) -> None:
-        request = self.random.choice(REQUESTS)
+        request = self.random.choice(self.requests)
         self.group.cluster.controls.lose_reply(request, times=self.random.randint(1, 3))
 
     def cut_off(self) -> None:
