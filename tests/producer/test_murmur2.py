@@ -60,6 +60,22 @@ def test_the_cache_is_bounded_in_bytes(key_bytes: int) -> None:
     assert most <= CACHED_KEY_BYTES
 
 
+def test_a_cache_that_was_emptied_as_it_was_full_goes_on_caching() -> None:
+    computed: list[bytes] = []
+
+    def hash_of(key: bytes) -> int:
+        computed.append(key)
+        return 1
+
+    hashes = KeyHashes(hash_of)
+    for number in range(CACHED_KEY_BYTES // 1000 + 1):
+        hashes[b"%01000d" % number]
+    computed.clear()
+    for _ in range(10):
+        hashes[b"hot"], hashes[b"warm"]
+    assert computed == [b"hot", b"warm"]
+
+
 def test_a_long_key_drives_nobody_out() -> None:
     hashes = KeyHashes()
     hashes[b"hot"]

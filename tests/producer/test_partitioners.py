@@ -8,6 +8,7 @@ from collections import Counter
 from threading import Thread
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +106,24 @@ def test_round_robin_begins_at_the_first_partition_and_ignores_keys_as_javas_doe
 def test_murmur2_round_robin_keeps_keys_together() -> None:
     one, route = strategy("murmur2_round_robin"), a_route(97)
     assert {key: chosen(one, route, key) for key in (b"a", b"kafka")} == {b"a": 49, b"kafka": 28}
+
+
+def test_murmur2_round_robin_begins_anywhere_lest_all_clients_begin_at_the_first() -> None:
+    route = a_route(3)
+    strategies = [
+        strategy_of("murmur2_round_robin", ignores_keys=False, seeded=random.Random(seed))
+        for seed in range(20)
+    ]
+    assert {chosen(one, route) for one in strategies} == {0, 1, 2}
+
+
+def test_a_partition_whose_leader_is_gone_is_not_shown_as_available() -> None:
+    route = a_route(3)
+    nodes = {number: node for number, node in route.snapshot.nodes.items() if number != 1}
+    view = ClusterView(attrs.evolve(route.snapshot, nodes=nodes))
+    assert view.available_partitions_for_topic("orders") == {0, 2}
+    assert view.partitions_for_topic("orders") == {0, 1, 2}
+    assert view.available_partitions_for_topic("unknown") == set()
 
 
 def test_twenty_threads_share_their_turns() -> None:

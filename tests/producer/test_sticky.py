@@ -113,6 +113,14 @@ def test_where_all_nodes_take_nothing_none_is_passed_over() -> None:
     assert {*bench.drawn(a_route(2))} == {0, 1}
 
 
+def test_where_all_nodes_take_nothing_lengths_decide_as_ever() -> None:
+    bench = Bench(availability_timeout=2)
+    bench.delays.note({0, 1, 2}, 0.0)
+    bench.now = 5.0
+    counts = bench.drawn(with_batches(a_route(3), 0, 3, 1), 8000)
+    assert [round(counts[partition] / 1000) for partition in range(3)] == [4, 1, 3]
+
+
 def test_delays_are_not_looked_at_without_a_timeout() -> None:
     bench = Bench()
     bench.delays.note({1}, 0.0)
@@ -198,7 +206,9 @@ def test_batches_that_leave_before_they_are_full_do_not_change_the_partition(
 def test_partitioner_ignore_keys_spreads_records_with_a_key(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    producer = simulation.producer(cluster, partitioner_ignore_keys=True, batch_size=200)
+    producer = simulation.producer(cluster, partitioner_ignore_keys=True, batch_size=200, bulk_batch_size=200)
     deliveries = [producer.send("spread", b"x" * 100, b"same") for _ in range(200)]
     producer.flush(timeout=30)
     assert {delivery.result(0).partition for delivery in deliveries} == set(range(6))
+    bulk = producer.send_many("spread", [b"x" * 100] * 200, keys=[b"same"] * 200)
+    assert {batch.partition for batch in bulk.result(10)} == set(range(6))
