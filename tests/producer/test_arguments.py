@@ -58,6 +58,7 @@ def test_what_is_neither_bytes_nor_serialized_is_a_type_error_as_well(
         ("headers", 5, "headers=5"),
         ("headers", ["ab"], r"headers\[0\]='ab' .* is no pair"),
         ("headers", [("a", b"1"), (b"b", b"1")], r"headers\[1\]=.* no str as name"),
+        ("headers", [("\ud800", b"1")], "headers=.* has a name that UTF-8 does not know"),
         ("headers", [("a", 1)], r"headers\[0\]=\('a', 1\) .* no bytes as value"),
         ("partition", "0", "partition='0' of a record for topic 'orders': takes the number"),
         ("partition", True, "partition=True"),

@@ -15,6 +15,7 @@ from pykafka2.errors import (
     MessageTooLarge,
 )
 from pykafka2.producer.batch import LEGAL_MOVES, BatchState, ProducerBatch
+from pykafka2.producer.bulk_delivery import BulkDelivery, Share
 from pykafka2.producer.delivery import Delivery
 from pykafka2.types import RecordMetadata
 from tests.producer.rows import a_batch, appended
@@ -115,6 +116,29 @@ def test_a_delivery_can_be_awaited() -> None:
 
     batch = a_batch()
     assert asyncio.run(wait_for(batch, appended(batch))).offset == 7
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_who_no_longer_awaits_is_not_told(is_bulk: bool) -> None:
+    problems: list[object] = []
+
+    async def give_up(batch: ProducerBatch, delivery: Delivery) -> None:
+        async def wait_for() -> None:
+            outcome, index = delivery.place
+            await (BulkDelivery([Share(outcome, index, [0])]) if is_bulk else delivery)
+
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+        waiting = asyncio.ensure_future(wait_for())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        batch.close()
+        batch.complete(7, -1)
+        await asyncio.sleep(0.01)
+
+    batch = a_batch()
+    asyncio.run(give_up(batch, appended(batch)))
+    assert problems == []
 
 
 @pytest.mark.parametrize("before", BatchState)

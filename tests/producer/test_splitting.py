@@ -94,6 +94,26 @@ def test_a_record_that_is_too_large_alone_fails_and_the_others_arrive(
     ]
 
 
+@pytest.mark.parametrize("large", [0, 5, 10])
+def test_callbacks_of_a_split_batch_hear_of_their_own_record(
+    simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, large: int
+) -> None:
+    producer = simulation.producer(cluster, linger_ms=50)
+    values = numbered(10)
+    values.insert(large, b"x" * 1500)
+    told: list[tuple[int, object]] = []
+    for number, value in enumerate(values):
+        delivery = producer.send("orders", value)
+        delivery.add_callback(lambda n, metadata: told.append((n, metadata.offset)), number)
+        delivery.add_errback(lambda n, error: told.append((n, type(error))), number)
+    producer.flush(timeout=30)
+    expected: list[object] = [*range(10)]
+    expected.insert(large, MessageTooLarge)
+    assert dict(told) == dict(enumerate(expected))
+    assert len(told) == 11
+    assert "a delivery callback" not in caplog.text
+
+
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_a_column_is_split_as_records_are(simulation: Simulation, cluster: KafkaCluster, codec: str) -> None:
     producer = simulation.producer(cluster, compression_type=codec, max_in_flight_requests_per_connection=1)
