@@ -123,6 +123,7 @@ class TestAProducer:
                     except ForkedClientError:
                         continue
                     return False
+                assert producer.health()["state"] == "failed"
                 producer.close()
                 return True
 

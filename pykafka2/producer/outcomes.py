@@ -85,7 +85,6 @@ class Outcomes:
         )
         if answer.record_errors and not batch.is_done:
             self.give_up(batch, error, _record_errors(batch, answer))
-            self._accumulator.release(batch)
         else:
             self.attempt_failed(batch, sent_as, error, now, is_moved=is_moved)
 
@@ -117,7 +116,6 @@ class Outcomes:
             )
         if verdict in (Verdict.FAIL, Verdict.FATAL) or batch.attempts > self._options.retries:
             self.give_up(batch, self._failures.final_error(batch, error))
-            self._accumulator.release(batch)
             return
         if verdict is Verdict.RENUMBER and self._sequences is not None:
             self._sequences.renumber(batch)
@@ -169,11 +167,19 @@ class Outcomes:
             )
 
     def give_up(
-        self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: Mapping[int, KafkaError] | None = None,
+        *,
+        is_on_the_wire: bool = False,
     ) -> None:
-        """Fail it.  Its memory stays its own: it may be on the wire."""
+        """Fail it.  On the wire its memory stays its own until the request has landed; else it is given back
+        before anybody is told, as a callback may send the record again.
+        """
+        if not is_on_the_wire:
+            self._accumulator.release(batch)
         if self._sequences is not None:
-            is_on_the_wire = batch.state is BatchState.IN_FLIGHT and isinstance(error, DeliveryTimeout)
             may_be_written = is_on_the_wire or self._failures.may_be_written(batch)
             self._sequences.on_failed(batch, may_be_written=may_be_written)
         if self._transactions is not None:
@@ -199,8 +205,9 @@ class Outcomes:
         sequences.renumber(batch)
         for later in behind:
             if self._failures.is_half_of_doubt(later):
-                self.give_up(later, self._failures.final_error(later, error))
-                self._accumulator.release(later)
+                is_on_the_wire = later.state is BatchState.IN_FLIGHT
+                told = self._failures.final_error(later, error)
+                self.give_up(later, told, is_on_the_wire=is_on_the_wire)
 
     def expired(self, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
         """The error of a batch whose time is over."""

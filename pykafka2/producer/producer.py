@@ -594,6 +594,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         self._refusal = error
         self._guard = self._refuse
+        self._driver.abandon(error)
 
     def _on_exit(self, timeout: float) -> int:
         deadline = self._monotonic() + timeout

@@ -144,7 +144,6 @@ class Sender:
         for batch in [*self._accumulator.incomplete]:
             for leaf in [] if batch.is_done else batch.leaves:
                 self._outcomes.give_up(leaf, error)
-                self._accumulator.release(leaf)
 
     def purge(self) -> int:
         """Fail what no attempt was made to send; how many records these were.
@@ -160,7 +159,6 @@ class Sender:
                 purged += batch.count
                 error = RecordPurged(f"{queue}: purged before it was sent; it is not in the log")
                 self._outcomes.give_up(batch, error)
-                self._accumulator.release(batch)
         return purged
 
     def on_loop_failed(self, error: ClientFailed, now: float) -> None:
@@ -355,7 +353,6 @@ class Sender:
         for queue in self._accumulator.active_queues():
             for batch in [*queue.batches]:
                 self._outcomes.give_up(batch, doom)
-                self._accumulator.release(batch)
 
     def _expire(self, now: float) -> float:
         """Fail what is older than delivery_timeout; when to look again."""
@@ -366,9 +363,8 @@ class Sender:
             waited_for = self.waiting_for.get(f"{oldest.topic}-{oldest.partition}", "its turn")
             for leaf in oldest.leaves:
                 is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
-                self._outcomes.give_up(leaf, self._outcomes.expired(leaf, waited_for))
-                if not is_on_the_wire:
-                    self._accumulator.release(leaf)
+                expired = self._outcomes.expired(leaf, waited_for)
+                self._outcomes.give_up(leaf, expired, is_on_the_wire=is_on_the_wire)
         return FOREVER
 
 

@@ -624,6 +624,36 @@ class TestTelling:
         producer.flush(timeout=10)
         assert log(cluster) == [b"v", b"later"]
 
+    @pytest.mark.parametrize("what", ["refused", "expired", "purged"])
+    def test_a_record_that_failed_can_be_sent_again_by_its_callback(
+        self, simulation: Simulation, cluster: KafkaCluster, what: str
+    ) -> None:
+        """Though its batch had all the memory there is."""
+        producer = simulation.producer(
+            cluster, buffer_memory=16384, request_timeout_ms=1000, delivery_timeout_ms=3000
+        )
+        producer.partitions_for("orders")
+        failed: list[KafkaError] = []
+
+        def again(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+            if error is not None:
+                failed.append(error)
+                cluster.controls.clear()
+                producer.send("orders", b"v", on_delivery=again)
+
+        if what == "refused":
+            cluster.controls.fail_next(ProduceRequest, InvalidRecord)
+        else:
+            cluster.controls.hold(InitProducerIdRequest)
+        producer.send("orders", b"v", on_delivery=again)
+        if what == "purged":
+            producer.purge()
+        simulation.sleep(15)
+        producer.flush(timeout=10)
+        assert len(failed) == 1
+        assert log(cluster) == [b"v"]
+        assert producer.health()["buffer_available_bytes"] == 16384
+
     def test_an_interceptor_that_returns_nothing_changes_the_record_in_place(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
