@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.arguments import checked_topic
+from pykafka2.cluster.arguments import checked_partition, checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_calls import CommitCalls
 from pykafka2.consumer.fetch_buffer import FetchBuffer
@@ -28,6 +28,7 @@ from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, Consumer
 from pykafka2.consumer.ownership import owned
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.query_calls import QueryCalls
+from pykafka2.consumer.range_reader import RangeReader
 from pykafka2.consumer.reader import Reader, Records
 from pykafka2.consumer.reset_policy import EARLIEST, LATEST
 from pykafka2.consumer.slices import SliceLength, Slices
@@ -42,7 +43,7 @@ from pykafka2.errors import (
     KafkaError,
 )
 from pykafka2.records.columns import Columns
-from pykafka2.types import ConsumerRecord, TopicPartition
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -164,6 +165,45 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
         self._rewind(self._subscription.assigned)
         return self._reader.poll_columns(timeout, limit)
+
+    def read_range(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        isolation: str | None = None,
+        max_bytes: int = 1 << 20,
+    ) -> Iterator[Columns]:
+        """The records of a partition from offset `start` up to, not including, `end`, in columns.
+
+        For bounded reads: it takes no group and no assignment, moves no position, and any thread may do it,
+        several at a time.  Each piece has up to `max_bytes` of batches, or one larger batch, and counts them
+        in `size_bytes`.  The next piece is fetched meanwhile.  Offsets that hold no record (compacted,
+        aborted, markers) are passed over; records that are not there yet are waited for.
+
+        Args:
+            isolation: read_uncommitted or read_committed; isolation_level by default.
+            max_bytes: of one fetch.
+
+        Raises, when iterated:
+            OffsetOutOfRange: records of the range are not in the log any more.
+            CorruptMessage, CorruptData: as `poll`; pieces before were handed over.
+            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: no answer, or no records up to
+                `end`, within default_api_timeout_ms.
+            TopicAuthorizationFailed: at once.
+            ClientClosed: the consumer was closed.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        partition = checked_partition(partition)
+        level = _level(self._options.isolation_level if isolation is None else isolation)
+        for name, offset in (("start", start), ("end", end)):
+            if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+                raise ValueError(f"{name}={offset!r}: it must be an integer of at least 0")
+        if not isinstance(max_bytes, int) or not 0 < max_bytes < 1 << 31:
+            raise ValueError(f"max_bytes={max_bytes!r}: it must be an integer from 1 to {(1 << 31) - 1}")
+        return RangeReader(self._options, self._cluster, partition, start, end, level, max_bytes).pieces()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`.
@@ -399,6 +439,13 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         if self._undelivered:
             for partition, offset in self._undelivered.rewind(set(partitions)).items():
                 self._reader.seek(partition, offset)
+
+
+def _level(isolation: str) -> int:
+    levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+    if isolation not in levels:
+        raise ValueError(f"isolation={isolation!r}: it is 'read_uncommitted' or 'read_committed'")
+    return levels[isolation]
 
 
 def _checked_timeout(timeout_ms: float) -> float:

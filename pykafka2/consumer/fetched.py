@@ -196,11 +196,19 @@ class FetchedData:
         into: Columns,
         check_crcs: bool,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        end: int | None = None,
     ) -> int:
-        """As `take`, column by column and in whole batches: `limit` may be exceeded by the last one."""
+        """As `take`, column by column and in whole batches: `limit` may be exceeded by the last one.
+
+        Nothing at or behind the offset `end` is taken, if that is given.
+        """
         self._restart(position)
         while len(into) < limit:
+            if end is not None and position >= end:
+                break
             batch = self._next_batch(position)
+            if end is not None and (batch is None or batch.last_offset >= end):
+                return self._take_upto(end, batch, position, into, check_crcs, max_output_bytes)
             if batch is None:
                 if self.error is not None:
                     self._is_behind_batches = True
@@ -209,6 +217,26 @@ class FetchedData:
             decode_any_columns(batch, into, str(self.partition), position, check_crcs, max_output_bytes)
             position = max(position, batch.next_offset)
         return position
+
+    def _take_upto(
+        self,
+        end: int,
+        batch: AnyBatch | None,
+        position: int,
+        into: Columns,
+        check_crcs: bool,
+        max_output_bytes: int,
+    ) -> int:
+        """The last batch of a range; what cannot be read behind it is none of its concern."""
+        if batch is None:
+            if self.error is not None and self.next_offset < end:
+                raise copy(self.error)
+            return max(position, min(self.next_offset, end))
+        try:
+            decode_any_columns(batch, into, str(self.partition), position, check_crcs, max_output_bytes)
+        finally:
+            into.end_before(end)
+        return end
 
     def damage(self, position: int, end: int | None) -> Damage | None:
         """After an error of `take` at `position`: what to pass over; None if there is no telling.

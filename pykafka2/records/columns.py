@@ -107,6 +107,14 @@ class Columns:
                 self.add(run.cut(0, count - self._count))
         self._lists.clear()
 
+    def end_before(self, offset: int) -> None:
+        """Drop the records at this offset and behind it."""
+        while self._runs and self._runs[-1].offsets[-1] >= offset:
+            run = self._runs.pop()
+            self._count -= len(run)
+            self.add(run.cut(0, bisect_left(run.offsets, offset)))
+        self._lists.clear()
+
     def runs(self) -> Iterator[Run]:
         return iter(self._runs)
 

@@ -1,0 +1,154 @@
+"""A range of one partition's offsets as columns, without group, assignment or position: `read_range`.
+
+Any caller's thread; each reader has its own fetches, one under way ahead of what is handed over, and shares
+nothing with poll() but the connections.  Neighbours: fetched.py decodes; cluster/ sends again what may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetched import FetchedData, without_frames
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.pollable import ToLeader
+from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition, error_of
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.records.columns import Columns
+from pykafka2.types import READ_COMMITTED, TopicPartition
+
+# Topics are named by their ids from here on (KIP-516).
+FIRST_VERSION_WITH_IDS = 13
+# Rows are cut at the range's end, not counted.
+NO_LIMIT = 1 << 62
+# The driver ends calls itself, with better words than a waiter has.
+GRACE = 1.0
+
+
+@attrs.define(eq=False)
+class RangeReader:
+    """Reads one range; `pieces` is what `KafkaConsumer.read_range` returns."""
+
+    _options: ConsumerOptions
+    _cluster: ClusterClient
+    _partition: TopicPartition
+    _start: int
+    _end: int
+    _isolation: int
+    _max_bytes: int
+    _topic_id: bytes = ZERO_UUID
+
+    def pieces(self) -> Iterator[Columns]:
+        position, clock = self._start, self._cluster.driver.clock
+        if position >= self._end:
+            return
+        self._find_topic()
+        waited_since = clock.monotonic()
+        under_way = self._ask(position)
+        try:
+            while position < self._end:
+                told = self._answer(under_way)
+                aborted = told.aborted_transactions if self._isolation == READ_COMMITTED else None
+                data = None
+                if told.records:
+                    data = FetchedData(self._partition, 0, position, memoryview(told.records), aborted)
+                next_offset = position if data is None else data.next_offset
+                if next_offset < self._end:
+                    under_way = self._ask(next_offset)
+                if data is None or (next_offset == position and data.error is None):
+                    self._raise_if_late(position, told, clock.monotonic() - waited_since)
+                    continue
+                columns, error = self._decode(data, position)
+                if columns:
+                    yield columns
+                if error is not None:
+                    raise error
+                position, waited_since = next_offset, clock.monotonic()
+        finally:
+            under_way.cancel()
+
+    # ------------------------------------------------------------------ inside
+
+    def _find_topic(self) -> None:
+        topic, number = self._partition
+        known = self._cluster.wait_for_topic(topic)
+        if number not in known.partitions:
+            count = len(known.partitions)
+            raise UnknownTopicOrPartition(f"topic {topic!r} has {count} partitions and no partition {number}")
+        self._topic_id = known.topic_id
+
+    def _ask(self, position: int) -> Completion[FetchResponse]:
+        options, (topic, number) = self._options, self._partition
+        asked = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=self._max_bytes)
+        request = FetchRequest(
+            max_wait_ms=int(options.fetch_max_wait * 1000),
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
+            topics=[FetchTopic(topic=topic, topic_id=self._topic_id, partitions=[asked])],
+        )
+        return self._cluster.start(
+            request,
+            ToLeader(topic, number),
+            check=lambda response: self._refusal(response, position),
+            max_version=None if self._topic_id != ZERO_UUID else FIRST_VERSION_WITH_IDS - 1,
+        )
+
+    def _refusal(self, response: FetchResponse, position: int) -> KafkaError | None:
+        if response.error_code:
+            return error_of(response.error_code)
+        told = _told(response)
+        if told is None or not told.error_code:
+            return None
+        why = error_of(told.error_code)
+        return error_of(told.error_code, f"{self._partition} at offset {position}: {why}")
+
+    def _answer(self, under_way: Completion[FetchResponse]) -> PartitionData:
+        timeout = self._options.default_api_timeout + GRACE
+        self._cluster.driver.wait_until(
+            lambda: under_way.is_done or self._cluster.is_closed, timeout, under_way.waiters
+        )
+        told = _told(under_way.result(0))
+        if told is None:
+            raise KafkaTimeoutError(f"{self._partition}: the broker's answer does not speak of it")
+        return told
+
+    def _raise_if_late(self, position: int, told: PartitionData, seconds: float) -> None:
+        """Records that are not there yet are waited for, as long as a call may take."""
+        limit = self._options.default_api_timeout
+        if seconds >= limit:
+            end = told.high_watermark
+            if self._isolation == READ_COMMITTED and told.last_stable_offset >= 0:
+                end = told.last_stable_offset
+            raise KafkaTimeoutError(
+                f"{self._partition}: no records from offset {position} on within {limit:g} s; the range ends "
+                f"at {self._end}, and records can be read up to {end}"
+            )
+
+    def _decode(self, data: FetchedData, position: int) -> tuple[Columns, KafkaError | None]:
+        """What can be read of it, and why not the rest."""
+        options, columns = self._options, Columns()
+        try:
+            data.take_columns(
+                position, NO_LIMIT, columns, options.check_crcs, options.max_decompressed_bytes, self._end
+            )
+        except KafkaError as error:
+            return columns, without_frames(error)
+        return columns, None
+
+
+def _told(response: FetchResponse) -> PartitionData | None:
+    for topic in response.responses:
+        for one in topic.partitions:
+            return one
+    return None

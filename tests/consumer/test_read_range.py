@@ -1,0 +1,150 @@
+"""`read_range`: bounded columns, without group, assignment or position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import (
+    ClientClosed,
+    CorruptMessage,
+    KafkaTimeoutError,
+    OffsetOutOfRange,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.records.columns import Columns
+from pykafka2.types import TopicPartition
+from tests.consumer.logs import LogCluster
+from tests.consumer.test_corrupt_data import damage
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def cluster() -> LogCluster:
+    """A hundred records, in batches of five."""
+    cluster = LogCluster({"orders": [0]}, brokers=2)
+    for number in range(0, 100, 5):
+        cluster.append("orders", 0, *[b"%d" % (number + index) for index in range(5)])
+    return cluster
+
+
+def read(cluster: LogCluster, start: int, end: int, max_bytes: int = 400, **more: Any) -> list[Columns]:
+    with cluster.consumer() as consumer:
+        return list(consumer.read_range(ORDERS_0, start, end, max_bytes=max_bytes, **more))
+
+
+def offsets(pieces: list[Columns]) -> list[int]:
+    return [offset for piece in pieces for offset in piece.offsets]
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 100), (0, 0), (7, 7), (7, 8), (4, 6), (13, 58), (95, 100), (50, 20)]
+)
+def test_a_range_is_read_to_the_offset(cluster: LogCluster, start: int, end: int) -> None:
+    pieces = read(cluster, start, end)
+    assert offsets(pieces) == list(range(start, end))
+    assert [value for piece in pieces for value in piece.values] == [b"%d" % one for one in range(start, end)]
+    assert all(piece.size_bytes >= 61 for piece in pieces)
+
+
+def test_pieces_are_as_large_as_asked_for_and_say_so(cluster: LogCluster) -> None:
+    log = cluster.log("orders")
+    assert len(read(cluster, 0, 100, max_bytes=1)) == 20
+    pieces = read(cluster, 0, 100, max_bytes=400)
+    assert sum(piece.size_bytes for piece in pieces) == sum(map(len, log.batches))
+    assert max(piece.size_bytes for piece in pieces) <= 400
+
+
+def test_the_next_piece_is_fetched_meanwhile_and_none_behind_the_end(cluster: LogCluster) -> None:
+    with cluster.consumer() as consumer:
+        pieces = consumer.read_range(ORDERS_0, 0, 10, max_bytes=1)
+        assert next(pieces).offsets == [0, 1, 2, 3, 4]
+        cluster.runtime.run_for(0.1)
+        assert [one.topics[0].partitions[0].fetch_offset for one in cluster.requests(FetchRequest)] == [0, 5]
+        assert offsets(list(pieces)) == [5, 6, 7, 8, 9]
+        assert len(cluster.requests(FetchRequest)) == 2
+
+
+def test_reading_elsewhere_is_not_disturbed(cluster: LogCluster) -> None:
+    with cluster.consumer("orders") as consumer:
+        pieces = consumer.read_range(ORDERS_0, 50, 60)
+        assert len(consumer.poll(1000)[ORDERS_0]) == 100
+        assert offsets(list(pieces)) == list(range(50, 60))
+        assert consumer.position(ORDERS_0) == 100
+
+
+def test_gaps_and_aborted_records_are_passed_over(cluster: LogCluster) -> None:
+    log = cluster.log("orders")
+    del log.batches[1]
+    first = log.append(b"lost", b"too", producer_id=7, is_transactional=True)
+    log.end_transaction(7, first, committed=False)
+    log.append(b"last")
+    assert offsets(read(cluster, 0, 104, isolation="read_committed")) == [*range(5), *range(10, 100), 103]
+    assert offsets(read(cluster, 98, 104, isolation="read_uncommitted")) == [98, 99, 100, 101, 103]
+
+
+def test_a_leader_that_moves_is_followed(cluster: LogCluster) -> None:
+    with cluster.consumer() as consumer:
+        pieces = consumer.read_range(ORDERS_0, 0, 100, max_bytes=1)
+        next(pieces)
+        cluster.move_leader("orders", 0, 1)
+        assert offsets(list(pieces)) == list(range(5, 100))
+
+
+def test_damage_is_raised_behind_what_can_be_read(cluster: LogCluster) -> None:
+    log = cluster.log("orders")
+    log.batches[3] = damage(log.batches[3], "value")
+    with cluster.consumer() as consumer:
+        assert offsets(list(consumer.read_range(ORDERS_0, 0, 15))) == list(range(15))
+        pieces = consumer.read_range(ORDERS_0, 0, 100)
+        assert next(pieces).offsets == list(range(15))
+        with pytest.raises(CorruptMessage, match="orders-0 at offset 15"):
+            next(pieces)
+
+
+def test_what_is_gone_or_does_not_exist_is_raised(cluster: LogCluster) -> None:
+    cluster.log("orders").truncate_before(20)
+    with cluster.consumer(default_api_timeout_ms=2000) as consumer:
+        with pytest.raises(OffsetOutOfRange, match="orders-0 at offset 10"):
+            list(consumer.read_range(ORDERS_0, 10, 30))
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 7"):
+            list(consumer.read_range(TopicPartition("orders", 7), 10, 30))
+        with pytest.raises(UnknownTopicOrPartition, match="bills"):
+            list(consumer.read_range(TopicPartition("bills", 0), 10, 30))
+
+
+def test_what_is_not_there_yet_is_waited_for(cluster: LogCluster) -> None:
+    with cluster.consumer(default_api_timeout_ms=5000) as consumer:
+        pieces = consumer.read_range(ORDERS_0, 95, 101)
+        assert next(pieces).offsets == list(range(95, 100))
+        cluster.append("orders", 0, b"late")
+        assert next(pieces).offsets == [100]
+        with pytest.raises(KafkaTimeoutError, match=r"orders-0: no records from offset 101 on.*up to 101"):
+            list(consumer.read_range(ORDERS_0, 100, 102))
+
+
+def test_a_closed_consumer_ends_the_range(cluster: LogCluster) -> None:
+    with cluster.consumer() as consumer:
+        pieces = consumer.read_range(ORDERS_0, 0, 100, max_bytes=1)
+        next(pieces)
+    with pytest.raises(ClientClosed):
+        list(pieces)
+    with pytest.raises(ClientClosed):
+        consumer.read_range(ORDERS_0, 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"start": -1}, "start=-1"),
+        ({"end": "7"}, "end='7'"),
+        ({"isolation": "serializable"}, "read_committed"),
+        ({"max_bytes": 0}, "max_bytes=0"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_the_call(cluster: LogCluster, given: Any, words: str) -> None:
+    with cluster.consumer() as consumer, pytest.raises(ValueError, match=words):
+        consumer.read_range(ORDERS_0, **{"start": 0, "end": 1, **given})
