@@ -1,0 +1,40 @@
+"""The plot of `benchmarks.consumer`: rate and processor time of each client, a column of panels a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.consumer.runner import Results
+from benchmarks.consumer.runs import Cell
+from benchmarks.producer.plot import COLORS
+from benchmarks.producer.report import cpu, rate
+
+
+def plot(results: Results, path: Path) -> None:
+    """Bars of the cells without any variation."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    shown = [cell for cell in results.rounds if cell == Cell(cell.broker)] or [*results.rounds][:1]
+    figure, panels = plt.subplots(2, len(shown), figsize=(6 * len(shown), 7), squeeze=False)
+    for column, cell in enumerate(shown):
+        clients = [name for name in results.rounds[cell] if "send to poll" not in name][::-1]
+        colors = [COLORS.get(name.split(" ")[0], "tab:grey") for name in clients]
+        for row, (read, scale, label) in enumerate(
+            ((rate, 1e6, "million messages a second"), (cpu, 1.0, "us of CPU a message"))
+        ):
+            panel = panels[row][column]
+            figures = [results.median(cell, name, read) / scale for name in clients]
+            panel.barh(clients, figures, color=colors)
+            for place, one in enumerate(figures):
+                panel.text(one, place, f" {one:.2f}", va="center", fontsize=8)
+            panel.set_xlabel(label)
+            panel.margins(x=0.15)
+            panel.grid(axis="x", alpha=0.3)
+        panels[0][column].set_title(str(cell), fontsize=10)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    plt.close(figure)

@@ -1,0 +1,61 @@
+"""What a run of `benchmarks.consumer` is; what comes out of it is what the producers' benchmark measures.
+
+Plain data, as JSON between the benchmark and the processes that it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+CODECS = ("none", "lz4", "zstd")
+SIZES = (100, 1000, 10_000)
+PARTITIONS = 6
+
+BYTES_A_RUN = 200 << 20
+MAX_RECORDS = 1_500_000
+
+
+@attrs.frozen
+class Cell:
+    """What is read where, whoever reads it."""
+
+    broker: str = "apache"
+    size: int = 100
+    codec: str = "none"
+    lengths: str = "fixed"
+    """Or "varying": from half of the size to one and a half."""
+
+    def __str__(self) -> str:
+        size = f"{self.size} B" if self.size < 1000 else f"{self.size // 1000} KB"
+        own = "" if self.lengths == "fixed" else ", varying lengths"
+        return f"{self.broker}, {PARTITIONS} partitions, {size}{own}, codec {self.codec}"
+
+
+@attrs.frozen
+class Run:
+    """One client in one cell, once."""
+
+    client: str
+    cell: Cell
+    records: int
+    bootstrap_servers: str = ""
+    topic: str = ""
+
+
+def records_of(cell: Cell, share: float) -> int:
+    """How many records a run reads: the fewer, the larger they are; `share` 1 is a whole run."""
+    return max(2000, int(min(MAX_RECORDS, BYTES_A_RUN // cell.size) * share))
+
+
+def one_axis_at_a_time(brokers: Iterable[str]) -> Iterator[Cell]:
+    """100 bytes without a codec, and each axis varied from there."""
+    for broker in brokers:
+        base = Cell(broker)
+        yield base
+        for size in SIZES[1:]:
+            yield attrs.evolve(base, size=size)
+        for codec in CODECS[1:]:
+            yield attrs.evolve(base, codec=codec)
+        yield attrs.evolve(base, lengths="varying")

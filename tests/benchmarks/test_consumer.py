@@ -1,0 +1,63 @@
+"""The benchmark of consumers still runs, and its tables have a row for each client."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from benchmarks.consumer.__main__ import main, parse, plan_of
+from benchmarks.consumer.clients import CLIENTS
+from benchmarks.consumer.report import targets
+from benchmarks.consumer.runs import Cell, one_axis_at_a_time
+from benchmarks.consumer.waiting import WAITING
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_ratio_that_is_asked_for_is_played() -> None:
+    plan = plan_of(parse([]))
+    played = {(run.cell, run.client) for cell in plan.cells for run in plan.runs_of(cell)}
+    for target in targets("apache"):
+        assert (target.cell, target.one) in played
+        assert (target.cell, target.other) in played
+
+
+def test_one_axis_is_varied_at_a_time() -> None:
+    base = Cell("bundled")
+    for cell in one_axis_at_a_time(["bundled"]):
+        assert sum(getattr(cell, name) != getattr(base, name) for name in ("size", "codec", "lengths")) <= 1
+    assert [str(cell) for cell in plan_of(parse(["--smoke"])).cells] == [str(base)]
+
+
+def test_it_says_what_it_would_play(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--quick"]) == 0
+    shown = capsys.readouterr().out
+    assert "pykafka2 poll" in shown
+    assert "11 runs" in shown
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
+    out = tmp_path / "speed.txt"
+    command = [sys.executable, "-m", "benchmarks.consumer", "--smoke", "--out", str(out)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert "Traceback" not in done.stderr + done.stdout
+    table = out.read_text()
+    for client in [*CLIENTS, *WAITING]:
+        assert client in table
+    assert "ratios that were asked for" in table
+    if find_spec("matplotlib") is not None:
+        assert out.with_suffix(".svg").read_text().startswith("<?xml")
