@@ -39,10 +39,14 @@ from pykafka2.producer.identity_policy import LAST_EPOCH
 from pykafka2.producer.interceptors import ProducerRecord
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Response
 from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.driver.interleave import at_every_line, at_line
+
+JAVA_HASH_OF_ABC = 479470107
+"""murmur2 of b"abc"."""
 
 
 class CutShort(Response, api_key=0, versions="0-99"):
@@ -100,11 +104,10 @@ class TestDelivering:
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
-        keyed = [producer.send("spread", b"v", b"foobar") for _ in range(20)]
+        keyed = [producer.send("spread", b"v", b"abc") for _ in range(20)]
         spread = [producer.send("spread", b"x" * 1000) for _ in range(600)]
         producer.flush(timeout=30)
-        # murmur2(b"foobar") is -790332482 in Java, so positive modulo 6 is 4.
-        assert {delivery.result(0).partition for delivery in keyed} == {(-790332482 & 0x7FFFFFFF) % 6}
+        assert {delivery.result(0).partition for delivery in keyed} == {JAVA_HASH_OF_ABC % 6} == {3}
         assert {delivery.result(0).partition for delivery in spread} == set(range(6))
 
     def test_keyless_records_stick_to_a_partition_until_its_batch_is_full(
@@ -118,6 +121,27 @@ class TestDelivering:
     def test_a_named_partition_is_used(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)
         assert producer.send("spread", b"v", partition=3).result(10).partition == 3
+
+    def test_what_may_change_is_copied(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+        producer = simulation.producer(cluster)
+        value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")
+        delivery = producer.send("orders", value, memoryview(key), [("h", header)])
+        for mine in (value, key, header):
+            mine[:] = b"?" * len(mine)
+        delivery.result(10)
+        [record] = cluster.log("orders", 0).records()
+        assert (record.value, record.key, record.headers) == (b"value", b"key", [("h", b"header")])
+
+    def test_a_topic_that_grows_is_spread_over_all_its_partitions(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, metadata_max_age_ms=1000)
+        producer.send("orders", b"v", b"abc").result(10)
+        more = CreatePartitionsTopic(name="orders", count=6, assignments=None)
+        request = CreatePartitionsRequest(topics=[more], timeout_ms=5000, validate_only=False)
+        simulation.client(cluster).request(request)
+        simulation.sleep(2)
+        assert producer.send("orders", b"v", b"abc").result(10).partition == JAVA_HASH_OF_ABC % 6 == 3
 
     def test_a_partitioner_of_ones_own_decides(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         seen = []
@@ -521,6 +545,21 @@ class TestMemory:
         assert [delivery.result(0).offset for delivery in deliveries] == list(range(500))
         assert producer.health()["buffer_available_bytes"] == 50_000
 
+    def test_metadata_and_memory_share_max_block_ms(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, buffer_memory=20_000, max_block_ms=3000)
+        producer.send("orders", b"first").result(10)
+        cluster.controls.hold(ProduceRequest)
+        producer.send("orders", b"x" * 15_000)
+        cluster.controls.delay(MetadataRequest, 2.0)
+        started = simulation.now
+        with pytest.raises(BufferExhausted):
+            producer.send("spread", b"x" * 15_000)
+        assert 3 <= simulation.now - started < 3.5
+        cluster.controls.clear()
+        producer.flush(timeout=60)
+
     def test_a_full_buffer_raises_after_max_block_ms_and_loses_no_memory(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
@@ -682,6 +721,33 @@ class TestTelling:
         producer.send_many("orders", [b"w"]).result(10)
         assert log(cluster) == [b"v!", b"w!"]
         assert f"returned {wrong!r}, no ProducerRecord" in caplog.text
+
+    def test_an_interceptor_or_partitioner_that_fails_to_close_keeps_nothing_from_being_closed(
+        self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        closed: list[str] = []
+
+        class Closing:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def partition(self, *given: object) -> int:
+                return 0
+
+            def close(self) -> None:
+                closed.append(self.name)
+                raise RuntimeError("broken")
+
+        producer = simulation.producer(
+            cluster, interceptors=[Closing("first"), Closing("second")], partitioner=Closing("partitioner")
+        )
+        delivery = producer.send("orders", b"v")
+        producer.close()
+        producer.close()
+        assert delivery.result(0).offset == 0
+        assert closed == ["first", "second", "partitioner"]
+        assert caplog.text.count("failed") == 3
+        assert producer.health()["state"] == "closed"
 
     def test_interceptors_see_records_and_outcomes(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
@@ -988,6 +1054,33 @@ class TestCallbacksThatAskForTheEnd:
         assert [delivery.result(0).offset for delivery in deliveries] == list(range(5))
         assert "asked for the end" in caplog.text
         assert producer.send("orders", b"more").result(10).offset == 5, "raised once; the IO thread lives"
+
+    @pytest.mark.parametrize("error", [None, InvalidRecord])
+    def test_so_it_is_in_a_callback_that_was_added(
+        self,
+        simulation: Simulation,
+        cluster: KafkaCluster,
+        caplog: pytest.LogCaptureFixture,
+        error: type[InvalidRecord] | None,
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10)
+        producer.partitions_for("orders")
+        if error is not None:
+            cluster.controls.fail_next(ProduceRequest, error)
+        told: list[object] = []
+
+        def tell(outcome: object) -> None:
+            told.append(outcome)
+            if len(told) == 2:
+                sys.exit("enough")
+
+        for value in numbered(5):
+            producer.send("orders", value).add_both(tell)
+        with pytest.raises(SystemExit, match="enough"):
+            producer.flush(timeout=10)
+        assert [type(outcome) for outcome in told] == [error or RecordMetadata] * 5
+        assert "asked for the end" in caplog.text
+        producer.send("orders", b"more").result(10)
 
     def test_sys_exit_in_a_callback_is_raised_by_close_when_everything_is_sent(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
