@@ -458,8 +458,12 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             self._refuse()
         return self._closing.purge()
 
-    def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The topic's partitions, by number; blocks at most max_block_ms and raises as `send` does."""
+    def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of the topic's partitions; blocks at most max_block_ms and raises as `send` does."""
+        return {info.partition for info in self.partition_infos(topic)}
+
+    def partition_infos(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions with their leaders and replicas, by number.  As `partitions_for`."""
         if self._refusal is not None:
             self._refuse()
         known = self._client.wait_for_topic(topic, self._options.max_block)
@@ -471,8 +475,11 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         """True while any broker is connected; nothing is connected to before the first `send`."""
         return self._client.nodes.has_connection
 
-    def metrics(self) -> dict[str, float]:
-        """Kafka's producer metrics by name, as plain numbers: totals since the start, and current values."""
+    def metrics(self, raw: bool = False) -> dict[str, float]:
+        """Kafka's producer metrics by name, as plain numbers: totals since the start, and current values.
+
+        `raw` changes nothing.
+        """
         return self._metrics.snapshot()
 
     def health(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def test_offline_replicas_and_the_controller_are_told(simulation: Simulation) ->
     simulation.run_for(1)
     cluster.controls.crash_broker(2)
     simulation.run_for(1)
-    partitions = simulation.producer(cluster).partitions_for("orders")
+    partitions = simulation.producer(cluster).partition_infos("orders")
     assert [one.offline_replicas for one in partitions] == [(2,)] * 3
     assert all(2 in one.replicas and 2 not in one.isr for one in partitions)
     servers = cluster.bootstrap_servers

@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "jars" in getattr(item, "fixturenames", ()) or _needs_server(item):
             item.add_marker("real_kafka")
-        if item.path.name.startswith("test_other_clients"):
+        if item.path.name.startswith(("test_other_clients", "test_kafka_python")):
             # Some forget sockets, of a node that is gone for one: nobody here is to blame.
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
