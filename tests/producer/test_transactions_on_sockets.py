@@ -49,6 +49,25 @@ def committed(cluster: KafkaCluster, topic: str, partitions: int) -> list[bytes]
         return values
 
 
+@pytest.mark.parametrize("what", ["records", "offsets"])
+def test_one_transaction_follows_the_other_at_once(what: str) -> None:
+    """On one broker, which leads everything: what comes next overtakes the markers of what was before."""
+    with (
+        KafkaCluster(brokers=1, topics=["orders"], config=QUICK) as cluster,
+        KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="t") as producer,
+    ):
+        producer.init_transactions()
+        for number in range(8):
+            with producer.transaction():
+                if what == "records":
+                    producer.send("orders", b"%d" % number)
+                else:
+                    position = {TopicPartition("orders", 0): OffsetAndMetadata(number)}
+                    producer.send_offsets_to_transaction(position, "billing")
+        if what == "records":
+            assert committed(cluster, "orders", 1) == [b"%d" % number for number in range(8)]
+
+
 @pytest.mark.gate
 def test_threads_send_into_one_transaction_and_none_slips_past_its_end(
     cluster: KafkaCluster, producer: KafkaProducer

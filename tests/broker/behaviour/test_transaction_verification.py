@@ -251,3 +251,50 @@ def test_what_goes_wrong_after_the_verification_costs_that_request_alone(
     logging.disable(logging.NOTSET)
     assert producer.write([b"x"]).error_code == 0
     assert len(old.cluster.problems.take()) == 1
+
+
+# ---------------------------------------------------------------------- while the markers are on their way
+
+
+def a_transaction_being_ended(new: World, marker_seconds: float) -> Producer:
+    """Its record and an offset wait for their markers, which their leader gets to see so much later."""
+    producer = Producer(new).begin()
+    coordinator = new.find("tid")
+    leader = (coordinator + 1) % 3
+    controls = new.cluster.controls
+    new.find("g", "group")
+    controls.move_leader(A, leader)
+    controls.move_coordinator("g", leader)
+    new.simulation.run_for(1)
+    producer.send(b"first")
+    assert producer.commit_offset("g", 1) == 0
+    controls.delay_link(coordinator, leader, marker_seconds, one_way=True)
+    assert producer.end() == 0
+    assert new.state() == "PrepareCommit"
+    return producer
+
+
+@pytest.mark.parametrize("marker_seconds", [0.005, 0.015])
+def test_a_batch_that_overtakes_the_markers_waits_for_them(new: World, marker_seconds: float) -> None:
+    """The marker voids what its leader asked for it meanwhile: that is asked again, and lets it in."""
+    producer = a_transaction_being_ended(new, marker_seconds)
+    assert producer.write([b"second"]).error_code == 0
+    assert producer.end() == 0
+    new.until("CompleteCommit")
+    assert new.values() == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("marker_seconds", [0.005, 0.015, 0.05])
+def test_offsets_that_overtake_the_markers_are_told_to_come_again(new: World, marker_seconds: float) -> None:
+    producer = a_transaction_being_ended(new, marker_seconds)
+    codes = []
+    for _ in range(10):
+        codes.append(producer.commit_offset("g", 2))
+        if codes[-1] == 0:
+            break
+        new.simulation.run_for(0.02)
+    assert {*codes[:-1]} <= {CONCURRENT}
+    assert codes[-1] == 0
+    assert producer.end() == 0
+    new.until("CompleteCommit")
+    assert new.offset("g").committed_offset == 2

@@ -129,9 +129,36 @@ class Verifier:
         retry_at = now + self._retry_backoff
         if ConcurrentTransactions.code in codes.values() and retry_at <= one.last_retry:
             # The markers of the transaction before are on their way; the producer need not see that.
-            self._node.wheel.add(retry_at, lambda at: self._send(one, at))
+            self._node.wheel.add(retry_at, lambda at: self._ask_anew(one, at))
+            return
+        if one.asked.support is TransactionSupport.ADDS_PARTITIONS and self._is_void(one, codes):
+            self._ask_anew(one, now)
             return
         self._finish(one, codes, CoordinatorNotAvailable.code, now)
+
+    def _is_void(self, one: _PendingVerification, codes: Codes) -> bool:
+        """Whether a marker was appended since it was asked, where the answer lets something in.
+
+        Most often it is that of the transaction before.  Should the one that was asked for have ended
+        meanwhile, the next answer says so, as each end raises the epoch.
+        """
+        for key, guard in one.guards.items():
+            if codes.get(key):
+                continue
+            try:
+                log = self._replicas.leader_of(key).log
+            except BrokerError:
+                continue  # the append says so
+            has_open = log.producers.has_open_transaction(one.asked.producer_id, one.asked.epoch)
+            if not has_open and not log.verifications.admits(one.asked.producer_id, guard):
+                return True
+        return False
+
+    def _ask_anew(self, one: _PendingVerification, now: float) -> None:
+        """With guards of now: a marker voids those that were given out before it."""
+        guards, _ = self.begin(one.asked)
+        one.guards = {key: guards.get(key, old) for key, old in one.guards.items()}
+        self._send(one, now)
 
     def _on_failure(self, one: _PendingVerification, error: KafkaError, now: float) -> None:
         self._finish(one, {}, NetworkException.code, now)
