@@ -274,9 +274,10 @@ def _refuse_without_group(given: Mapping[str, Any]) -> None:
     for name in _GROUPS_ONLY:
         if name in given and given[name] != _HARMLESS.get(name):
             option = attrs.fields_dict(ConsumerOptions)[name].metadata[OPTION]
+            # Durations have become seconds; nothing else is a float.
+            shown = f"{given[name] * 1000:g}" if isinstance(given[name], float) else repr(given[name])
             raise ConfigurationError(
-                f"{option.name}={given[name]!r} is for members of a group: give a group_id with it, or leave "
-                "it out"
+                f"{option.name}={shown} is for members of a group: give a group_id with it, or leave it out"
             )
 
 
