@@ -48,6 +48,7 @@ def conformance(session: nox.Session) -> None:
     )
     # kafka-python's and librdkafka's own tests, exercises of other Python clients; too long for the gate.
     session.run("python", "-m", "tests.conformance.kafka_python_suite")
+    session.run("python", "-m", "tests.conformance.kafka_python_ours")
     session.run("python", "-m", "tests.conformance.python_clients")
     # The same of three Go clients, side by side.
     if which("go"):

@@ -191,7 +191,7 @@ def _is_as_expected(version: str, real: bool, rest: list[str]) -> bool:
         Serving(CONFIG).started(real) as address,
     ):
         tests = Distribution("kafka-python", version, VERSIONS[version]).unpacked(Path(folder))
-        _complete(tests, version)
+        complete(tests, version)
         environment = {
             "KAFKA_VERSION": SHOWN_VERSION[version],
             "KAFKA_URI": f"kafka://{address}",
@@ -208,7 +208,7 @@ def _failures_of(version: str) -> dict[str, str]:
     return FAILURES | FAILURES_OF_2_0 if version.startswith("2.0") else FAILURES
 
 
-def _complete(tests: Path, version: str) -> None:
+def complete(tests: Path, version: str) -> None:
     """Add what the distribution leaves out of its tests."""
     # Without it, `test` would be the standard library's package of that name.
     (tests / "test" / "__init__.py").touch()
