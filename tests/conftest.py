@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.gate import PLAIN_RUN, GateReport
-from tests.memory import MemoryReport, MemorySaver
+from tests.memory import MemoryReport, MemorySaver, make_unicode_tables
 
 # Shared, noisy machines: a slow example is not a failure, and a failing one must print how to repeat it.
 settings.register_profile(
@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == PLAIN_RUN:
         settings.load_profile("quick")
+    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist come after this
+        make_unicode_tables()
     config.pluginmanager.register(GateReport(config))
     config.pluginmanager.register(MemorySaver())
     config.pluginmanager.register(MemoryReport(config))

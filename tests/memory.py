@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import resource
+import subprocess
 import sys
+import unicodedata
 import warnings
 from collections.abc import Generator
 from pathlib import Path
@@ -17,6 +20,18 @@ KEPT_MB = 24
 """What the tests of one file may leave behind before it is collected in their midst."""
 
 IN_USE = Path("/proc/self/statm")
+
+
+def make_unicode_tables() -> None:
+    """Let a child process make the tables that Hypothesis draws texts from, where it has none yet.
+
+    Once in a clone it goes through all of Unicode for them, in lists of 200 MB, and keeps in files what it
+    found, with which it takes 2 MB.
+    """
+    directory = Path(os.environ.get("HYPOTHESIS_STORAGE_DIRECTORY", ".hypothesis"))
+    if not (directory / "unicode_data" / unicodedata.unidata_version).exists():
+        code = "from hypothesis import strategies; strategies.text().validate()"
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
 class MemorySaver:
