@@ -21,6 +21,11 @@ KEPT_MB = 24
 
 IN_USE = Path("/proc/self/statm")
 
+# glibc's malloc.h
+M_MMAP_THRESHOLD = -3
+M_ARENA_MAX = -8
+LARGE_BLOCK_BYTES = 1 << 18
+
 
 def make_unicode_tables() -> None:
     """Let a child process make the tables that Hypothesis draws texts from, where it has none yet.
@@ -39,13 +44,19 @@ class MemorySaver:
 
     The parts of a cluster refer to each other in cycles, so a closed one stays until the garbage collector
     has run, which it does the more seldom the more objects there are: those of pytest, which last, are set
-    aside.  And what is freed was allocated by short-lived threads, each with an arena of its own in glibc,
-    which keeps it until it is told to trim.
+    aside.  And glibc keeps what is freed until it is told to trim: small blocks in an arena of each of many
+    short-lived threads, blocks as large as one that was freed before among the small ones.  So arenas are
+    shared, and each large block is one of its own, which goes back to the system when it is freed.
     """
 
     def __init__(self) -> None:
         self._in_use_mb = 0
-        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if IN_USE.exists() else None
+        libc = ctypes.CDLL(None) if IN_USE.exists() else None
+        self._trim = getattr(libc, "malloc_trim", None)
+        tune = getattr(libc, "mallopt", None)
+        if tune is not None:
+            tune(M_ARENA_MAX, 2)
+            tune(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:

@@ -37,6 +37,8 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from tests.network.wire import Asker, Wire, api_versions_response
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+# Where any bytes may come, a length may, too: so much memory is made ready for the answer.
+MAX_FRAME_BYTES = 1 << 20
 
 
 def ask(wire: Wire, now: float, **keywords: Any) -> Asker:
@@ -364,7 +366,7 @@ def test_an_end_in_the_middle_of_a_response_says_so(wire: Wire) -> None:
 
 @given(data=st.binary(max_size=200), cut=st.integers(1, 200))
 def test_any_bytes_are_an_answer_or_the_end_of_the_connection(data: bytes, cut: int) -> None:
-    wire = Wire()
+    wire = Wire(MAX_FRAME_BYTES)
     wire.shake_hands()
     askers = [ask(wire, 2.0), ask(wire, 2.0)]
     wire.receive(data[:cut], 3.0)
@@ -379,7 +381,7 @@ def test_any_bytes_are_an_answer_or_the_end_of_the_connection(data: bytes, cut: 
 
 @given(position=st.integers(0, 12), value=st.integers(0, 255))
 def test_a_changed_byte_in_an_answer_never_reaches_the_wrong_asker(position: int, value: int) -> None:
-    wire = Wire()
+    wire = Wire(MAX_FRAME_BYTES)
     wire.shake_hands()
     first, second = ask(wire, 2.0), ask(wire, 2.0)
     (header, _), _ = wire.requests()
