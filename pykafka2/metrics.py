@@ -9,6 +9,7 @@ total over the time between them.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 NOTHING_YET = float("nan")
@@ -32,7 +33,7 @@ class Metrics:
         # Count, sum and maximum of each.
         self._samples: dict[str, list[float]] = {name: [0, 0, NOTHING_YET] for name in self._measured}
         self._gauges: dict[str, Callable[[], float]] = {}
-        self._shared: dict[str, float] = {}
+        self._shared: defaultdict[str, float] = defaultdict(int)
         self._lock = threading.Lock()
 
     def add(self, name: str, amount: float = 1) -> None:
@@ -40,8 +41,8 @@ class Metrics:
 
     def count(self, name: str, amount: float = 1) -> None:
         """As `add`, from any thread.  A name is counted by this or by `add`, not by both."""
-        with self._lock:
-            self._shared[name] = self._shared.get(name, 0) + amount
+        with self._lock:  # without a call, at which a signal handler that counts as well would find it held
+            self._shared[name] += amount
 
     def count_ns(self, name: str, seconds: float) -> None:
         """As `count`, of a duration, in nanoseconds."""

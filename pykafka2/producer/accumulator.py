@@ -24,6 +24,7 @@ from pykafka2.producer.callbacks import Interrupt
 from pykafka2.producer.column_batch import ColumnBatch
 from pykafka2.producer.compression_ratios import CompressionRatios
 from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.locked_steps import LockedSteps
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.partition_queue import PartitionQueue, delivery_of
 from pykafka2.records.batch import HEADER_BYTES
@@ -60,10 +61,11 @@ class Accumulator:
         self._options = options
         self._admit = admit
         self._monotonic = monotonic
-        self._wait_until = wait_until
+        self._wait_until_driver = wait_until
         self._wake = wake
         self._interrupt = interrupt
         self._metrics = Metrics() if metrics is None else metrics
+        self._locked_steps = LockedSteps()
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # A larger batch could never be sent, or never be granted.
@@ -91,10 +93,21 @@ class Accumulator:
         key = TopicPartition(topic, partition)
         queue = self._queues.get(key)
         if queue is None:
-            with self._lock:
-                queue = self._queues.setdefault(key, PartitionQueue(topic, partition, self._wake))
-                queue.is_closed = self.is_closed
+            self.check_not_interrupted()
+            queue = self._locked_steps.run(self._made_queue, key)
         return queue
+
+    def _made_queue(self, key: TopicPartition) -> PartitionQueue:
+        with self._lock:
+            new = PartitionQueue(key.topic, key.partition, self._wake, self._locked_steps)
+            queue = self._queues.setdefault(key, new)
+            queue.is_closed = self.is_closed
+            return queue
+
+    def check_not_interrupted(self) -> None:
+        """Raises IllegalState in a signal handler or finalizer that must not wait (see locked_steps.py)."""
+        if self._locked_steps.running:
+            self._locked_steps.check()
 
     def append_waiting(self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float) -> Delivery:
         """Append, with a new batch if it takes one; waits at most `timeout` seconds for memory.
@@ -104,17 +117,19 @@ class Accumulator:
             BufferExhausted: the memory stayed full.
             ClientClosed: the producer was closed.
             KafkaError: what `admit` raises.
-            IllegalState: it would have to wait, on the IO thread.
+            IllegalState: it would have to wait, on the IO thread; or in the middle of another send of the
+                same thread, which a signal handler interrupted.
         """
+        self.check_not_interrupted()
         needed_bytes = self._checked_size(queue, size_bytes)
         permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
-            self.pool.request(permit)
+            self._locked_steps.run(self.pool.request, permit)
             if not permit.is_granted:
                 self._wait_for_memory(queue, permit, timeout)
             batch = self._new_batch(queue, permit)
-            delivery, is_new = self._append_with(queue, batch, row, size_bytes)
+            delivery, is_new = self._locked_steps.run(self._append_with, queue, batch, row, size_bytes)
             if is_new:
                 # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
                 self._wake()
@@ -137,10 +152,11 @@ class Accumulator:
         Waits at most `timeout` seconds for memory.  Raises as `append_waiting`, but for RecordTooLarge: the
         caller has looked.
         """
+        self.check_not_interrupted()
         permit = Permit(HEADER_BYTES + len(records.body), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
-            self.pool.request(permit)
+            self._locked_steps.run(self.pool.request, permit)
             if not permit.is_granted:
                 self._wait_for_memory(queue, permit, timeout)
             batch = ColumnBatch(
@@ -154,16 +170,7 @@ class Accumulator:
                 interrupt=self._interrupt,
                 charge=self.pool.charge,
             )
-            with queue.lock:
-                if queue.is_closed:
-                    raise _closed(queue)
-                self._admit()
-                queue.close_tail()
-                self._join(queue, batch)
-                queue.tail = batch
-                queue.close_tail()
-                if batch.outcome is not None:
-                    on_joined(batch.outcome)
+            self._locked_steps.run(self._add_columns, queue, batch, on_joined)
             self._wake()
         except BaseException:
             self._give_back(queue, batch, permit)
@@ -171,6 +178,7 @@ class Accumulator:
 
     def begin_flush(self, who: object) -> list[ProducerBatch]:
         """Make every batch ready, until `end_flush` of the same; those to wait for."""
+        self.check_not_interrupted()
         self._flushing[id(who)] = None
         self._wake()
         return [*self.incomplete]
@@ -188,15 +196,17 @@ class Accumulator:
 
     def close(self) -> None:
         """Take no more records.  What was appended before is in a batch, what comes later raises."""
+        self.check_not_interrupted()
+        for queue in self._locked_steps.run(self._close_to_new_queues):
+            self._locked_steps.run(queue.close)
+        self._closing.wake()
+        self._wake()
+
+    def _close_to_new_queues(self) -> list[PartitionQueue]:
+        """From now on queues are made closed; those that were made before."""
         with self._lock:
             self.is_closed = True
-            queues = list(self._queues.values())
-        self._closing.wake()
-        for queue in queues:
-            with queue.lock:
-                queue.is_closed = True
-                queue.close_tail()
-        self._wake()
+            return [*self._queues.values()]
 
     def take_failed(self) -> list[ProducerBatch]:
         """Batches with records whose failure nobody was told, since this was called last."""
@@ -250,7 +260,7 @@ class Accumulator:
     def put_back(self, batch: ProducerBatch) -> None:
         """To be sent again."""
         queue = self.queue(batch.topic, batch.partition)
-        queue.put_back(batch)
+        self._locked_steps.run(queue.put_back, batch)
         self._active[queue] = None
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
@@ -262,7 +272,7 @@ class Accumulator:
         queue = self.queue(batch.topic, batch.partition)
         parts = batch.split(self.pool.divide(batch.permit))
         for part in reversed(parts):
-            queue.put_back(part)
+            self._locked_steps.run(queue.put_back, part)
         self._active[queue] = None
         return parts
 
@@ -286,7 +296,7 @@ class Accumulator:
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
     ) -> None:
         """Failed for good, wherever it is."""
-        self.queue(batch.topic, batch.partition).remove(batch)
+        self._locked_steps.run(self.queue(batch.topic, batch.partition).remove, batch)
         # Noted before its waiters learn of it, so that a flush they wake from sees it.
         self._failed.append(batch)
         try:
@@ -381,6 +391,25 @@ class Accumulator:
             queue.tail = batch
             return delivery_of(batch, index), True
 
+    def _add_columns(
+        self, queue: PartitionQueue, batch: ProducerBatch, on_joined: Callable[[BatchOutcome], object]
+    ) -> None:
+        """A batch of columns joins the queue, and nothing joins that."""
+        with queue.lock:
+            if queue.is_closed:
+                raise _closed(queue)
+            self._admit()
+            queue.close_tail()
+            self._join(queue, batch)
+            queue.tail = batch
+            queue.close_tail()
+            if batch.outcome is not None:
+                on_joined(batch.outcome)
+
+    def _wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        self.check_not_interrupted()
+        return self._wait_until_driver(predicate, timeout, *queues)
+
     def _join(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Put a new batch behind all others.  The queue's lock is held."""
         batch.order = queue.next_order
@@ -392,17 +421,19 @@ class Accumulator:
     def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
         """After an error or a Ctrl-C on the way: no memory may be lost, nor given back twice."""
         if batch is not None:
-            with queue.lock:
-                joined = batch in queue.batches or batch.state is not BatchState.OPEN
-            if joined:
+            if self._locked_steps.run(self._has_joined, queue, batch):
                 self._wake()
                 return
             self.incomplete.pop(batch, None)
             batch.abandon()
         self._return(permit)
 
+    def _has_joined(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        with queue.lock:
+            return batch in queue.batches or batch.state is not BatchState.OPEN
+
     def _return(self, permit: Permit) -> None:
-        self.pool.give_back(permit)
+        self._locked_steps.run(self.pool.give_back, permit)
 
 
 def _closed(queue: PartitionQueue) -> ClientClosed:

@@ -92,6 +92,7 @@ class Closing:
                 "purge() inside a callback of the IO thread would wait for itself; "
                 "call it from your own thread"
             )
+        self._accumulator.check_not_interrupted()
         purged: Completion[int] = Completion(driver, "purge")
         driver.call_soon(lambda now: purged.succeed(self._sender.purge()))
         return purged.result()

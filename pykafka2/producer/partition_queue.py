@@ -1,7 +1,8 @@
 """One partition's batches in the order in which they are to be written.
 
 Shared by callers' threads, which append at the end, and the IO thread, which takes from the front; the lock
-is held for that and never while waiting.  Part of the accumulator (accumulator.py).
+is held for that and never while waiting.  Part of the accumulator (accumulator.py).  What a signal handler
+finds here: locked_steps.py.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pykafka2.errors import IllegalState
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.locked_steps import LockedSteps
 from pykafka2.records.encoder import SHORT, Row
 
 new_delivery = object.__new__
@@ -22,6 +24,7 @@ class PartitionQueue:
     """Batches of one partition in order: all but the last are closed, `tail` is the one still open."""
 
     __slots__ = (
+        "_locked_steps",
         "_wake",
         "batches",
         "closed_bytes",
@@ -34,7 +37,10 @@ class PartitionQueue:
         "topic",
     )
 
-    def __init__(self, topic: str, partition: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, topic: str, partition: int, wake: Callable[[], None], locked_steps: LockedSteps | None = None
+    ) -> None:
+        self._locked_steps = LockedSteps() if locked_steps is None else locked_steps
         self.topic = topic
         self.partition = partition
         self.lock = threading.Lock()
@@ -53,29 +59,50 @@ class PartitionQueue:
 
         `size_bytes` is what the record takes at most if all its numbers are short ones.  Hot: once a record.
         """
+        if self._locked_steps.running:
+            self._locked_steps.check()
         with self.lock:
+            # Python runs signal handlers and the garbage collector after calls and where objects are made:
+            # neither is done here, as the interpreter has `len` and `append` of a list in itself.
             batch = self.tail
             if batch is None:
                 return None
             room_bytes = batch.room_bytes - size_bytes
-            if room_bytes >= 0 and 0 <= row[2] - batch.base_timestamp < SHORT:
+            has_room = room_bytes >= 0 and 0 <= row[2] - batch.base_timestamp < SHORT
+            if has_room:
                 batch.room_bytes = room_bytes
                 rows = batch.rows
-                index: int | None = len(rows)
+                index = len(rows)
                 # The record joins by this; a Ctrl-C after it loses at most the caller's notice.
                 rows.append(row)
-            else:
-                index = batch.append(row, size_bytes)
-                if index is None:
-                    self.close_tail()
-                    return None
-                if batch.is_full:
-                    self._wake()
-            # Without a call of Delivery, which would cost as much as all of this.
-            delivery = new_delivery(Delivery)
-            delivery._outcome = batch.outcome  # type: ignore[assignment]
-            delivery._index = index  # type: ignore[assignment]
-            return delivery
+                outcome = batch.outcome
+        if not has_room:
+            return self._locked_steps.run(self._append_looked_at, row, size_bytes)
+        # Without a call of Delivery, which would cost as much as all of this.
+        delivery = new_delivery(Delivery)
+        delivery._outcome = outcome  # type: ignore[assignment]
+        delivery._index = index
+        return delivery
+
+    def _append_looked_at(self, row: Row, size_bytes: int) -> Delivery | None:
+        """`try_append` of a record that may make the batch full, or is not a plain one."""
+        with self.lock:
+            batch = self.tail
+            if batch is None:
+                return None
+            index = batch.append(row, size_bytes)
+            if index is None:
+                self.close_tail()
+                return None
+            if batch.is_full:
+                self._wake()
+            return delivery_of(batch, index)
+
+    def close(self) -> None:
+        """Take no more records; the open batch may be sent."""
+        with self.lock:
+            self.is_closed = True
+            self.close_tail()
 
     def close_tail(self) -> None:
         """No more records into the open batch.  The lock is held."""
@@ -94,6 +121,9 @@ class PartitionQueue:
 
     def take(self) -> ProducerBatch:
         """Remove the first batch, closed.  Only the IO thread takes."""
+        return self._locked_steps.run(self._take)
+
+    def _take(self) -> ProducerBatch:
         with self.lock:
             return self._closed(self.batches.popleft())
 

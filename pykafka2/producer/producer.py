@@ -85,6 +85,9 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     Kafka's dotted names is accepted as first argument.  Nothing is connected to before the first `send`.
     Close it, or use it as a context manager: leaving the block sends what is left, or raises.
 
+    A signal handler may call it, but is refused (`IllegalState`) where it interrupted a `send` of its thread
+    at a moment when that holds a lock: better have it set a flag.
+
         with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
             producer.send("orders", b"value", key=b"key")
 
@@ -510,7 +513,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             return  # everything is the parent's
         if self._driver.is_own_thread():
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
-        self._accumulator.close()
+        self._accumulator.close()  # refuses a signal handler in the middle of a send
         self._refusal = ClientClosed("the producer is closed; make a new one")
         self._guard = self._refuse
         try:

@@ -143,6 +143,7 @@ class TransactionCalls:
                 f"{call.value}() inside a callback of the IO thread would wait for itself; "
                 "call it from your own thread"
             )
+        self._accumulator.check_not_interrupted()
         timeout = self.max_block if timeout is None else timeout
         ticket = Ticket(call, Completion(driver, call.value), offsets)
         began = clock.monotonic()

@@ -1,0 +1,235 @@
+"""A signal handler calls the producer whose thread it has interrupted: it never waits for that thread.
+
+What is done under a lock without any call is not interrupted; in the steps that do call something a handler
+is refused, by name.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import IllegalState
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.batch import ProducerBatch
+from pykafka2.producer.buffer_pool import BufferPool
+from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.testing import KafkaCluster
+from tests.driver.interleave import at_every_line, at_line
+from tests.producer.rows import a_row
+
+
+class Stuck(Exception):
+    """Somebody waits for a lock that his own thread holds."""
+
+
+@contextmanager
+def watched(seconds: float = 5.0) -> Iterator[None]:
+    """Raises Stuck in the main thread, should it take so long."""
+
+    def raise_stuck(number: int, frame: FrameType | None) -> None:
+        raise Stuck
+
+    before = signal.signal(signal.SIGALRM, raise_stuck)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Sends:
+    """An accumulator with one queue, and sends into it."""
+
+    def __init__(self) -> None:
+        self.accumulator = Accumulator(
+            PRODUCER_OPTIONS.parse(None, {"batch_size": 1000, "buffer_memory": 50_000}),
+            monotonic=lambda: 0.0,
+            wait_until=lambda predicate, timeout, *queues: predicate(),
+            wake=lambda: None,
+        )
+        self.values: list[bytes] = []
+        self.refused = 0
+
+    def send(self, value: bytes) -> None:
+        queue, row = self.accumulator.queue("orders", 0), a_row(value)
+        queue.try_append(*row) or self.accumulator.append_waiting(queue, *row, timeout=0)
+        self.values.append(value)
+
+    def send_in_a_handler(self, value: bytes) -> None:
+        try:
+            self.send(value)
+        except IllegalState:
+            self.refused += 1
+
+    def check(self) -> None:
+        """Each record that was taken is there once, and what is left of memory is right."""
+        queue, pool = self.accumulator.queue("orders", 0), self.accumulator.pool
+        batches = [*queue.batches]
+        assert sorted(row[0] or b"" for batch in batches for row in batch.rows) == sorted(self.values)
+        assert pool.available_bytes == pool.total_bytes - sum(batch.permit.size_bytes for batch in batches)
+        assert not queue.lock.locked()
+        self.send(b"and on")
+
+
+STEPS = [
+    PartitionQueue._append_looked_at,
+    ProducerBatch.append,
+    ProducerBatch._charge_all,
+    Accumulator._append_with,
+    Accumulator._made_queue,
+    Accumulator._join,
+    BufferPool.request,
+    BufferPool.charge,
+]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__qualname__)
+def test_a_send_between_any_two_lines_of_a_send_is_taken_or_refused(step: Callable[..., object]) -> None:
+    code: CodeType = step.__code__
+    refused = 0
+
+    def attempt(line: int) -> bool:
+        nonlocal refused
+        sends = Sends()
+
+        def run() -> None:
+            for number in range(9):
+                sends.send(b"%d" % number * 150)
+
+        with watched():
+            has_line = at_line(code, line, lambda: sends.send_in_a_handler(b"x" * 70), run)
+        sends.check()
+        refused += sends.refused
+        return has_line
+
+    tried = list(at_every_line(attempt))
+    assert len(tried) >= 3
+    assert refused >= 1, "some lines run under a lock"
+
+
+def test_memory_that_is_given_back_is_so_though_a_handler_sends_meanwhile() -> None:
+    def attempt(line: int) -> bool:
+        sends = Sends()
+        sends.send(b"v")
+        queue = sends.accumulator.queue("orders", 0)
+        batch = queue.take()
+
+        def run() -> None:
+            sends.accumulator.release(batch)
+
+        with watched():
+            return at_line(
+                BufferPool.give_back.__code__, line, lambda: sends.send_in_a_handler(b"x" * 2000), run
+            )
+
+    assert len(list(at_every_line(attempt))) >= 4
+
+
+@pytest.mark.parametrize("call", ["flush", "close", "result"])
+def test_what_would_wait_is_refused_in_the_middle_of_a_send(call: str) -> None:
+    with KafkaCluster(brokers=1, topics={"orders": 2}) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)
+        pending = producer.send("orders", b"v", partition=1)
+        calls: dict[str, Callable[[], object]] = {
+            "flush": producer.flush,
+            "close": producer.close,
+            "result": pending.result,
+        }
+
+        def handler() -> None:
+            with pytest.raises(IllegalState, match="a signal handler or a finalizer"):
+                calls[call]()
+
+        def send() -> None:
+            producer.send("orders", b"w", partition=0)
+
+        with watched():
+            assert at_line(Accumulator._append_with.__code__, 2, handler, send)
+        producer.close()
+        assert [cluster.log("orders", partition).values() for partition in (0, 1)] == [[b"w"], [b"v"]]
+
+
+def test_a_count_in_a_handler_waits_for_nothing() -> None:
+    metrics, is_over = Metrics(), threading.Event()
+
+    def interrupt() -> None:
+        while not is_over.wait(0.0005):
+            signal.raise_signal(signal.SIGUSR1)  # whose handler runs in the main thread
+
+    thread = threading.Thread(target=interrupt)
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: metrics.count("handled"))
+    thread.start()
+    try:
+        with watched():
+            for _ in range(20_000):
+                metrics.count("sends")
+    finally:
+        is_over.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert metrics.snapshot()["sends"] == 20_000
+
+
+class Handler:
+    """Of a timer's signal: makes a call, and notes what came of it."""
+
+    def __init__(self, call: Callable[[int], object]) -> None:
+        self._call = call
+        self._depth = 0
+        self.calls = 0
+        self.refused = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._depth += 1
+        if self._depth > 1000:
+            raise Stuck
+        if self._depth > 1:
+            return
+        self.calls += 1
+        try:
+            self._call(self.calls)
+        except IllegalState:
+            self.refused += 1
+        self._depth = 0
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("call", ["send", "flush"])
+def test_handlers_at_random_moments_of_a_loop_of_sends(call: str) -> None:
+    with KafkaCluster(brokers=1, topics={"orders": 1}, process=True) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1)
+        producer.partitions_for("orders")
+        sent: list[bytes] = []
+
+        def send(value: bytes) -> None:
+            producer.send("orders", value)
+            sent.append(value)
+
+        handler = Handler(
+            (lambda number: send(b"h%d" % number)) if call == "send" else lambda _: producer.flush()
+        )
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.004, 0.004)
+            until, number = time.monotonic() + 3, 0
+            while time.monotonic() < until:
+                number += 1
+                send(b"%d" % number)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        producer.close()
+        assert handler.calls > 20
+        assert handler.refused < handler.calls / 2
+        assert sorted(cluster.log("orders", 0).values()) == sorted(sent)
