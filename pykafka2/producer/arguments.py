@@ -44,11 +44,15 @@ def encoded_headers(topic: object, headers: Any) -> bytes:
 
     Raises IllegalArgument as `checked_headers`, and for a name that cannot be encoded.
     """
-    pairs = checked_headers(topic, headers)
+    return encoded_pairs(topic, checked_headers(topic, headers))
+
+
+def encoded_pairs(topic: object, pairs: Headers) -> bytes:
+    """Headers that were checked, encoded.  Raises IllegalArgument for a name that cannot be."""
     try:
         return encode_headers(pairs)
     except UnicodeEncodeError as error:
-        refuse("headers", headers, topic, f"has a name that UTF-8 does not know: {error}")
+        refuse("headers", pairs, topic, f"has a name that UTF-8 does not know: {error}")
 
 
 def checked_partition(topic: object, partition: Any) -> int:

@@ -42,16 +42,31 @@ TABLE_COLUMNS = {
 
 
 def is_table(values: Any) -> bool:
-    """Whether it has named columns: pyarrow's, or another library's table (a struct, as it hands it over)."""
-    return isinstance(as_arrow(values), pa.Table | pa.RecordBatch)
+    """Whether it has named columns.  Of what was `loaded`."""
+    return isinstance(values, pa.Table | pa.RecordBatch)
 
 
-def as_arrow(column: Any) -> Any:
-    """pyarrow's object for another library's column or table; what is none of Arrow's stays as it is."""
+def loaded(given: BulkArguments) -> BulkArguments:
+    """The arguments with pyarrow's objects for other libraries' columns and tables, each read once: a stream
+    of batches has nothing left the second time.
+    """
+    columns = ("values", "keys", "headers", "partitions", "timestamps_ms")
+    return attrs.evolve(
+        given, **{name: _as_arrow(name, getattr(given, name), given.topic) for name in columns}
+    )
+
+
+def _as_arrow(argument: str, column: Any, topic: str) -> Any:
+    """pyarrow's object for another library's; what is none of Arrow's stays as it is."""
     if isinstance(column, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch) or not is_arrow(column):
         return column
-    arrow = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
-    return pa.table(column) if pa.types.is_struct(arrow.type) else arrow
+    try:
+        arrow = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
+    except Exception as error:
+        raise IllegalArgument(
+            f"{argument}={column!r} of the records for topic {topic!r} cannot be read as Arrow: {error!r}"
+        ) from error
+    return pa.Table.from_struct_array(arrow) if pa.types.is_struct(arrow.type) else arrow
 
 
 def with_columns_of(given: BulkArguments) -> BulkArguments:
@@ -59,9 +74,9 @@ def with_columns_of(given: BulkArguments) -> BulkArguments:
 
     Raises IllegalArgument for a column of another name, or one that is given twice.
     """
-    table, topic, known = as_arrow(given.values), given.topic, ", ".join(TABLE_COLUMNS)
+    table, topic, known = given.values, given.topic, ", ".join(TABLE_COLUMNS)
     columns: dict[str, Any] = {}
-    for name in table.schema.names:
+    for number, name in enumerate(table.schema.names):
         argument = TABLE_COLUMNS.get(name)
         if argument is None:
             raise IllegalArgument(
@@ -78,7 +93,7 @@ def with_columns_of(given: BulkArguments) -> BulkArguments:
                 f"{argument} of the records for topic {topic!r} is given twice: here, and as the table's "
                 f"column {name!r}"
             )
-        columns[argument] = table.column(name)
+        columns[argument] = table.column(number)
     if "values" not in columns:
         raise IllegalArgument(
             f"values has no column 'value' (of the records for topic {topic!r}), but {table.schema.names}; "
@@ -90,13 +105,13 @@ def with_columns_of(given: BulkArguments) -> BulkArguments:
 def as_lists(given: BulkArguments, *, serializes_keys: bool, now_ms: int) -> BulkArguments:
     """The arguments beside values, which is a list, with Arrow's columns among them made lists."""
     topic, count = given.topic, len(given.values)
-    keys, times = as_arrow(given.keys), as_arrow(given.timestamps_ms)
+    keys, times = given.keys, given.timestamps_ms
     if is_arrow(keys):
         keys = (keys if serializes_keys else _binary("keys", topic, keys).cast(BINARY)).to_pylist()
     if is_arrow(times):
         times = _timestamps(topic, times, count, now_ms).tolist()
-    partitions = _whole("partitions", topic, as_arrow(given.partitions))
-    headers = _header_lists(as_arrow(given.headers))
+    partitions = _whole("partitions", topic, given.partitions)
+    headers = _header_lists(topic, given.headers)
     return attrs.evolve(given, keys=keys, headers=headers, partitions=partitions, timestamps_ms=times)
 
 
@@ -109,9 +124,6 @@ def read_arrow(
         IllegalArgument: an argument is not what `send_many` takes.
         SerializationError: keys is a list whose entries are not bytes.
     """
-    values, keys, headers, partitions, timestamps_ms = map(
-        as_arrow, (values, keys, headers, partitions, timestamps_ms)
-    )
     count = len(values)
     columns = {"value": _binary("values", topic, values)}
     if keys is not None:
@@ -119,7 +131,7 @@ def read_arrow(
             keys = pa.array(bytes_column("keys", topic, as_list("keys", topic, keys, count)), BINARY)
         columns["key"] = _binary("keys", topic, keys)
         check_length("keys", len(columns["key"]), count)
-    _, pieces = read_headers(topic, _header_lists(headers), count)
+    _, pieces = read_headers(topic, _header_lists(topic, headers), count)
     numbers = (
         None if partitions is None else read_partitions(topic, _whole("partitions", topic, partitions), count)
     )
@@ -174,6 +186,9 @@ def _timestamps(topic: str, column: Any, count: int, now_ms: int) -> Any:
             refuse(
                 "timestamps_ms", column.type, topic, "takes an Arrow column of whole numbers, or timestamps"
             )
+        if pa.types.is_uint64(column.type):
+            column = read_timestamps(topic, column.to_pylist(), count, now_ms)
+            return np.array(column, np.int64)
         column = column.cast(pa.int64()).fill_null(now_ms).to_numpy()
     elif isinstance(column, np.ndarray):
         column = column.tolist()
@@ -186,10 +201,18 @@ def _timestamps(topic: str, column: Any, count: int, now_ms: int) -> Any:
     return column
 
 
-def _header_lists(headers: Any) -> Any:
+def _header_lists(topic: str, headers: Any) -> Any:
     """Lists of pairs of a column of maps, or of lists of structs of a key (or name) and a value (Spark's)."""
     if not isinstance(headers, pa.Array | pa.ChunkedArray):
         return headers
+    kind, types = headers.type, pa.types
+    if not (types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind) or types.is_null(kind)):
+        refuse(
+            "headers",
+            kind,
+            topic,
+            "takes an Arrow column of maps, or of lists of structs of a key and a value",
+        )
     return [row if row is None else [_pair(entry) for entry in row] for row in headers.to_pylist()]
 
 

@@ -12,9 +12,15 @@ from typing import Any, NoReturn, Protocol
 import attrs
 
 from pykafka2.errors import IllegalArgument, SerializationError
-from pykafka2.producer.arguments import NO_TIMESTAMP_FROM, checked_headers, refuse
+from pykafka2.producer.arguments import (
+    NO_TIMESTAMP_FROM,
+    checked_headers,
+    encoded_headers,
+    encoded_pairs,
+    refuse,
+)
 from pykafka2.records.column_encoder import ListColumns, RecordColumns
-from pykafka2.records.encoder import NO_HEADERS, encode_headers
+from pykafka2.records.encoder import NO_HEADERS
 from pykafka2.records.pieces import Piece
 from pykafka2.types import Headers
 
@@ -100,7 +106,7 @@ def read_lists(
             keys = list(_serialized(serialize_key, lists, keys))
         if serialize_value is not None:
             values = list(_serialized(serialize_value, lists, values))
-        header_pieces = [encode_headers(own) for own in lists] if any(lists) else NO_HEADERS
+        header_pieces = [encoded_headers(topic, own) for own in lists] if any(lists) else NO_HEADERS
     columns = ListColumns(
         bytes_column("values", topic, values),
         None if keys is None else bytes_column("keys", topic, keys),
@@ -176,11 +182,11 @@ def read_headers(topic: str, headers: Any, count: int) -> tuple[Sequence[Headers
         return _Same([], count), NO_HEADERS
     if _is_of_all(headers):
         checked = checked_headers(topic, headers)
-        return _Same(checked, count), encode_headers(checked)
+        return _Same(checked, count), encoded_pairs(topic, checked)
     own = [
         _headers_of_row(topic, row, one) for row, one in enumerate(as_list("headers", topic, headers, count))
     ]
-    return own, [encode_headers(one) for one in own]
+    return own, [encoded_pairs(topic, one) for one in own]
 
 
 def _is_of_all(headers: Any) -> bool:

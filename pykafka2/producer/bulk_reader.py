@@ -58,6 +58,9 @@ class BulkReader:
                     "number for all records, or a column"
                 )
             given.partition = checked_partition(topic, given.partition)
+        columns = (given.values, given.keys, given.headers, given.partitions, given.timestamps_ms)
+        if any(map(is_arrow, columns)):
+            given = _arrow(topic).loaded(given)
         if is_arrow(given.values):
             arrow = _arrow(topic)
             if arrow.is_table(given.values):

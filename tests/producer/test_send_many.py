@@ -440,6 +440,8 @@ class TestArguments:
             ({"headers": [[("a", b"1")]]}, IllegalArgument, "headers has 1 entries, values 2"),
             ({"headers": [None, [("b", 2)]]}, IllegalArgument, r"record 1: headers\[0\].* no bytes"),
             ({"headers": 5}, IllegalArgument, "headers=5"),
+            ({"headers": [("\ud800", b"")]}, IllegalArgument, "headers=.* a name that UTF-8 does not know"),
+            ({"headers": [None, [("\ud800", b"")]]}, IllegalArgument, "a name that UTF-8 does not know"),
             ({"partition": 1.5}, IllegalArgument, "partition=1.5"),
             ({"partition": 0, "partitions": [0, 0]}, IllegalArgument, "both given"),
             (

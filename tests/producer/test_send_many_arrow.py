@@ -122,6 +122,24 @@ def test_what_speaks_arrow_is_read_like_arrow(simulation: Simulation, cluster: K
     assert log(cluster) == [b"1", b"2", b"3"]
 
 
+class Stream:
+    """A column of another library, which hands over its chunks once."""
+
+    def __init__(self, column: Any) -> None:
+        self._stream = column.__arrow_c_stream__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._stream
+
+
+class BrokenColumn:
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        raise RuntimeError("no column here")
+
+    def __repr__(self) -> str:
+        return "BrokenColumn()"
+
+
 def test_dictionaries_views_and_nulls_are_made_plain(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster)
     producer.send_many("orders", pa.array(["a", "b", "a"]).dictionary_encode()).result(10)
@@ -149,6 +167,21 @@ def test_lists_beside_an_arrow_column_and_the_other_way_round(
     assert records[:4] == [(b"a", b"1", 5), (None, b"2", 6), (b"c", b"3", 7), (b"d", b"4", 8)]
 
 
+def test_a_stream_that_can_be_read_once_is_read_once(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    batches = [pa.record_batch({"value": pa.array([b"%d" % row], pa.binary())}) for row in range(3)]
+    producer.send_many("orders", pa.RecordBatchReader.from_batches(batches[0].schema, batches)).result(10)
+    assert log(cluster) == [b"0", b"1", b"2"]
+    values = pa.array([b"3"], pa.binary())
+    keys = Stream(pa.chunked_array([["k"]]))
+    producer.send_many("orders", Stream(pa.chunked_array([values])), keys=keys).result(10)
+    producer.send_many("orders", [b"4"], timestamps_ms=Stream(pa.chunked_array([[7]]))).result(10)
+    assert [(record.key, record.value) for record in cluster.log("orders", 0).records()][3:] == [
+        (b"k", b"3"),
+        (None, b"4"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("values", "arguments", "words"),
     [
@@ -169,6 +202,14 @@ def test_lists_beside_an_arrow_column_and_the_other_way_round(
             "timestamps_ms .* given twice",
         ),
         (pa.table({"value": ["a"], "partition": [1]}), {"partition": 0}, "partitions .* given twice"),
+        (pa.table([["a"], ["b"]], names=["value", "value"]), {}, "values .* given twice"),
+        (pa.array(["a", "b"]), {"headers": pa.array([1, 2])}, "headers=DataType.int64. .* of maps"),
+        (
+            pa.array(["a", "b"]),
+            {"timestamps_ms": pa.array([1, 1 << 63], pa.uint64())},
+            r"timestamps_ms\[1\]=9223372036854775808",
+        ),
+        (BrokenColumn(), {}, "values=.* cannot be read as Arrow: RuntimeError"),
     ],
 )
 def test_what_is_wrong_is_named(
