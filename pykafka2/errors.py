@@ -60,6 +60,9 @@ class IllegalTransition(IllegalState):
         self.state = state
         self.event = event
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.state, self.event)
+
 
 class ClientClosed(IllegalState):
     """The client is closed; make a new one."""
@@ -128,6 +131,10 @@ class IncompleteSend(KafkaError):
         self.taken = taken
         self.left = left
         self.delivery = delivery
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process cannot wait for what is on its way here.
+        return type(self), (str(self), self.taken, self.left)
 
 
 class RecordTooLarge(KafkaError, ValueError):
@@ -1098,6 +1105,9 @@ class UnknownErrorCode(BrokerError):
     def __init__(self, code: int, message: str = "") -> None:
         super().__init__(message or f"error code {code}")
         self.unknown_code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.unknown_code, str(self))
 
 
 NONE = 0

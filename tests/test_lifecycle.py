@@ -125,9 +125,10 @@ class TestAProducer:
                     return False
                 assert producer.health()["state"] == "failed"
                 producer.close()
-                return True
+                return producer.health()["state"] == "failed" and "made before a fork" in producer.explain()
 
             assert in_child(is_refused)
+            assert producer.health()["state"] == "open"
             assert pending.result(10).offset == 0
             assert producer.send("orders", b"after").result(10).offset == 1
 

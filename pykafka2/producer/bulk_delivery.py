@@ -7,7 +7,7 @@ A share is a run of records that stand one behind the other in one batch; it see
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -70,6 +70,12 @@ class BulkDelivery:
 
     def __len__(self) -> int:
         return self._count
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a BulkDelivery cannot be pickled or copied, as it waits for this process's producer: pass on "
+            "its result() or failures(), which are plain data"
+        )
 
     def done(self) -> bool:
         """True once every record is written or has failed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.producer.batch_outcome import BatchOutcome
@@ -159,6 +159,12 @@ class Delivery:
         self._outcome.add_listener(lambda: loop.call_soon_threadsafe(set_done))
         yield from done
         return self.result(0)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Delivery cannot be pickled or copied, as it waits for this process's producer: pass on its "
+            "result(), which is plain data"
+        )
 
     def __repr__(self) -> str:
         outcome = self._outcome

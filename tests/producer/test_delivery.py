@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -164,3 +167,12 @@ def test_bytes_are_made_once_per_sequence() -> None:
     assert batch.bytes() is first
     batch.sequence(1, 1, 0)
     assert batch.bytes() != first
+
+
+@pytest.mark.parametrize("copy_of", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("delivery", [appended(a_batch()), BulkDelivery([])], ids=["single", "bulk"])
+def test_it_cannot_be_pickled_and_says_what_to_pass_on(
+    delivery: object, copy_of: Callable[[object], object]
+) -> None:
+    with pytest.raises(TypeError, match=r"Delivery cannot be pickled .* result\(\)"):
+        copy_of(delivery)

@@ -1,0 +1,34 @@
+"""Errors as values: what is raised in one process may be looked at in another."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.errors import IllegalTransition, IncompleteSend, KafkaError, UnknownErrorCode
+
+CLASSES = [
+    found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, KafkaError)
+]
+ARGUMENTS: dict[type[KafkaError], tuple[Any, ...]] = {
+    IllegalTransition: ("open", "reopened"),
+    IncompleteSend: ("gave up", 3, [4, 5]),
+    UnknownErrorCode: (4711, "what is that"),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_error_survives_pickling(kind: type[KafkaError]) -> None:
+    error = kind(*ARGUMENTS.get(kind, ("orders-3: no",)))
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
+
+
+def test_an_error_of_send_many_leaves_behind_what_only_its_process_can_wait_for() -> None:
+    error = IncompleteSend("gave up", 3, [4, 5], delivery=object())
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.taken, copy.left, copy.delivery) == (3, [4, 5], None)
