@@ -18,9 +18,9 @@ from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     ClientFailed,
+    CorruptResponse,
     KafkaError,
     RecordPurged,
-    UnknownServerError,
 )
 from pykafka2.events import EventSink
 from pykafka2.metrics import Metrics
@@ -323,7 +323,8 @@ class Sender:
         for batch, sent_as in flight.batches:
             answer = answers.get((batch.topic, batch.partition))
             if answer is None:
-                error: KafkaError = UnknownServerError(
+                # Whatever the reason, nobody has said that it was refused.
+                error: KafkaError = CorruptResponse(
                     f"node {flight.node_id} did not answer for {batch.topic}-{batch.partition}"
                 )
                 self._outcomes.attempt_failed(batch, sent_as, error, now)
