@@ -38,6 +38,8 @@ MANY_RECORDS = 1_000_000
 ROW_BYTES = 110
 OBJECT_BYTES = 41
 BATCH_OVERHEAD_BYTES = 1200
+CALLBACK_BYTES = 330
+"""A function that was made for its record alone, with a variable that it holds."""
 
 
 class BatchPlan(NamedTuple):
@@ -74,6 +76,9 @@ def overhead_of(rows: Sequence[Row]) -> int:
     if not rows:
         return BATCH_OVERHEAD_BYTES
     # Records of one partition are of one kind, as a rule.
-    value, key, _, headers, _ = rows[-1]
+    value, key, _, headers, on_delivery = rows[-1]
     objects = (value is not None) + (key is not None) + (headers is not NO_HEADERS)
-    return BATCH_OVERHEAD_BYTES + len(rows) * (ROW_BYTES + objects * OBJECT_BYTES)
+    record_bytes = ROW_BYTES + objects * OBJECT_BYTES
+    if on_delivery is not None and len(rows) > 1 and on_delivery is not rows[-2][4]:
+        record_bytes += CALLBACK_BYTES
+    return BATCH_OVERHEAD_BYTES + len(rows) * record_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +16,7 @@ from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_line
 from tests.producer.rows import a_row
 
@@ -97,11 +98,14 @@ def test_full_memory_raises_and_leaves_the_queue_of_waiters() -> None:
 
 
 def fill(
-    accumulator: Accumulator, queue: PartitionQueue, value: bytes, on_delivery: OnDelivery | None
+    accumulator: Accumulator,
+    queue: PartitionQueue,
+    value: bytes,
+    on_delivery: Callable[[], OnDelivery | None],
 ) -> None:
-    """Append copies of the value until there is no memory."""
+    """Append copies of the value, each with a callback, until there is no memory."""
     for number in range(1_000_000):
-        row = a_row(bytes(bytearray(value)), timestamp=1000 + number, on_delivery=on_delivery)
+        row = a_row(bytes(bytearray(value)), timestamp=1000 + number, on_delivery=on_delivery())
         if queue.try_append(*row) is None:
             accumulator.append_waiting(queue, *row, timeout=0)
 
@@ -120,12 +124,33 @@ def test_records_and_their_objects_together_stay_within_what_is_accounted(
     try:
         before, _ = tracemalloc.get_traced_memory()
         with pytest.raises(BufferExhausted):
-            fill(accumulator, queue, b"x" * value_bytes, on_delivery)
+            fill(accumulator, queue, b"x" * value_bytes, lambda: on_delivery)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     # As much again as buffer_memory for small ones; with the default of 32 MiB that is below 64 MiB more.
     assert after - before <= 2 * buffer_memory * 1.05
+    used_bytes = buffer_memory - accumulator.pool.available_bytes
+    assert after - before <= (used_bytes + accumulator.pool.overhead_bytes) * 1.05
+
+
+def callback_of_its_own() -> OnDelivery:
+    told: list[RecordMetadata | None] = []
+    return lambda metadata, error: told.append(metadata)
+
+
+@pytest.mark.slow
+def test_callbacks_made_for_one_record_each_are_accounted() -> None:
+    buffer_memory = 1 << 20
+    accumulator, queue, _ = build(batch_size=16_384, buffer_memory=buffer_memory)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with pytest.raises(BufferExhausted):
+            fill(accumulator, queue, b"v" * 10, callback_of_its_own)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     used_bytes = buffer_memory - accumulator.pool.available_bytes
     assert after - before <= (used_bytes + accumulator.pool.overhead_bytes) * 1.05
 

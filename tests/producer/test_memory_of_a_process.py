@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from itertools import product
 
 import pytest
 
@@ -25,7 +26,8 @@ PROGRAM = textwrap.dedent(
     def ignore(metadata, error):
         pass
 
-    value_bytes, has_callback = int(sys.argv[1]), sys.argv[2] == "callback"
+    value_bytes, kind = int(sys.argv[1]), sys.argv[2]
+    has_callback = kind == "callback"
     with KafkaCluster(brokers=1, topics={"orders": 6}, process=True) as cluster:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=1000)
         producer.send("orders", b"first").result(30)
@@ -34,8 +36,11 @@ PROGRAM = textwrap.dedent(
         try:
             while True:
                 value = b"%d" % number
+                on_delivery = ignore if has_callback else None
+                if kind == "closure":
+                    on_delivery = lambda metadata, error, number=number: None
                 delivery = producer.send(
-                    "orders", value.ljust(value_bytes, b"x"), on_delivery=ignore if has_callback else None
+                    "orders", value.ljust(value_bytes, b"x"), on_delivery=on_delivery
                 )
                 if has_callback and number % 2:
                     delivery.add_callback(ignore, None).add_errback(ignore, None)
@@ -49,8 +54,10 @@ PROGRAM = textwrap.dedent(
 
 @pytest.mark.gate
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("kind", ["plain", "callback"])
-@pytest.mark.parametrize("value_bytes", [10, 100, 10_000])
+@pytest.mark.parametrize(
+    ("value_bytes", "kind"),
+    [*product([10, 100, 10_000], ["plain", "callback"]), (10, "closure")],
+)
 def test_a_producer_that_nobody_answers_takes_buffer_memory_and_64_mib_at_most(
     value_bytes: int, kind: str
 ) -> None:
