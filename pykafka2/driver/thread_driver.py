@@ -139,7 +139,7 @@ class ThreadTask:
         self.wake()
         if self._thread is threading.current_thread():
             return True
-        self._thread.join(max(timeout, 0.0))
+        self._thread.join(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
         return not self._thread.is_alive()
 
     def is_current(self) -> bool:

@@ -72,6 +72,16 @@ def checked_timestamp(topic: object, timestamp_ms: Any) -> int:
     return number
 
 
+def checked_timeout(timeout: Any) -> float | None:
+    """A number of seconds, or None.  Raises IllegalArgument for anything else."""
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is None or (is_number and timeout == timeout):  # not a number is unlike itself
+        return timeout  # type: ignore[no-any-return]
+    raise IllegalArgument(
+        f"timeout={timeout!r}: takes a number of seconds, or None to wait as long as it takes"
+    )
+
+
 def refuse(argument: str, got: object, topic: object, because: str) -> NoReturn:
     """Raise IllegalArgument that names the argument, what it got and what it takes."""
     shown = repr(got)

@@ -19,6 +19,7 @@ import attrs
 
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.callbacks import Interrupt, log_callback
 from pykafka2.records.encoder import Row
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
@@ -134,6 +135,7 @@ class BatchOutcome:
         self, predicate: Callable[[], bool], timeout: float | None, queues: Sequence[WaitQueue]
     ) -> bool:
         """Block until something holds that whoever makes it hold wakes these queues for.  As `wait`."""
+        timeout = checked_timeout(timeout)
         return self._wait_until(predicate, float("inf") if timeout is None else timeout, *queues)
 
     def mark_reported(self, index: int) -> None:

@@ -29,6 +29,7 @@ from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
     checked_headers,
     checked_partition,
+    checked_timeout,
     checked_timestamp,
     encoded_headers,
     refuse,
@@ -441,6 +442,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         """
         if self._refusal is not None:
             self._refuse()
+        timeout = checked_timeout(timeout)
         began = self._monotonic()
         try:
             self._closing.flush(timeout)
@@ -513,6 +515,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             return  # everything is the parent's
         if self._driver.is_own_thread():
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
+        timeout = checked_timeout(timeout)
         self._accumulator.close()  # refuses a signal handler in the middle of a send
         self._refusal = ClientClosed("the producer is closed; make a new one")
         self._guard = self._refuse

@@ -21,6 +21,7 @@ from pykafka2.errors import (
 )
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.transaction_arguments import checked_group, checked_offsets
 from pykafka2.producer.transaction_handle import TransactionHandle
 from pykafka2.producer.transaction_manager import Detached, TransactionManager
@@ -144,6 +145,7 @@ class TransactionCalls:
                 "call it from your own thread"
             )
         self._accumulator.check_not_interrupted()
+        timeout = checked_timeout(timeout)
         timeout = self.max_block if timeout is None else timeout
         ticket = Ticket(call, Completion(driver, call.value), offsets)
         began = clock.monotonic()

@@ -22,6 +22,7 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable
+from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.transaction_requests import end_versions
 from pykafka2.protocol.messages.transaction import EndTxnRequest, EndTxnResponse
 from pykafka2.protocol.messages.transaction_admin import (
@@ -83,6 +84,7 @@ def end_transaction(
         raise IllegalArgument(f"handle={handle!r}: end_transaction takes what detach_transaction() returned")
     if not isinstance(commit, bool):
         raise IllegalArgument(f"commit={commit!r}: True commits, False aborts")
+    timeout = checked_timeout(timeout)
     parsed = END_OPTIONS.parse(None, options)
     if handle.is_empty:
         return

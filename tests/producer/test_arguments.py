@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -106,3 +107,25 @@ def test_a_producer_that_cannot_be_made_leaves_no_thread_behind() -> None:
     with pytest.raises(ConfigurationError):
         KafkaProducer(partitioner="murmur")
     assert not set(threading.enumerate()) - before
+
+
+@pytest.mark.parametrize("timeout", ["5", float("nan"), True, [1]], ids=repr)
+@pytest.mark.parametrize(
+    "call", ["flush", "close", "result", "exception", "results of many", "commit", "init"]
+)
+def test_a_timeout_is_a_number_of_seconds(
+    simulation: Simulation, cluster: KafkaCluster, call: str, timeout: Any
+) -> None:
+    producer = simulation.producer(cluster, transactional_id="t" if call in ("init", "commit") else None)
+    calls: dict[str, Callable[[], object]] = {
+        "flush": lambda: producer.flush(timeout),
+        "close": lambda: producer.close(timeout),
+        "result": lambda: producer.send("orders", b"v").result(timeout),
+        "exception": lambda: producer.send("orders", b"v").exception(timeout),
+        "results of many": lambda: producer.send_many("orders", [b"v"]).result(timeout),
+        "commit": lambda: producer.commit_transaction(timeout),
+        "init": lambda: producer.init_transactions(timeout),
+    }
+    with pytest.raises(IllegalArgument, match=r"timeout=.*: takes a number of seconds, or None"):
+        calls[call]()
+    producer.close(1e300)
