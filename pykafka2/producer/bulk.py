@@ -82,9 +82,23 @@ class BulkSender:
 
     def send(self, given: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
         """Append everything; raises as `KafkaProducer.send_many`."""
-        parts, topic = self._reader.read(given), given.topic
-        partition = given.partition
+        parts = self._reader.read(given)
         count = sum(len(part.columns) for part in parts)
+        try:
+            return self._send_parts(given.topic, parts, given.partition, count, on_delivery)
+        except Exception as error:
+            if self._interceptors is not None:
+                self._interceptors.on_refused(error, count - len(BulkDelivery(self._shares)))
+            raise
+
+    def _send_parts(
+        self,
+        topic: str,
+        parts: Sequence[BulkPart],
+        partition: int | None,
+        count: int,
+        on_delivery: OnBatch | None,
+    ) -> BulkDelivery:
         self._check_sizes(topic, parts)
         # Before anything is appended: it may wait, and fail.
         route = self._route(topic)

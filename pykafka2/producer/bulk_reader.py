@@ -13,7 +13,7 @@ import attrs
 
 from pykafka2.clock import Clock
 from pykafka2.errors import IllegalArgument, KafkaError, SerializationError
-from pykafka2.producer.arguments import checked_partition, refuse
+from pykafka2.producer.arguments import checked_partition
 from pykafka2.producer.bulk_input import (
     BulkArguments,
     BulkPart,
@@ -83,9 +83,18 @@ class BulkReader:
             given = _arrow(topic).as_lists(
                 given, serializes_keys=self._serialize_key is not None, now_ms=self._clock.wall_ms()
             )
-        if self._interceptors is not None:
-            given = self._intercepted(self._interceptors, given)
-        part = read_lists(
+        if self._interceptors is None:
+            return [self._part(given)]
+        given = self._intercepted(self._interceptors, given)
+        try:
+            return [self._part(given)]
+        except Exception as error:
+            self._interceptors.on_refused(error, len(given.values))
+            raise
+
+    def _part(self, given: BulkArguments) -> BulkPart:
+        topic = given.topic
+        return read_lists(
             topic,
             given.values,
             given.keys,
@@ -96,7 +105,6 @@ class BulkReader:
             serialize_value=self._serializer(self._serialize_value, "value", topic),
             now_ms=self._clock.wall_ms(),
         )
-        return [part]
 
     @property
     def _needs_objects(self) -> bool:
@@ -130,7 +138,12 @@ class BulkReader:
                 ProducerRecord(topic, value, keys[row], own, numbers[row], times[row])
             )
             if record.topic != topic:
-                refuse("topic", record.topic, topic, f"an interceptor gave it to record {row}; use `send`")
+                moved = IllegalArgument(
+                    f"topic={record.topic!r} of a record for topic {topic!r}: an interceptor gave it to "
+                    f"record {row}; use `send`"
+                )
+                interceptors.on_refused(moved, row + 1)
+                raise moved
             rows.append((record.value, record.key, record.headers, record.partition, record.timestamp_ms))
         columns: list[Sequence[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[]] * 5
         own_values, own_keys, own_headers, own_numbers, own_times = columns

@@ -40,7 +40,7 @@ class ProducerInterceptor:
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
         """A record was written, or has failed; one of the two is None.  On the IO thread: must not block.
-        For a record that `send` refused it comes from the thread that sent it."""
+        For a record that was not taken, by `send` or `send_many`, it comes from the thread that sent it."""
 
     def close(self) -> None:
         """The producer is closed."""
@@ -70,7 +70,16 @@ class Interceptors:
                     )
         return record
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+    def on_refused(self, error: Exception, records: int = 1) -> None:
+        """Tell all of them that so many records were not taken, and why."""
+        told = error
+        if not isinstance(told, KafkaError):
+            told = KafkaError(f"the record was not taken, because of {error!r}")
+            told.__cause__ = error
+        for _ in range(records):
+            self.on_acknowledgement(None, told)
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
         """Tell all of them.  What is no `Exception`, as from `sys.exit()`, is raised at the end."""
         exit_request: BaseException | None = None
         for interceptor in self._chain:

@@ -371,7 +371,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
                 )
         except Exception as error:
             if interceptors is not None:
-                interceptors.on_acknowledgement(None, error)
+                interceptors.on_refused(error)
             raise
         if interceptors is not None and given is None:
             delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))

@@ -809,10 +809,10 @@ class TestTelling:
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """Who counts what is under way would count wrong from then on."""
-        outcomes: list[object] = []
+        outcomes: list[KafkaError | None] = []
 
         class Listens:
-            def on_acknowledgement(self, metadata: object, error: object) -> None:
+            def on_acknowledgement(self, metadata: object, error: KafkaError | None) -> None:
                 outcomes.append(error)
 
         def no_partition(*_: object) -> int:
@@ -823,7 +823,8 @@ class TestTelling:
             producer.send("orders", b"v")
         with pytest.raises(IllegalArgument):
             producer.send("orders", "text")
-        assert [type(error) for error in outcomes] == [ZeroDivisionError, IllegalArgument]
+        assert [type(error) for error in outcomes] == [KafkaError, IllegalArgument]
+        assert isinstance(outcomes[0].__cause__, ZeroDivisionError)
 
 
 class TestClosing:

@@ -240,6 +240,34 @@ class TestArriving:
         with pytest.raises(IllegalArgument, match="an interceptor gave it"):
             simulation.producer(cluster, interceptors=[moving]).send_many("orders", [b"1"])
 
+    def test_interceptors_hear_of_each_record_that_was_not_taken(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        outcomes: list[type | None] = []
+
+        class Spy:
+            def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+                outcomes.append(None if error is None else type(error))
+
+        options: dict[str, Any] = {"interceptors": [Spy()], "buffer_memory": 40_000, "max_block_ms": 100}
+        producer = simulation.producer(cluster, **options)
+        producer.partitions_for("orders")
+        with pytest.raises(SerializationError):
+            producer.send_many("orders", [b"1", "2", b"3"])
+        assert outcomes == [SerializationError] * 3
+        outcomes.clear()
+        with pytest.raises(RecordTooLarge):
+            producer.send_many("orders", [b"1", b"x" * 50_000])
+        assert outcomes == [RecordTooLarge] * 2
+        outcomes.clear()
+        cluster.controls.hold(ProduceRequest)
+        with pytest.raises(IncompleteSend) as raised:
+            producer.send_many("orders", [b"x" * 1000] * 100)
+        assert outcomes == [IncompleteSend] * len(raised.value.left)
+        cluster.controls.clear()
+        producer.flush(60)
+        assert outcomes.count(None) == raised.value.taken == 100 - len(raised.value.left)
+
     def test_nothing_at_all(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         delivery = simulation.producer(cluster).send_many("orders", [])
         assert (len(delivery), delivery.result(0), delivery.done()) == (0, [], True)
