@@ -1100,11 +1100,14 @@ class ShareSessionLimitReached(BrokerError):
 
 
 class UnknownErrorCode(BrokerError):
-    """The broker answered with a code that this version of pykafka2 does not know."""
+    """The broker answered with a code that this version of pykafka2 does not know: `unknown_code`.
 
-    def __init__(self, code: int, message: str = "") -> None:
-        super().__init__(message or f"error code {code}")
-        self.unknown_code = code
+    Made of words alone, as every other error can be, it has none.
+    """
+
+    def __init__(self, code: int | str, message: str = "") -> None:
+        super().__init__(message or (code if isinstance(code, str) else f"error code {code}"))
+        self.unknown_code = None if isinstance(code, str) else code
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.unknown_code, str(self))

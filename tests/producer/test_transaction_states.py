@@ -16,6 +16,7 @@ from pykafka2.errors import (
     ProducerFenced,
     TopicAuthorizationFailed,
     TransactionFailed,
+    error_of,
 )
 from pykafka2.events import EventSink
 from pykafka2.producer.transaction_state import (
@@ -26,6 +27,7 @@ from pykafka2.producer.transaction_state import (
     Call,
     TransactionState,
     TransactionStatus,
+    again,
 )
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import EndTxnRequest, InitProducerIdRequest
@@ -195,6 +197,11 @@ def test_a_move_that_the_table_lacks_is_refused(before: TransactionState) -> Non
 def test_every_state_but_the_last_ones_leads_on_and_every_open_one_may_fail() -> None:
     assert {state for state, after in LEGAL_MOVES.items() if not after} == {S.DETACHED, S.FATAL_ERROR}
     assert all({S.ABORTABLE_ERROR, S.FATAL_ERROR} <= LEGAL_MOVES[state] for state in OPEN_STATES)
+
+
+def test_an_error_of_a_code_that_nobody_knows_keeps_its_words() -> None:
+    cause = error_of(999, "of the future")
+    assert str(again(cause, "commit_transaction: of the future")) == "commit_transaction: of the future"
 
 
 def test_errors_of_a_state_keep_their_cause(simulation: Simulation, cluster: KafkaCluster) -> None:
