@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import tracemalloc
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,6 +18,7 @@ from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.records.column_encoder import EncodedRecords, ListColumns
 from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_line
 from tests.producer.rows import a_row
@@ -23,13 +26,19 @@ from tests.producer.rows import a_row
 Built = tuple[Accumulator, PartitionQueue, list[str]]
 
 
-def build(**options: object) -> Built:
+def build(
+    *,
+    admit: Callable[[], object] = lambda: None,
+    wait_until: Callable[..., bool] = lambda predicate, timeout, *queues: predicate(),
+    **options: object,
+) -> Built:
     """An accumulator whose waits end at once, its only queue, and its calls to the IO thread."""
     calls: list[str] = []
     accumulator = Accumulator(
         PRODUCER_OPTIONS.parse(None, {"batch_size": 1000, "buffer_memory": 3000, **options}),
         monotonic=lambda: 0.0,
-        wait_until=lambda predicate, timeout, *queues: predicate(),
+        wait_until=wait_until,
+        admit=lambda: void(admit()),
         wake=lambda: calls.append("wake"),
     )
     return accumulator, accumulator.queue("orders", 0), calls
@@ -284,6 +293,71 @@ def often_switched() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+def a_column() -> EncodedRecords:
+    return ListColumns([b"v"] * 10).encode(0, 10)
+
+
+def test_a_column_that_comes_after_close_is_refused_and_leaves_no_trace() -> None:
+    accumulator, queue, _ = build()
+    accumulator.close()
+    with pytest.raises(ClientClosed):
+        accumulator.append_columns(queue, a_column(), 0, void)
+    assert (accumulator.pool.available_bytes, accumulator.unsent_records()) == (3000, 0)
+
+
+def test_a_column_that_is_not_admitted_leaves_no_trace() -> None:
+    """A commit began after `send_many` had looked: nothing may join the transaction any more."""
+
+    def refuse() -> None:
+        raise KafkaError("not now")
+
+    accumulator, queue, _ = build(admit=refuse)
+    with pytest.raises(KafkaError, match="not now"):
+        accumulator.append_columns(queue, a_column(), 0, void)
+    with pytest.raises(KafkaError, match="not now"):
+        accumulator.append_waiting(queue, *a_row(), timeout=0)
+    assert (accumulator.pool.available_bytes, accumulator.unsent_records()) == (3000, 0)
+    assert not queue.batches
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("moment", ["while it waits", "at the append"])
+def test_a_ctrl_c_that_keeps_a_batch_from_joining_gives_its_memory_back(by_column: bool, moment: str) -> None:
+    def interrupt(*ignored: object) -> bool:
+        raise KeyboardInterrupt
+
+    if moment == "while it waits":
+        accumulator, queue, _ = build(wait_until=interrupt)
+        held = Permit(2990)
+        accumulator.pool.request(held)
+    else:
+        accumulator, queue, _ = build(admit=interrupt)
+        held = Permit(0)
+        accumulator.pool.request(held)
+
+    def append() -> None:
+        if by_column:
+            accumulator.append_columns(queue, a_column(), 0, void)
+        else:
+            accumulator.append_waiting(queue, *a_row(), timeout=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        append()
+    accumulator.pool.give_back(held)
+    pool = accumulator.pool
+    assert (pool.available_bytes, pool.overhead_bytes, pool.waiting) == (3000, 0, 0)
+
+
+def test_a_batch_whose_failure_was_told_is_kept_by_nobody() -> None:
+    """A program that has callbacks and never flushes does not collect its failed batches."""
+    accumulator, queue, _ = build()
+    row = a_row(on_delivery=lambda metadata, error: None)
+    accumulator.append_waiting(queue, *row, timeout=0)
+    [batch] = accumulator.incomplete
+    accumulator.fail(batch, KafkaError("no"))
+    assert not any(batch in found for found in gc.get_referrers(batch) if isinstance(found, deque))
 
 
 @pytest.mark.slow

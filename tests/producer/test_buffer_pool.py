@@ -75,6 +75,18 @@ def test_overhead_is_charged_once_and_not_after_it_was_given_back() -> None:
     assert (pool.overhead_bytes, pool.available_bytes) == (0, 100)
 
 
+@pytest.mark.parametrize("size_bytes", [10, 11])
+def test_halves_of_a_permit_are_all_of_it(size_bytes: int) -> None:
+    pool = BufferPool(100)
+    permit = Permit(size_bytes, overhead_bytes=7)
+    pool.request(permit)
+    one, other = pool.divide(permit)
+    assert pool.available_bytes == 100 - size_bytes
+    for half in (permit, one, other):
+        pool.give_back(half)
+    assert (pool.available_bytes, pool.overhead_bytes) == (100, 0)
+
+
 class PoolAgainstAList(RuleBasedStateMachine):
     """Requests and returns in any order, against a queue and a sum."""
 
