@@ -405,3 +405,22 @@ class TestCallsThatNeverCameBack:
         assert all(isinstance(delivery.exception(0), DeliveryTimeout) for delivery in deliveries)
         [line] = [record for record in caplog.records if record.levelname == "ERROR"]
         assert "orders-0: 3 records were not delivered" in line.getMessage()
+
+    def test_each_outage_of_a_partition_is_one_line_of_log(
+        self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        producer = simulation.producer(cluster, retries=0, enable_idempotence=False)
+
+        def lines() -> list[str]:
+            return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+        for outage in (1, 2):
+            cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower, times=3)
+            for _ in range(3):
+                lost = producer.send("orders", b"lost")
+                assert simulation.wait_until(lambda lost=lost: lost.done(), 10)  # type: ignore[misc]
+            assert len(lines()) == outage
+            assert "[producer-1] orders-0: 1 records were not delivered" in lines()[-1]
+            producer.send("orders", b"written").result(10)
+        with pytest.raises(NotLeaderOrFollower, match="6 records"):
+            producer.flush(10)

@@ -228,6 +228,30 @@ def test_halves_expire_when_the_whole_would_have_each_record_once(
     assert log(cluster)[-1] == b"later"
 
 
+def test_what_comes_after_a_split_batch_expires_in_its_time(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """The whole was done when its halves were, and yet looked at as the oldest for ever."""
+    producer = simulation.producer(cluster, linger_ms=50, delivery_timeout_ms=3000, request_timeout_ms=1000)
+    for value in numbered(20):
+        producer.send("orders", value)
+    producer.flush(timeout=10)
+    assert producer.metrics()["batch-split-total"] > 0
+    cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas, times=1000)
+    late = producer.send("orders", b"late")
+    with pytest.raises(DeliveryTimeout):
+        late.result(4)
+    cluster.controls.clear()
+
+
+def test_two_records_that_are_too_large_together_are_written_one_by_one(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, linger_ms=50)
+    deliveries = [producer.send("orders", b"x" * 600) for _ in range(2)]
+    assert [delivery.result(10).offset for delivery in deliveries] == [0, 1]
+
+
 def test_a_flush_that_began_before_the_split_waits_for_all_parts(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
