@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pykafka2.errors import BufferExhausted, KafkaTimeoutError, NotLeaderOrFollower
+from pykafka2.errors import BufferExhausted, InvalidRecord, KafkaTimeoutError, NotLeaderOrFollower
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
@@ -28,6 +28,59 @@ def test_batches_and_requests_are_measured(simulation: Simulation, cluster: Kafk
     assert 0 < metrics["request-latency-avg"] < 100, "milliseconds"
     assert metrics["record-error-total"] == metrics["record-retry-total"] == 0
     assert metrics["connection-count"] >= 1
+
+
+def test_what_time_a_batch_takes_is_in_milliseconds(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, linger_ms=200)
+    producer.partitions_for("orders")
+    cluster.controls.delay(ProduceRequest, 0.5, times=1)
+    producer.send("orders", b"1").result(10)
+    metrics = producer.metrics()
+    assert 200 <= metrics["record-queue-time-avg"] <= metrics["record-queue-time-max"] < 300
+    assert 500 <= metrics["request-latency-avg"] <= metrics["request-latency-max"] < 600
+
+
+def test_records_that_fail_are_counted(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    cluster.controls.fail_next(ProduceRequest, InvalidRecord)
+    with pytest.raises(InvalidRecord):
+        producer.send_many("orders", [b"x"] * 7).result(10)
+    assert producer.metrics()["record-error-total"] == 7
+
+
+def test_what_waits_is_shown_as_it_is(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, buffer_memory=20_000, batch_size=16_000)
+    producer.send("orders", b"1").result(10)
+    cluster.controls.hold(ProduceRequest)
+    cluster.controls.hold(MetadataRequest)
+    producer.send("orders", b"x" * 15_000)
+    waiting = simulation.spawn(lambda: producer.send("orders", b"x" * 15_000))
+    producer._client.metadata.request_update("the test says so")
+    simulation.sleep(7)
+    metrics, health = producer.metrics(), producer.health()
+    assert metrics["waiting-threads"] == health["senders_waiting_for_memory"] == 1
+    assert metrics["buffer-available-bytes"] == health["buffer_available_bytes"] == 4_000
+    assert metrics["buffer-total-bytes"] == 20_000
+    assert metrics["requests-in-flight"] == health["requests_in_flight"] == 1
+    assert 7 <= metrics["metadata-age"] < 8, "the last request has no answer"
+    assert "1 calls of send wait for buffer_memory" in producer.explain()
+    cluster.controls.clear()
+    waiting.result()
+    producer.flush(10)
+
+
+def test_explain_says_what_each_partition_waits_for(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, max_in_flight_requests_per_connection=1)
+    producer.send("orders", b"1").result(10)
+    leader = cluster.partition("orders", 0).leader
+    cluster.controls.hold(ProduceRequest)
+    for _ in range(2):
+        producer.send("orders", b"2")
+        simulation.sleep(1)
+    assert f"orders-0 waits for answers of node {leader} to 1 requests." in producer.explain()
+    cluster.controls.clear()
+    producer.flush(10)
+    assert "waits" not in producer.explain().replace("Nothing waits", "")
 
 
 def test_compression_is_measured(simulation: Simulation, cluster: KafkaCluster) -> None:
