@@ -317,6 +317,18 @@ def test_throttling_is_noted(wire: Wire) -> None:
     assert not wire.connection.is_throttled(4.5)
 
 
+def test_a_shorter_throttle_does_not_end_a_longer_one(wire: Wire) -> None:
+    """Answers to requests that were on their way already name shorter and shorter times."""
+    wire.shake_hands()
+    for _ in range(2):
+        ask(wire, 2.0)
+    (first, _), (second, _) = wire.requests()
+    wire.answer(first, HeartbeatResponse(throttle_time_ms=5000), 3.0)
+    wire.answer(second, HeartbeatResponse(throttle_time_ms=100), 3.1)
+    assert wire.connection.is_throttled(7.9)
+    assert not wire.connection.is_throttled(8.0)
+
+
 # ---------------------------------------------------------------------- ends
 
 

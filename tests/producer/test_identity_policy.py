@@ -59,3 +59,5 @@ def test_epochs_go_up_by_one_and_end() -> None:
     policy = IdempotentPolicy()
     assert policy.next_identity((7, 3)) == (7, 4)
     assert policy.next_identity((7, LAST_EPOCH)) == NOBODY
+    # Brokers refuse to raise 32766, as 32767 is what fences a producer for good.
+    assert LAST_EPOCH == 32766

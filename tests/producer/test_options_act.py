@@ -259,6 +259,21 @@ def test_metadata_max_idle_ms(
     assert ("spread" in {topic.name for topic in last.topics or ()}) == still_asked
 
 
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_topic_in_use_is_not_forgotten_between(
+    simulation: Simulation, cluster: KafkaCluster, by_column: bool
+) -> None:
+    """Or every metadata_max_idle_ms a send would wait for metadata that were known."""
+    producer = simulation.producer(cluster, metadata_max_idle_ms=5000, batch_size=100)
+    for _ in range(8):
+        if by_column:
+            producer.send_many("orders", [b"x" * 100] * 10).result(10)
+        else:
+            producer.send("orders", b"v").result(10)
+        simulation.sleep(2)
+    assert cluster.history.count("Metadata") == 1
+
+
 def test_receive_message_max_bytes(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1, topics={"wide": 60})
     assert len(simulation.producer(cluster).partitions_for("wide")) == 60

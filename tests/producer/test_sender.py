@@ -184,6 +184,13 @@ def test_the_version_must_carry_format_2_the_codec_and_the_topics_id(
     assert (send.min_version, send.max_version) == versions
 
 
+def test_a_broker_is_told_how_long_its_replicas_may_take() -> None:
+    bench = Bench(request_timeout_ms=7000)
+    bench.append()
+    [send] = bench.produce()
+    assert (send.request.acks, send.request.timeout_ms) == (-1, 7000)  # type: ignore[attr-defined]
+
+
 def test_a_producer_id_is_asked_for_once_and_first() -> None:
     bench = Bench()
     assert bench.sender.identity is not None

@@ -118,6 +118,17 @@ def test_five_are_counted_from_the_oldest_unfinished_on_done_or_not() -> None:
     assert sequences.may_send(a_batch(5))
 
 
+def test_five_are_counted_of_batches_that_were_numbered_anew_too() -> None:
+    sequences = started()
+    first, second = a_batch(0), a_batch(1)
+    send(sequences, first, second)
+    refused(sequences, first, (7, 0))
+    send(sequences, first)
+    sequences.on_written(first)
+    send(sequences, second, a_batch(2), a_batch(3), a_batch(4), a_batch(5))
+    assert not sequences.may_send(a_batch(6))
+
+
 def test_what_is_sent_again_keeps_its_bytes_and_goes_in_order() -> None:
     sequences = started()
     first, second = a_batch(0), a_batch(1)
