@@ -1,0 +1,74 @@
+"""`buffer_memory` with the broker stopped: a bound, turns for who waits, an end in time, all given back."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import BufferExhausted, KafkaError
+from pykafka2.testing import KafkaCluster, Simulation
+
+MEMORY_BYTES = 100_000
+
+
+def stopped(simulation: Simulation, **options: object) -> tuple[KafkaCluster, KafkaProducer]:
+    cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+    producer = simulation.producer(cluster, buffer_memory=MEMORY_BYTES, **options)
+    producer.send("orders", b"first").result(10)
+    cluster.controls.pause_broker(0)
+    return cluster, producer
+
+
+def available(producer: KafkaProducer) -> float:
+    return producer.metrics()["buffer-available-bytes"]
+
+
+def test_it_is_never_exceeded_and_the_error_comes_at_max_block_ms(simulation: Simulation) -> None:
+    cluster, producer = stopped(simulation, max_block_ms=3000, delivery_timeout_ms=60_000)
+    least = float(MEMORY_BYTES)
+    began = simulation.now
+    with pytest.raises(BufferExhausted, match="buffer_memory of 100000 bytes is full"):  # noqa: PT012
+        for _ in range(1000):
+            began = simulation.now
+            producer.send("orders", b"x" * 1000)
+            least = min(least, available(producer))
+    assert simulation.now - began == pytest.approx(3, abs=0.1)
+    assert least >= 0
+    cluster.controls.resume_broker(0)
+    producer.flush(timeout=60)
+    assert available(producer) == MEMORY_BYTES
+
+
+def test_who_waits_is_served_in_order_and_everything_is_given_back(simulation: Simulation) -> None:
+    cluster, producer = stopped(simulation, max_block_ms=60_000)
+    with contextlib.suppress(BufferExhausted):
+        while available(producer) > 20_000:
+            producer.send("orders", b"x" * 15_000)
+    served: list[int] = []
+
+    def send(number: int, size: int) -> None:
+        producer.send("orders", b"y" * size)
+        served.append(number)
+
+    waiting = []
+    for number, size in enumerate((40_000, 20_000, 60_000, 17_000)):
+        waiting.append(simulation.spawn(lambda number=number, size=size: send(number, size)))
+        simulation.run_for(0.01)
+    assert producer.health()["senders_waiting_for_memory"] == 4
+    cluster.controls.resume_broker(0)
+    for one in waiting:
+        one.result()
+    assert served == [0, 1, 2, 3], "however small the later ones are"
+    producer.close(timeout=60)
+    assert available(producer) == MEMORY_BYTES
+
+
+def test_what_was_given_up_is_given_back_as_well(simulation: Simulation) -> None:
+    _, producer = stopped(simulation, max_block_ms=1000)
+    for _ in range(5):
+        producer.send("orders", b"x" * 10_000)
+    with pytest.raises(KafkaError):
+        producer.close(timeout=1)
+    assert available(producer) == MEMORY_BYTES
