@@ -14,7 +14,7 @@ from pykafka2.testing.cluster import Topic
 from tests.gate import rest_in_gate
 
 ROUND_TRIP = 0.010
-RECORD = bytes(10_000)
+RECORD = bytes(1000)
 
 
 def two_replica_cluster(simulation: Simulation, *, pipelined: bool, replicas: int = 2) -> KafkaCluster:
@@ -40,7 +40,7 @@ def send_for(
                 max_in_flight_requests_per_connection=in_flight,
                 enable_idempotence=False,
                 linger_ms=0,
-                batch_size=16_384,
+                batch_size=1000,
             )
             for _ in range(producers)
         ]
