@@ -10,9 +10,11 @@ import pytest
 from pykafka2 import KafkaAdminClient
 from pykafka2.errors import UnknownTopicOrPartition
 from pykafka2.testing import Simulation
-from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.cluster import KafkaCluster, Topic
 
 MINUTE = 60.0
+ONE_REPLICA = 1
+"""In ten minutes followers would fetch thousands of times, which is nothing to a client's metadata."""
 
 
 def asked(cluster: KafkaCluster, client: str) -> list[list[str | None]]:
@@ -28,7 +30,7 @@ def asked_at(cluster: KafkaCluster, client: str) -> list[float]:
 @pytest.mark.gate
 @pytest.mark.slow
 def test_a_producer_asks_for_nothing_before_the_first_send_and_then_once(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"orders": 6})
+    cluster = simulation.cluster(brokers=3, topics={"orders": Topic(6, ONE_REPLICA)})
     producer = simulation.producer(cluster, client_id="p")
     simulation.run_for(10 * MINUTE)
     assert cluster.history.entries(client_id="p") == [], "not even a connection is opened"
@@ -41,7 +43,7 @@ def test_a_producer_asks_for_nothing_before_the_first_send_and_then_once(simulat
 @pytest.mark.gate
 @pytest.mark.slow
 def test_metadata_is_refreshed_after_five_minutes(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"orders": 6})
+    cluster = simulation.cluster(brokers=3, topics={"orders": Topic(6, ONE_REPLICA)})
     producer = simulation.producer(cluster, client_id="p")
     for _ in range(5):
         producer.send("orders", b"x")
@@ -56,7 +58,9 @@ def test_metadata_is_refreshed_after_five_minutes(simulation: Simulation) -> Non
 @pytest.mark.gate
 @pytest.mark.slow
 def test_a_topic_idle_for_five_minutes_is_forgotten(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"orders": 6, "bills": 1})
+    cluster = simulation.cluster(
+        brokers=3, topics={"orders": Topic(6, ONE_REPLICA), "bills": Topic(1, ONE_REPLICA)}
+    )
     producer = simulation.producer(cluster, client_id="p")
     producer.send("orders", b"x")
     producer.flush(timeout=30)
