@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ...testing.wire import batch
-from .on_fetch import fetch
+from .on_fetch import fetch, fetch_from_follower
 from .on_offsets import list_offsets
 from .on_produce import produce
 from .side import BUSY, Side, scenario
@@ -295,6 +295,7 @@ def transaction_open_to_replicas(side: Side) -> None:
     who = producer(side, "transaction-replicas")
     who.init("an id")
     who.write("opens one", topic, b"a")
+    fetch_from_follower(side, "a follower has learned of it", topic, 1, 12)
     for level in (0, 1):
         for replica in (-1, -2, -3, 0, 1, 2, 77):
             for timestamp in (-1, -2, -3, 5):
