@@ -26,6 +26,7 @@ from pykafka2.protocol.framing import decode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -437,7 +438,7 @@ class ScriptedCluster:
         return ClusterClient(parsed, name="client", runtime=self.runtime)
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        names = self.topics if request.topics is None else [topic.name or "" for topic in request.topics]
+        names = {topic.topic_id: name for name, topic in self.topics.items()}
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker.id, host=broker.host, port=broker.port)
@@ -446,10 +447,19 @@ class ScriptedCluster:
             ],
             cluster_id="scripted",
             controller_id=self.controller_id,
-            topics=[self._told(name) for name in names],
+            topics=[
+                self._told(one.name if one.name is not None else names.get(one.topic_id), one.topic_id)
+                for one in (
+                    [MetadataRequestTopic(name=name) for name in self.topics]
+                    if request.topics is None
+                    else request.topics
+                )
+            ],
         )
 
-    def _told(self, name: str) -> MetadataResponseTopic:
+    def _told(self, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+        if name is None:
+            return MetadataResponseTopic(error_code=100, name=None, topic_id=topic_id, partitions=[])
         topic = self.topics.get(name)
         if topic is None or topic.error_code:
             code = 3 if topic is None else topic.error_code

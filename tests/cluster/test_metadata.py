@@ -238,3 +238,49 @@ def test_auto_creation_is_asked_for_as_the_option_says(cluster: ScriptedCluster)
         client.wait_for_topic("orders", 10)
         client.close()
         assert cluster.requests(MetadataRequest)[-1].allow_auto_topic_creation is allowed
+
+
+def ids_asked(cluster: ScriptedCluster) -> list[list[bytes]]:
+    """The topics that each Metadata request so far named by their ids."""
+    return [
+        [topic.topic_id for topic in request.topics or [] if topic.name is None]
+        for request in cluster.requests(MetadataRequest)
+    ]
+
+
+def test_a_topic_is_asked_for_by_its_id_until_its_name_is_known(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    orders = cluster.topics["orders"].topic_id
+    client.metadata.want_topic_ids([orders])
+    cluster.runtime.run_for(1)
+    assert client.metadata.topic_name(orders) == "orders"
+    assert ids_asked(cluster) == [[orders]]
+    client.metadata.pin_topics(["orders"])
+    cluster.runtime.run_for(60)
+    assert ids_asked(cluster) == [[orders]], "what is known is not asked for again"
+
+
+def test_an_unknown_id_is_asked_for_at_growing_distances_until_it_is_not_wanted(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    unknown = b"?" * 16
+    client.metadata.want_topic_ids([unknown])
+    cluster.runtime.run_for(30)
+    gaps = [later - sooner for sooner, later in pairwise(times(cluster))]
+    assert gaps[0] < 0.2
+    assert all(0.8 <= gap <= 1.2 for gap in gaps[6:])
+    client.metadata.want_topic_ids([])
+    cluster.runtime.run_for(2)
+    before = len(times(cluster))
+    cluster.runtime.run_for(30)
+    assert len(times(cluster)) == before
+
+
+def test_names_and_ids_are_asked_for_together(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    bills = cluster.topics["bills"].topic_id
+    client.metadata.pin_topics(["orders"])
+    client.metadata.want_topic_ids([bills])
+    cluster.runtime.run_for(1)
+    assert asked(cluster) == [["orders", None]]
+    assert client.metadata.topic_name(bills) == "bills"

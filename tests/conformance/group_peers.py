@@ -12,7 +12,14 @@ from typing import Any, Protocol
 
 from .peers import TIMEOUT, _kafka_python
 
-LIBRARIES = ("pykafka2", "kafka-python", "aiokafka", "confluent", "confluent with KIP-848")
+LIBRARIES = (
+    "pykafka2",
+    "pykafka2 with KIP-848",
+    "kafka-python",
+    "aiokafka",
+    "confluent",
+    "confluent with KIP-848",
+)
 
 HEARTBEAT_MS = 300
 """So that members hear of a rebalance soon; in KIP-848 the broker says how often."""
@@ -50,7 +57,6 @@ class OurMember:
             group_id=group_id,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            heartbeat_interval_ms=HEARTBEAT_MS,
             **options,
         )
 
@@ -208,8 +214,12 @@ def group_member(
 
     `assignor` is the one that it offers ("range", "roundrobin", "cooperative-sticky"), if not its default.
     """
+    if library == "pykafka2 with KIP-848":
+        return OurMember(bootstrap_servers, group_id, topic, group_protocol="consumer")
     if library in ("pykafka2", "kafka-python", "aiokafka"):
         options: dict[str, Any] = {}
+        if library == "pykafka2":
+            options["heartbeat_interval_ms"] = HEARTBEAT_MS
         if assignor:
             options["partition_assignment_strategy"] = _assignor(library, assignor)
         made = {"pykafka2": OurMember, "kafka-python": KafkaPythonMember, "aiokafka": AiokafkaMember}[library]
