@@ -2,8 +2,9 @@
 
 Owned by the driver's thread, which polls it; the caller's thread (reconciliation.py) sends it commands and
 reads its plain attributes, each of which is replaced by one assignment.  The coordinator assigns; what a
-heartbeat says is made by heartbeats.py, what an error means stands in refusals.py, timing is heartbeat.py of
-the classic protocol.  What commits need to know of it stands in `GroupStanding`.
+heartbeat says is made by heartbeats.py, the last words are leaving.py's, what an error means stands in
+refusals.py, timing is heartbeat.py of the classic protocol.  What commits need to know of it stands in
+`GroupStanding`.
 """
 
 from __future__ import annotations
@@ -15,25 +16,21 @@ from functools import partial
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.goodbyes import LEAVE_ATTEMPTS, Goodbyes
 from pykafka2.consumer.group_identity import NOBODY, GroupIdentity, GroupStanding
 from pykafka2.consumer.heartbeat import Heartbeat
 from pykafka2.consumer.kip848.assignment import Owned, Target, Wish, read_assignment
 from pykafka2.consumer.kip848.heartbeats import (
     FIRST_VERSION_WITH_PATTERN,
     JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
     Heartbeats,
-    leave_group,
 )
+from pykafka2.consumer.kip848.leaving import Leaving
 from pykafka2.consumer.kip848.refusals import EXPELLING, FATAL, explained
 from pykafka2.consumer.kip848.states import JOINED, MEMBERS, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
 from pykafka2.errors import (
-    ClientClosed,
     CommitFailed,
     CorruptResponse,
     GroupIdNotFound,
@@ -90,15 +87,13 @@ class ConsumerMembership:
         self._to = ToCoordinator(GROUP, options.group_id or "")
         self._standing = standing
         self._log = ClientLogger(__name__, options.client_id)
-        self._goodbyes = Goodbyes(options, cluster, self._to)
+        self._leaving = Leaving(options, cluster, self._to, self.member_id, self._new_backoff)
         self._heartbeats = Heartbeats(options, self.member_id)
         self._wish = Wish()
         self._owned = Owned(0, {}, is_whole=True)
         self._epoch = JOIN_EPOCH
         self._memberships = 0
         self._targets = 0
-        self._may_hold_instance_id = False
-        """The coordinator may take this consumer for the static member that it asks to be."""
 
     # ------------------------------------------------------------------ the caller's thread
 
@@ -127,14 +122,13 @@ class ConsumerMembership:
 
     def leave(self, reason: str, done: Callable[[KafkaError | None], None], for_good: bool | None) -> None:
         """End the membership; `done(error)` on the driver's thread when the coordinator knows, or cannot be
-        told.  None is Kafka's way: a static member says that it will be back.  False leaves it at that, and
-        a member that is not static says nothing."""
+        told; see `Leaving.leave`."""
         self._driver.call_soon(partial(self._leave, reason, done, for_good))
 
     # ------------------------------------------------------------------ the driver's turn
 
     def poll(self, now: float) -> PollResult:
-        result = self._goodbyes.poll(now)
+        result = self._leaving.poll(now)
         if self._standing.rejection is not None:
             self._on_rejected_commit()
         if self.state in MEMBERS:
@@ -151,7 +145,6 @@ class ConsumerMembership:
             return PollResult.idle_until(min(heartbeat.wake_at(), self.polls.wake_at(now)))
         heartbeat.on_sent(now)
         membership, owned = self._memberships, self._owned
-        is_joining = self.state is MemberState.JOINING
         request = self._heartbeats.next(self._epoch, self._wish, owned.partitions)
         send: Send[ConsumerGroupHeartbeatResponse] = Send(
             request,
@@ -163,8 +156,6 @@ class ConsumerMembership:
             ),
             min_version=None if request.subscribed_topic_regex is None else FIRST_VERSION_WITH_PATTERN,
         )
-        if is_joining:
-            self._log.debug("joining group %r as %s", self._to.key, self.member_id)
         return PollResult([send], self.polls.wake_at(now))
 
     def _look_for_overrun(self, now: float) -> None:
@@ -172,7 +163,7 @@ class ConsumerMembership:
             return
         words = self.polls.complaint(self.polls.gap(now))
         self._log.warning("leaving group %r: %s", self._options.group_id, words)
-        self._say_goodbye(STATIC_LEAVE_EPOCH if self._is_static else LEAVE_EPOCH, lambda error: None)
+        self._leaving.step_out()
         self._lose(MemberEvent.OVERRUN, words)
 
     def _on_rejected_commit(self) -> None:
@@ -188,7 +179,7 @@ class ConsumerMembership:
         self.news += 1
         if losses != self.losses or (self.state, MemberEvent.JOIN) not in MOVES:
             return
-        self._goodbyes.give_up(ClientClosed("the member joins again"), now)
+        self._leaving.give_up(now)
         self._move(MemberEvent.JOIN)
         self.because, self.failure = "", None
         self._memberships += 1
@@ -221,25 +212,7 @@ class ConsumerMembership:
         self._move(MemberEvent.LEAVE, reason)
         self._forget_membership()
         self._standing.obstacle = None
-        static = self._is_static and not for_good
-        if was_member and (static or for_good is not False):
-            self._say_goodbye(STATIC_LEAVE_EPOCH if static else LEAVE_EPOCH, left)
-        elif for_good and self._may_hold_instance_id and self._is_static:
-            self._say_goodbye(LEAVE_EPOCH, left)
-        else:
-            left(None)
-
-    def _say_goodbye(self, epoch: int, done: Callable[[KafkaError | None], None]) -> None:
-        def said(error: KafkaError | None) -> None:
-            self._may_hold_instance_id = self._may_hold_instance_id and error is not None
-            done(error)
-
-        script = leave_group(self._options, self.member_id, epoch, LEAVE_ATTEMPTS, self._new_backoff())
-        self._goodbyes.start(script, said)
-
-    @property
-    def _is_static(self) -> bool:
-        return self._options.group_instance_id is not None
+        self._leaving.leave(for_good, was_member, left)
 
     # ------------------------------------------------------------------ answers
 
@@ -275,7 +248,7 @@ class ConsumerMembership:
             self.member_id, self._epoch, self._options.group_instance_id, membership
         )
         self._standing.obstacle = None
-        self._may_hold_instance_id = self._is_static
+        self._leaving.on_place_taken()
         self._take_answer(owned, response)
 
     def _take_answer(self, owned: Owned, response: ConsumerGroupHeartbeatResponse) -> None:
@@ -305,23 +278,17 @@ class ConsumerMembership:
         if error.refresh_coordinator or isinstance(error, RequestTimeout):
             self._cluster.coordinators.forget_answerer(send)
         if self.state is MemberState.JOINING and error.retriable:
-            self._may_hold_instance_id = self._is_static  # the answer may have been lost
+            self._leaving.on_place_taken()  # the answer may have been lost
         is_member = self._epoch != JOIN_EPOCH
         if isinstance(error, EXPELLING) or (is_member and isinstance(error, GroupIdNotFound)):
             self._expel(error)
-        elif isinstance(error, UnreleasedInstanceId) and self._may_hold_instance_id:
-            self._release_instance_id()
+        elif isinstance(error, UnreleasedInstanceId) and self._leaving.may_hold_place:
+            self._leaving.release_place()
         elif isinstance(error, FATAL):
             self._refuse(error)
         elif not error.retriable:
             self.failure = explained(error, self._options, self._wish.pattern)
             self.news += 1
-
-    def _release_instance_id(self) -> None:
-        """Whoever holds it may be this consumer, of whose place it knows no more: that one leaves first."""
-        self._may_hold_instance_id = False
-        self._log.info("group %r: giving up the place of %s", self._to.key, self._options.group_instance_id)
-        self._say_goodbye(STATIC_LEAVE_EPOCH, lambda error: self._driver.wake())
 
     # ------------------------------------------------------------------ ends of a membership
 

@@ -15,6 +15,7 @@ from pykafka2.consumer.heartbeat import Heartbeat
 from pykafka2.consumer.kip848 import reconciliation
 from pykafka2.consumer.kip848.assignment import Owned
 from pykafka2.consumer.kip848.heartbeats import Heartbeats
+from pykafka2.consumer.kip848.leaving import Leaving
 from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.reconciliation import Reconciliation
 from pykafka2.consumer.poll_clock import PollClock
@@ -101,13 +102,11 @@ def raise_a_refusal_only_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_static_members_for_good(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("pykafka2.consumer.kip848.membership.STATIC_LEAVE_EPOCH", -1)
+    patch.setattr("pykafka2.consumer.kip848.leaving.STATIC_LEAVE_EPOCH", -1)
 
 
 def believe_that_the_place_is_anothers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        ConsumerMembership, "_release_instance_id", lambda self: self._refuse(UnreleasedInstanceId())
-    )
+    patch.setattr(Leaving, "may_hold_place", False)
 
 
 def ask_for_offsets_as_nobody_in_particular(patch: pytest.MonkeyPatch) -> None:
