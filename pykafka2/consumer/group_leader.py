@@ -6,6 +6,7 @@ heartbeats must not wait.  Members' topics are kept in the metadata for as long 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pykafka2.clock import Clock
@@ -17,25 +18,36 @@ from pykafka2.consumer.assignors.assignor import (
     cluster_metadata,
 )
 from pykafka2.consumer.assignors.leading import group_assignment
-from pykafka2.consumer.assignors.wire import assignment_bytes, read_subscription
-from pykafka2.driver.script_runner import offloaded
-from pykafka2.errors import InconsistentGroupProtocol
+from pykafka2.consumer.assignors.wire import assignment_bytes, read_assignment, read_subscription
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.driver.script_runner import call_to, offloaded
+from pykafka2.errors import InconsistentGroupProtocol, KafkaError
+from pykafka2.logs import ClientLogger
 from pykafka2.network.script import Script, wait
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupRequestAssignment
+from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 
 # Topics that only other members read must be heard of before they can be assigned.
 LOOK_EVERY = 0.02
 LONGEST_LOOK = 10.0
+STABLE = "Stable"
 
 
 class GroupLeader:
     """The leader's part of one member."""
 
     def __init__(
-        self, metadata: Metadata, clock: Clock, assignors: Sequence[Assignor], protocol: RebalanceProtocol
+        self,
+        options: ConsumerOptions,
+        metadata: Metadata,
+        clock: Clock,
+        assignors: Sequence[Assignor],
+        protocol: RebalanceProtocol,
     ) -> None:
         self.topics: frozenset[str] = frozenset()
         """What the members of the group read, while this one leads; else nothing."""
+        self._group_id = options.group_id or ""
+        self._log = ClientLogger(__name__, options.client_id)
         self._metadata = metadata
         self._clock = clock
         self._assignors = {assignor.name: assignor for assignor in assignors}
@@ -44,7 +56,11 @@ class GroupLeader:
         self._looked_at = -1
 
     def lead(self, joined: JoinGroupResponse) -> Script[list[SyncGroupRequestAssignment]]:
-        """Assign the partitions of all topics; what SyncGroup is to carry."""
+        """Assign the partitions of all topics; what SyncGroup is to carry.
+
+        A static leader that came back may be told to leave the assignment as it is (KIP-814): it only watches
+        the topics again.
+        """
         name = joined.protocol_name or ""
         assignor = self._assignors.get(name)
         if assignor is None:
@@ -56,6 +72,11 @@ class GroupLeader:
             for member in joined.members
         }
         yield from self._learn(members)
+        if joined.skip_assignment:
+            assigned_counts = yield from self._look_at_assignment()
+            self._counts = {topic: assigned_counts.get(topic, self._count(topic)) for topic in self.topics}
+            self._looked_at = -1  # topics may have grown before it came back
+            return []
         snapshot = self._metadata.snapshot
         self._counts = {topic: self._count(topic) for topic in self.topics}
         self._looked_at = snapshot.version
@@ -86,6 +107,23 @@ class GroupLeader:
             if count != before:
                 return f"topic {topic!r} has {count} partitions now, and had {before}"
         return ""
+
+    def _look_at_assignment(self) -> Script[dict[str, int]]:
+        """How many partitions of each topic the group's assignment has; empty where nobody tells."""
+        try:
+            request = DescribeGroupsRequest(groups=[self._group_id])
+            response = yield from call_to(request, timeout=LONGEST_LOOK)
+            partitions = {
+                partition
+                for group in response.groups
+                for member in group.members
+                if group.group_state == STABLE
+                for partition in read_assignment(bytes(member.member_assignment)).partitions
+            }
+        except KafkaError as error:
+            self._log.info("group %r: what is assigned now is not known: %s", self._group_id, error)
+            return {}
+        return dict(Counter(partition.topic for partition in partitions))
 
     def _learn(self, members: Mapping[str, MemberSubscription]) -> Script[None]:
         self.topics = frozenset(topic for member in members.values() for topic in member.topics)

@@ -97,8 +97,7 @@ def join_group(
     joined = yield from _join(options, wish, member_id, backoff, watcher)
     watcher.on_joined(joined)
     is_leading = joined.leader == joined.member_id
-    # A static leader that came back may be told to leave the assignment as it is (KIP-814).
-    assignments = (yield from lead(joined)) if is_leading and not joined.skip_assignment else []
+    assignments = (yield from lead(joined)) if is_leading else []
     data = yield from _synchronise(options, joined, assignments, backoff)
     return Assigned(joined.protocol_name or "", joined.generation_id, read_assignment(data))
 

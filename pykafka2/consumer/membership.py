@@ -82,7 +82,7 @@ class Membership:
         self._driver = cluster.driver
         self._to = ToCoordinator(GROUP, options.group_id or "")
         self._standing = standing
-        self._leader = GroupLeader(cluster.metadata, cluster.driver.clock, assignors, protocol)
+        self._leader = GroupLeader(options, cluster.metadata, cluster.driver.clock, assignors, protocol)
         self._log = ClientLogger(__name__, options.client_id)
         self._runner: ScriptRunner[Assigned] | None = None
         self._goodbyes = Goodbyes(options, cluster, self._to)

@@ -199,6 +199,26 @@ def test_a_static_leader_that_comes_back_leaves_the_assignment_as_it_is(simulati
     assert again.owned == before[leader.name]
 
 
+@pytest.mark.parametrize("grows", ["while it is away", "afterwards"])
+def test_partitions_that_come_while_a_static_leader_restarts_are_read(
+    simulation: Simulation, grows: str
+) -> None:
+    group = Group(simulation, metadata_max_age_ms=1000)
+    members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2", "till-3")]
+    group.settle()
+    (leader,) = [member for member in members if member.health()["leading"]]
+    leader.consumer.close()
+    group.members.remove(leader)
+    if grows == "while it is away":
+        group.add_partitions("orders", 8)
+    again = group.member(leader.name, group_instance_id=leader.name)
+    group.turn_until(lambda: bool(again.owned))
+    if grows == "afterwards":
+        group.add_partitions("orders", 8)
+    group.settle(10)
+    assert sum(len(member.owned) for member in group.members) == 8
+
+
 def test_nobody_joins_who_assigns_partitions_itself(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(60)
