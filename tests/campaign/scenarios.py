@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from tests.campaign import producer_story, scenario
+from tests.campaign import consumer_story, producer_story, scenario
+from tests.campaign.consumer_faults import consumer_kinds
 from tests.campaign.producer_faults import producer_kinds
 from tests.campaign.seed import Report
 
@@ -37,6 +38,11 @@ def _producers(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Repo
     return producer_story.run_seed(seed, shape, keep_timeline=keep_timeline)
 
 
+def _consumers(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
+    shape = consumer_story.ConsumerShape(**sizes)
+    return consumer_story.run_seed(seed, shape, keep_timeline=keep_timeline)
+
+
 SCENARIOS = {
     "system": Scenario(
         "system",
@@ -50,6 +56,13 @@ SCENARIOS = {
         _producers,
         {"seconds": producer_story.SECONDS, "producers": 0},
         tuple(kind.name for kind in producer_kinds()),
+        100,
+    ),
+    "consumers": Scenario(
+        "consumers",
+        _consumers,
+        {"seconds": consumer_story.SECONDS, "consumers": 0},
+        tuple(kind.name for kind in consumer_kinds()),
         100,
     ),
 }

@@ -1,0 +1,172 @@
+"""What groups are judged by: what the logs hold, what coordinators were asked and what they answered.
+
+Gathered once, when all is over; the promises (consumer_promises.py) all look at the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.consumer.assignors.wire import read_assignment
+from pykafka2.testing.simulation.scheduler import START
+from pykafka2.testing.simulation.world import GROUP_ID
+from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.broker.observed.history import Entry
+    from pykafka2.testing.simulation.world import World
+
+DEAD = "(dead)"
+"""How the peer of a request ends that came from a connection its client had given up."""
+
+AT_ONE_TIME = 0.05
+
+
+@attrs.define(eq=False)
+class WrittenCommit:
+    """An offset that the coordinator took; times are the simulation's."""
+
+    life: str
+    member_id: str
+    generation: int
+    place: TopicPartition
+    offset: int
+    asked_at: float
+    answered_at: float
+    connection: tuple[str, float]
+    """Its name, and when something came over it first."""
+    is_late: bool
+    """It came from a connection that its client had given up."""
+
+    def __str__(self) -> str:
+        return f"{self.place} at {self.offset} by {self.life} in generation {self.generation}"
+
+
+@attrs.define(eq=False)
+class ToldOffset:
+    """A committed offset that the coordinator told a consumer; -1 for none."""
+
+    life: str
+    place: TopicPartition
+    offset: int
+    asked_at: float
+    answered_at: float
+
+
+@attrs.define(eq=False)
+class Given:
+    """What the coordinator gave a member in a generation."""
+
+    generation: int
+    member: str
+    """Its id, or its name where it is static: such a one may come back under another id."""
+    life: str
+    places: list[TopicPartition]
+
+
+@attrs.define(eq=False)
+class Joined:
+    """A member's own question to join, and the generation that it was answered with.
+
+    Kafka counts in also a static member that has not asked, and what came over a connection that was given
+    up; those do not know of it.  Until somebody was given partitions in it a generation is lost with its
+    coordinator, and the next one counts from there.
+    """
+
+    generation: int
+    member_id: str
+    broker: int
+    answered_at: float
+
+    def is_of(self, other: Joined) -> bool:
+        """Whether both are of one generation: all its members are answered at one time."""
+        return (self.generation, self.broker) == (other.generation, other.broker) and abs(
+            self.answered_at - other.answered_at
+        ) < AT_ONE_TIME
+
+
+@attrs.define
+class Evidence:
+    """All that was written, told and given."""
+
+    logs: dict[TopicPartition, list[tuple[int, bytes]]]
+    commits: list[WrittenCommit]
+    told: list[ToldOffset]
+    given: list[Given]
+    joins: list[Joined]
+
+    @classmethod
+    def gather(cls, world: World) -> Evidence:
+        logs = {TopicPartition(*place): world.records(*place) for place in world.partitions()}
+        found = cls(logs, [], [], [], [])
+        connections: dict[tuple[int, str], float] = {}
+        for entry in world.cluster.history.entries():
+            first = connections.setdefault((entry.broker, entry.peer), entry.received_at)
+            if entry.response is None:
+                continue
+            if entry.api == "OffsetCommit":
+                found.commits += _commits(entry, first)
+            elif entry.api == "OffsetFetch":
+                found.told += _told(entry)
+            elif entry.api == "SyncGroup" and not entry.response.error_code:
+                found.given.append(_given(entry))
+            elif entry.api == "JoinGroup" and not entry.response.error_code and not _is_late(entry):
+                found.joins.append(_joined(entry))
+        return found
+
+
+def _is_late(entry: Entry) -> bool:
+    return entry.peer.endswith(DEAD)
+
+
+def _commits(entry: Entry, first: float) -> Iterator[WrittenCommit]:
+    asked = entry.request
+    taken = {
+        (topic.name, one.partition_index)
+        for topic in entry.response.topics
+        for one in topic.partitions
+        if not one.error_code
+    }
+    for topic in asked.topics:
+        for one in topic.partitions:
+            if asked.group_id == GROUP_ID and (topic.name, one.partition_index) in taken:
+                yield WrittenCommit(
+                    entry.client_id or "",
+                    asked.member_id,
+                    asked.generation_id_or_member_epoch,
+                    TopicPartition(topic.name, one.partition_index),
+                    one.committed_offset,
+                    entry.received_at - START,
+                    (entry.answered_at or entry.received_at) - START,
+                    (entry.peer, first),
+                    _is_late(entry),
+                )
+
+
+def _told(entry: Entry) -> Iterator[ToldOffset]:
+    for group in entry.response.groups:
+        for topic in group.topics if group.group_id == GROUP_ID and not group.error_code else ():
+            for one in topic.partitions:
+                if not one.error_code:
+                    place = TopicPartition(topic.name, one.partition_index)
+                    asked, answered = entry.received_at - START, (entry.answered_at or 0.0) - START
+                    yield ToldOffset(entry.client_id or "", place, one.committed_offset, asked, answered)
+
+
+def _given(entry: Entry) -> Given:
+    assignment = read_assignment(bytes(entry.response.assignment))
+    asked = entry.request
+    return Given(
+        asked.generation_id,
+        asked.group_instance_id or asked.member_id,
+        entry.client_id or "",
+        sorted(assignment.partitions),
+    )
+
+
+def _joined(entry: Entry) -> Joined:
+    answer = entry.response
+    return Joined(answer.generation_id, answer.member_id, entry.broker, entry.answered_at or 0.0)

@@ -1,0 +1,228 @@
+"""Planted bugs of the members of groups, many of which clients of Kafka have had: each breaks a promise.
+
+As those of mutants.py: a mutant gets the world when its clients are made, and patches the consumer (undone by
+pytest's monkeypatch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import attrs
+import pytest
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.coordinators import Coordinators
+from pykafka2.consumer import group_leader
+from pykafka2.consumer.assignors.assignor import Assignment
+from pykafka2.consumer.assignors.leading import group_assignment
+from pykafka2.consumer.commits import Commit, Commits, Offsets
+from pykafka2.consumer.committed import CommittedOffsets, Resume
+from pykafka2.consumer.committer import Committer
+from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.consumer.goodbyes import Goodbyes
+from pykafka2.consumer.group_leader import GroupLeader
+from pykafka2.consumer.handover import Handover
+from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.poll_clock import PollClock
+from pykafka2.consumer.rebalance import Rebalance
+from pykafka2.consumer.undelivered import Undelivered
+from pykafka2.driver.pollable import PollResult
+from pykafka2.errors import KafkaError
+from pykafka2.testing.simulation.world import World
+from pykafka2.types import OffsetAndMetadata, TopicPartition
+
+Mutant = Callable[[World, pytest.MonkeyPatch], None]
+
+
+def leaders_give_a_partition_twice(world: World, patch: pytest.MonkeyPatch) -> None:
+    """The leader gives what its first member has to the second, too."""
+
+    def give_twice(*args: Any) -> dict[str, Assignment]:
+        assigned = group_assignment(*args)
+        first, *others = sorted(assigned)
+        if others:
+            more = (*assigned[others[0]].partitions, *assigned[first].partitions)
+            assigned[others[0]] = attrs.evolve(assigned[others[0]], partitions=tuple(dict.fromkeys(more)))
+        return assigned
+
+    patch.setattr(group_leader, "group_assignment", give_twice)
+
+
+def eager_members_keep_what_they_have(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Nothing is given up before joining, though the leader may give it to others."""
+    patch.setattr(Rebalance, "_to_let_go_before_joining", lambda self: [])
+
+
+def nobody_is_told_of_losses(world: World, patch: pytest.MonkeyPatch) -> None:
+    """What is lost goes without a word to the listener."""
+
+    def go_silently(self: Handover, because: str) -> None:
+        self._forget(list(self._subscription.assigned))
+
+    patch.setattr(Handover, "lose", go_silently)
+
+
+def commits_run_ahead_of_iteration(world: World, patch: pytest.MonkeyPatch) -> None:
+    """What was polled counts as handed over, although iteration has not come to it (KAFKA-2942's kind)."""
+    patch.setattr(Undelivered, "places", lambda self: {})
+
+
+def commits_are_made_as_polls_return(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Automatic commits are made with the records of this very poll, not with those of the one before."""
+    attend = Committer.attend
+    patch.setattr(Committer, "attend", lambda self, remaining: self.call_back())
+    patch.setattr(Committer, "due_in", lambda self: FOREVER)
+    patch.setattr(Committer, "on_return", lambda self: attend(self, 0.0))
+
+
+def groups_positions_are_not_asked_for(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Every partition is read where auto_offset_reset says."""
+    patch.setattr(Resume, "without_commit", lambda self, partitions: list(partitions))
+
+
+def failed_questions_count_as_no_commit(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that cannot answer now is taken to know of nothing (librdkafka 1.8.0's kind)."""
+    read = CommittedOffsets.read
+
+    def believe(
+        self: CommittedOffsets, answer: Any, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        told = self._told(answer)
+        known = read(self, answer, [one for one in partitions if one in told])
+        return {one: known.get(one) for one in partitions}
+
+    patch.setattr(CommittedOffsets, "_refusal", lambda self, answer, partitions: None)
+    patch.setattr(CommittedOffsets, "read", believe)
+
+
+def refused_commits_count_as_written(world: World, patch: pytest.MonkeyPatch) -> None:
+    """What a coordinator could not write is told as written."""
+
+    def believe(self: Commits, commit: Commit, error: KafkaError, now: float) -> None:
+        commit.send = None
+        self._succeed(commit)
+
+    patch.setattr(Commits, "_on_error", believe)
+
+
+def commits_are_now_and_then_old(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Every third commit is of what was handed over by the one before."""
+    handed_over = Committer.handed_over
+    told: dict[int, list[Offsets]] = {}
+
+    def remember(self: Committer, partitions: Collection[TopicPartition] | None = None) -> Offsets:
+        before = told.setdefault(id(self), [])
+        now = handed_over(self, partitions)
+        before.append(now)
+        return {**now, **before[-2]} if len(before) % 3 == 0 and before[-2].keys() == now.keys() else now
+
+    patch.setattr(Committer, "handed_over", remember)
+
+
+def callbacks_come_backwards(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Of several commits that are over the last is told first."""
+
+    def call_back(self: Committer) -> None:
+        done = [one for one in self._untold if one.completion.is_done]
+        for one in reversed(done):
+            self._untold.remove(one)
+            one.callback(one.offsets, one.completion.exception(0))
+
+    patch.setattr(Committer, "call_back", call_back)
+
+
+def callbacks_come_twice(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A commit's callback is called once too often."""
+    call_back = Committer.call_back
+
+    def call_twice(self: Committer) -> None:
+        if self._untold and self._untold[0].completion.is_done:
+            one = self._untold[0]
+            one.callback(one.offsets, one.completion.exception(0))
+        call_back(self)
+
+    patch.setattr(Committer, "call_back", call_twice)
+
+
+def last_commits_are_left_out(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Nothing is committed before partitions are given away."""
+    patch.setattr(Committer, "commit_before_rebalance", lambda self, partitions, timeout: None)
+    patch.setattr(Committer, "close", lambda self, timeout, autocommit: None)
+
+
+def silence_of_the_application_is_not_noticed(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Who does not poll for longer than max_poll_interval_ms goes on beating (before KIP-62)."""
+    patch.setattr(PollClock, "is_overrun", lambda self, now: False)
+    patch.setattr(PollClock, "wake_at", lambda self, now: FOREVER)
+
+
+def heartbeats_stop_while_the_application_computes(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A member beats inside poll() only, as clients did before KIP-62."""
+    beat = Membership._beat
+
+    def beat_in_polls(self: Membership, now: float) -> PollResult:
+        return beat(self, now) if self.polls.is_polling else PollResult.idle_until(now + 0.1)
+
+    patch.setattr(Membership, "_beat", beat_in_polls)
+
+
+def coordinators_are_never_looked_up_again(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Who is no coordinator any more is asked for ever (KAFKA-13840)."""
+    patch.setattr(Coordinators, "forget_answerer", lambda self, send: None)
+
+
+def nothing_rests_between_attempts(world: World, patch: pytest.MonkeyPatch) -> None:
+    """No back-off anywhere."""
+    patch.setattr(Backoff, "next", lambda self: 0.0)
+
+
+def goodbyes_are_not_said(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Members leave without a word, so the others wait for their sessions to end."""
+
+    def say_nothing(
+        self: Goodbyes, member_id: str, reason: str, done: Callable[[None], None], **how: Any
+    ) -> None:
+        done(None)
+
+    patch.setattr(Goodbyes, "say", say_nothing)
+
+
+def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Partitions that are added are given to nobody."""
+    patch.setattr(GroupLeader, "news", lambda self: "")
+
+
+def returning_leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:
+    """A static leader that restarts forgets that it leads (KIP-814)."""
+    lead = GroupLeader.lead
+
+    def lead_or_forget(self: GroupLeader, joined: Any) -> Any:
+        if joined.skip_assignment:
+            return []
+        return (yield from lead(self, joined))
+
+    patch.setattr(GroupLeader, "lead", lead_or_forget)
+
+
+def rewinding_goes_one_too_far(world: World, patch: pytest.MonkeyPatch) -> None:
+    """What iteration had not handed out when a rebalance came is left out."""
+    rewind = Undelivered.rewind
+
+    def forget(self: Undelivered, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {one: offset + 1 for one, offset in rewind(self, partitions).items()}
+
+    patch.setattr(Undelivered, "rewind", forget)
+
+
+def closing_takes_its_time(world: World, patch: pytest.MonkeyPatch) -> None:
+    """close() waits for a second longer than it was allowed to, and more."""
+    close = KafkaConsumer.close
+
+    def close_late(self: KafkaConsumer, timeout: float | None = None, **more: Any) -> None:
+        close(self, timeout, **more)
+        world.simulation.sleep((timeout or 0.0) + 2.0)
+
+    patch.setattr(KafkaConsumer, "close", close_late)
