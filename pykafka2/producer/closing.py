@@ -62,6 +62,10 @@ class Closing:
 
     def flush(self, timeout: float | None) -> None:
         """See `KafkaProducer.flush`; also for a producer that takes no more records."""
+        self._flush(timeout, timeout)
+
+    def _flush(self, timeout: float | None, given: float | None) -> None:
+        """`given` is the timeout of the whole call, for the words of its error."""
         driver = self._client.driver
         deadline = driver.clock.monotonic() + (float("inf") if timeout is None else timeout)
         who = object()
@@ -78,7 +82,7 @@ class Closing:
         if batches:
             left_over = sum(batch.size for batch in batches if not batch.is_told)
             raise KafkaTimeoutError(
-                f"{left_over} records remain after {timeout:g} s. {self._inspection.explain()}"
+                f"{left_over} records remain after {given:g} s. {self._inspection.explain()}"
             )
         failed = self._accumulator.take_failed()
         if failed:
@@ -134,13 +138,14 @@ class Closing:
         if self.is_closed:
             return
         monotonic = self._client.driver.clock.monotonic
+        given = timeout
         try:
             if self._transactions is not None:
                 # Every step of it ends by itself only if a coordinator answers.
                 bound = self._transactions.max_block if timeout is None else timeout
                 self._transactions.end_for_close(bound)
                 timeout = None if timeout is None else max(0.0, deadline - monotonic())
-            self.flush(timeout)
+            self._flush(timeout, given)
         except KafkaTimeoutError as error:
             self._failure = KafkaTimeoutError(f"close: {error}; they were given up")
         except KafkaError as error:

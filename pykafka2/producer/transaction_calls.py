@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pykafka2.cluster.client import ClusterClient
@@ -102,7 +102,15 @@ class TransactionCalls:
     @contextmanager
     def block(self) -> Iterator[None]:
         """`with producer.transaction():`."""
-        self.begin()
+        try:
+            self.begin()
+        except KafkaError:
+            raise
+        except BaseException:
+            # A Ctrl-C: it may have begun all the same, or be about to, which the abort comes after.
+            with suppress(KafkaError):
+                self.abort(None)
+            raise
         try:
             yield
         except BaseException as error:

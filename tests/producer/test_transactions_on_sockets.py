@@ -9,12 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from pykafka2.errors import ForkedClientError, IllegalState, KafkaTimeoutError
+from pykafka2.producer.transaction_calls import TransactionCalls
+from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import QUICK, KafkaCluster
+from tests.driver.interleave import at_every_line, at_line
 
 pytestmark = pytest.mark.slow
 
@@ -168,6 +172,41 @@ def test_a_commit_that_is_interrupted_goes_on_and_the_next_call_hears_of_it(
     cluster.controls.clear()
     producer.commit_transaction(20)
     assert committed(cluster, "orders", 1) == [b"v"]
+
+
+def test_a_block_that_is_interrupted_at_its_beginning_leaves_no_transaction_open(
+    producer: KafkaProducer,
+) -> None:
+    """Between any two lines of begin_transaction."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    has_begun = False
+
+    def run() -> None:
+        nonlocal has_begun
+        with producer.transaction():
+            has_begun = True
+            producer.abort_transaction()
+
+    def attempt(line: int) -> bool:
+        with suppress(KeyboardInterrupt):
+            at_line(TransactionCalls._call.__code__, line, interrupt, run)
+        assert has_begun or producer.health()["transaction_state"] == "ready"
+        return not has_begun
+
+    assert len(list(at_every_line(attempt))) >= 10
+
+
+def test_close_names_the_timeout_that_it_was_given(cluster: KafkaCluster, producer: KafkaProducer) -> None:
+    producer.begin_transaction()
+    cluster.controls.hold(ProduceRequest)
+    producer.send("orders", b"v")
+    with pytest.raises(KafkaTimeoutError):
+        producer.commit_transaction(0.1)
+    with pytest.raises(KafkaTimeoutError, match=r"close: 1 records remain after 0\.2 s"):
+        producer.close(0.2)
 
 
 def test_what_is_sent_by_column_is_part_of_the_transaction(
