@@ -45,7 +45,8 @@ class Metadata:
 
     Answers are asked for when somebody wants a topic that is not known, after `request_update`, and when some
     topic was last heard of `metadata_max_age` ago; at least `retry_backoff` apart, growing to
-    `retry_backoff_max` while asking fails or leaves a wanted topic unresolved (KIP-580).
+    `retry_backoff_max` while asking fails or leaves a wanted topic unresolved (KIP-580).  As in the Java
+    client, a topic that was not asked for yet does not wait for that, unless asking fails.
     """
 
     def __init__(
@@ -216,7 +217,10 @@ class Metadata:
         if self._topic_requested:
             # Many senders may have asked while the answer was on its way: only what is missing still counts.
             self._topic_requested = False
-            self._topic_requested = self._is_something_unknown()
+            unknown = self.wanted_topics() - self.snapshot.topics.keys()
+            self._topic_requested = bool(unknown) or not self._wanted_ids <= self.snapshot.names_by_id.keys()
+            if unknown - self._asked_by_name and self.last_error is None:
+                return now  # or each of a thousand topics would take retry_backoff
         if self._update_requested or self._topic_requested:
             due = now
         elif self.last_refresh == NEVER:
@@ -224,11 +228,6 @@ class Metadata:
         else:
             due = self._oldest_refresh() + self._options.metadata_max_age
         return max(due, self.last_refresh + self._gap)
-
-    def _is_something_unknown(self) -> bool:
-        if not self.wanted_topics() <= self.snapshot.topics.keys():
-            return True
-        return not self._wanted_ids <= self.snapshot.names_by_id.keys()
 
     def _oldest_refresh(self) -> float:
         """When what is known was heard, of that which was heard first: each topic has an age of its own, as

@@ -10,7 +10,7 @@ import pytest
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from pykafka2.events import LeaderChanged, MetadataUpdated
-from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.cluster.scripted import Hold, ScriptedBroker, ScriptedCluster
 
 
@@ -77,6 +77,26 @@ def test_refreshes_are_at_least_retry_backoff_apart(cluster: ScriptedCluster, cl
         cluster.runtime.run_for(0.03)
     moments = times(cluster)
     assert len(moments) > 3
+    assert all(later - sooner >= 0.1 - 1e-9 for sooner, later in pairwise(moments))
+
+
+def test_a_topic_that_was_not_asked_for_yet_waits_for_no_back_off(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    for topic in ("orders", "bills"):
+        client.wait_for_topic(topic, 10)
+    first, second = times(cluster)
+    assert second - first < 0.05
+
+
+def test_a_new_topic_does_not_hurry_what_fails(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    client.wait_for_topic("orders", 10)
+    cluster.on(MetadataRequest, lambda request, broker: MetadataResponse(brokers=[]))
+    for number in range(20):
+        client.metadata.want_topic(f"new-{number}", cluster.now)
+        cluster.runtime.run_for(0.02)
+    moments = times(cluster)[1:]
+    assert len(moments) >= 2
     assert all(later - sooner >= 0.1 - 1e-9 for sooner, later in pairwise(moments))
 
 
