@@ -13,6 +13,7 @@ import attrs
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator
 from pykafka2.errors import (
+    CorruptData,
     IllegalArgument,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -142,6 +143,8 @@ def _explained(
 
 def _describe(client: ClusterClient, to: ToCoordinator, name: str) -> Any:
     def check(answer: DescribeTransactionsResponse) -> KafkaError | None:
+        if not answer.transaction_states:
+            return CorruptData(f"DescribeTransactions answered nothing of {name!r}")
         code = answer.transaction_states[0].error_code
         return error_of(code) if code else None
 

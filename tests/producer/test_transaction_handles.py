@@ -19,6 +19,7 @@ from pykafka2.errors import (
     UnknownOption,
 )
 from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsResponse
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.gate import rest_in_gate
 from tests.producer.transactional import a_cluster, a_producer, committed, read, requests
@@ -102,6 +103,19 @@ def test_after_the_next_init_the_error_says_who_took_over(
     with newer.transaction():
         newer.send("orders", b"new")
     assert committed(simulation, cluster) == ([b"v", b"new"] if was_ended else [b"new"])
+
+
+def test_a_coordinator_that_says_nothing_more_changes_no_error(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    handle = handed_over(simulation, cluster)
+    a_producer(simulation, cluster)
+    nothing = DescribeTransactionsResponse(transaction_states=[])
+    cluster.controls.rule(api="DescribeTransactions", then="replace_reply", reply=lambda *_: nothing)
+    with pytest.raises(
+        ProducerFenced, match=r"its coordinator does not say more: .* answered nothing of 't'"
+    ):
+        end(simulation, cluster, handle, commit=True)
 
 
 def test_a_timeout_of_the_transaction_is_told_as_such(
