@@ -5,6 +5,7 @@ Used by tests/properties and tests/conformance.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ PLAIN: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@lru_cache(maxsize=16)  # a test asks for each of its examples
 def instances(cls: type[StructT], version: int) -> st.SearchStrategy[StructT]:
     """Any instance of a message in a version; fields that the version lacks keep their defaults."""
     fields = {
