@@ -62,11 +62,30 @@ def decode_columns(
     columns.size_bytes += batch.size_bytes
     buffer = open_batch(batch, where, check_crcs, max_output_bytes)
     try:
-        _ColumnDecoder(batch, buffer, columns, where, first_offset).run()
+        decode_opened(batch, buffer, columns, where, first_offset)
     finally:
         if max_records is not None:
             columns.shorten(before + max_records)
     return columns
+
+
+def decode_opened(batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int) -> None:
+    """The same for a batch whose bytes are checked and decompressed."""
+    _ColumnDecoder(batch, buffer, columns, where, first_offset).run()
+
+
+def looks_uniform(batch: RecordBatch, buffer: bytes) -> bool:
+    """Whether the first records, a look at a few of them tells, have one length and no gaps between them."""
+    if batch.count < FIRST_TRY or batch.last_offset_delta != batch.count - 1 or not buffer:
+        return False
+    length = buffer[0]
+    if length < 0x80:
+        stride = 1 + (length >> 1)
+    elif len(buffer) > 1 and buffer[1] < 0x80:
+        stride = 2 + ((length & 0x7F | buffer[1] << 7) >> 1)
+    else:
+        return False
+    return stride > 1 and buffer[: FIRST_TRY * stride : stride] == buffer[:1] * FIRST_TRY
 
 
 @attrs.define

@@ -41,14 +41,31 @@ def decode_records(
         CorruptData: the bytes are not records; names topic, partition and offset.
         UnsupportedCompressionType, CodecUnavailable: the batch's codec is not known, or not installed.
     """
-    records = _records(batch, topic, partition, check_crcs, max_output_bytes)
+    return _after(first_offset, batch, _records(batch, topic, partition, check_crcs, max_output_bytes))
+
+
+def decode_opened_records(
+    batch: RecordBatch, buffer: bytes, topic: str, partition: int, first_offset: int
+) -> Iterator[ConsumerRecord]:
+    """The same for a batch whose bytes are checked and decompressed."""
+    return _after(first_offset, batch, _records(batch, topic, partition, buffer=buffer))
+
+
+def _after(
+    first_offset: int, batch: RecordBatch, records: Iterator[ConsumerRecord]
+) -> Iterator[ConsumerRecord]:
     if first_offset > batch.base_offset:
         return dropwhile(lambda record: record.offset < first_offset, records)
     return records
 
 
 def _records(
-    batch: RecordBatch, topic: str, partition: int, check_crcs: bool, max_output_bytes: int
+    batch: RecordBatch,
+    topic: str,
+    partition: int,
+    check_crcs: bool = True,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+    buffer: bytes | None = None,
 ) -> Iterator[ConsumerRecord]:
     """Hot: 0.75 us a record of 100 bytes, of which 0.2 is the object; `benchmarks.micro` guards it.
 
@@ -56,7 +73,8 @@ def _records(
     without gaps are counted, not read.  Records of one millisecond share its number.  The lines are those
     of `decode_tuples`; a property test keeps the two alike.
     """
-    buffer = open_batch(batch, f"{topic}-{partition}", check_crcs, max_output_bytes)
+    if buffer is None:
+        buffer = open_batch(batch, f"{topic}-{partition}", check_crcs, max_output_bytes)
     base_offset, count = batch.base_offset, batch.count
     has_create_time = batch.timestamp_type != LOG_APPEND_TIME
     base_timestamp = timestamp = batch.base_timestamp if has_create_time else batch.max_timestamp

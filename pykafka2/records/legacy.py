@@ -25,7 +25,8 @@ from pykafka2.records.batch import (
 )
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
+from pykafka2.records.decoder import RecordTuple, decode_tuples
+from pykafka2.records.run_decoder import decode_records
 from pykafka2.types import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, ConsumerRecord
 
 HEADER = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes

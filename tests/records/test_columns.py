@@ -15,10 +15,11 @@ from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch, batches
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import RecordTuple, decode_tuples
+from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
 from pykafka2.records.encoder import BatchBuilder
+from pykafka2.records.run_decoder import decode_records as decode_uniform_records
 from pykafka2.records.runs import UniformRun
-from pykafka2.types import Headers
+from pykafka2.types import ConsumerRecord, Headers
 
 NOW = 1_700_000_000_000
 Shape = tuple["int | None", "int | None", int, int]
@@ -97,6 +98,31 @@ def test_damaged_batches_are_refused_as_records_are(shapes: list[Shape], data: s
     batch = only(bytes(blob))
     expected = outcome(lambda: decode_tuples(batch, "t", check_crcs=False, read_offsets=False))
     assert outcome(lambda: rows_in(decode_columns(batch, None, "t", check_crcs=False))) == expected
+
+
+@pytest.mark.slow
+@given(SHAPES, st.integers(0, 200), st.data())
+@example([(None, 100, 1, 90)], 3, None)
+@example([(5, 9000, 0, 90), (5, 100, 0, 90)], 0, None)
+def test_records_are_the_same_whether_seen_to_be_alike_or_not(
+    shapes: list[Shape], skipped: int, data: st.DataObject | None
+) -> None:
+    blob = bytearray(build(rows_of(shapes), 500))
+    if data is not None and data.draw(st.booleans()):
+        blob[data.draw(st.integers(61, len(blob) - 1))] = data.draw(st.integers(0, 255))
+    batch = only(bytes(blob))
+    arguments = (batch, "t", 3, 500 + skipped, False)
+    found: list[ConsumerRecord] = []
+    expected: list[ConsumerRecord] = []
+    outcomes = []
+    for decode, into in ((decode_records, expected), (decode_uniform_records, found)):
+        try:
+            into.extend(decode(*arguments))
+            outcomes.append("")
+        except CorruptData as error:
+            outcomes.append(str(error))
+    assert found == expected
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("count", [20, 63, 64, 65, 200, 8191, 8193, 9000])
