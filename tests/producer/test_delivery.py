@@ -18,6 +18,7 @@ from pykafka2.errors import (
     MessageTooLarge,
 )
 from pykafka2.producer.batch import LEGAL_MOVES, BatchState, ProducerBatch
+from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.bulk_delivery import BulkDelivery, Share
 from pykafka2.producer.delivery import Delivery
 from pykafka2.types import RecordMetadata
@@ -71,6 +72,31 @@ def test_a_record_may_have_an_error_of_its_own() -> None:
     batch.close()
     batch.fail(InvalidRecord("batch"), {1: InvalidRecord("record 1")})
     assert (str(first.exception()), str(second.exception())) == ("batch", "record 1")
+
+
+def test_errors_of_single_records_are_told_row_by_row() -> None:
+    batch = a_batch()
+    outcome, first = [appended(batch) for _ in range(7)][1].place
+    bulk = BulkDelivery([Share(outcome, first, range(100, 105))])
+    batch.close()
+    others = InvalidRecord("others")
+    batch.fail(others, {0: InvalidRecord("0"), 2: InvalidRecord("2"), 3: InvalidRecord("3")})
+    told = [([*rows], str(error)) for rows, error in bulk.failures(0)]
+    assert told == [([100], "others"), ([101], "2"), ([102], "3"), ([103, 104], "others")]
+
+
+def test_halves_may_be_written_in_any_order() -> None:
+    batch = a_batch()
+    deliveries = [appended(batch, number) for number in range(4)]
+    bulk = BulkDelivery([Share(deliveries[0].place[0], 0, range(4))])
+    batch.close()
+    first, second = batch.split((Permit(0), Permit(0)))
+    second.complete(10, -1)
+    assert not deliveries[3].done()
+    first.complete(50, -1)
+    assert [delivery.result(0).offset for delivery in deliveries] == [50, 51, 10, 11]
+    assert [delivery.result(0).timestamp for delivery in deliveries] == [0, 1, 2, 3]
+    assert [(part.base_offset, [*part.rows]) for part in bulk.result(0)] == [(50, [0, 1]), (10, [2, 3])]
 
 
 def test_an_open_outcome_raises_a_timeout() -> None:

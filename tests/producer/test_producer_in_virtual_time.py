@@ -603,6 +603,25 @@ class TestTelling:
         producer.flush(timeout=10)
         assert [metadata.offset for metadata, error in told if metadata and error is None] == list(range(100))
 
+    @pytest.mark.parametrize("time_is", ["CreateTime", "LogAppendTime"])
+    def test_on_delivery_gets_the_metadata_that_the_delivery_has(
+        self, simulation: Simulation, time_is: str
+    ) -> None:
+        configs = {"message.timestamp.type": time_is}
+        cluster = simulation.cluster(topics={"orders": Topic(configs=configs)})
+        told: list[RecordMetadata | None] = []
+        producer = simulation.producer(cluster)
+        deliveries = [
+            producer.send("orders", *given, on_delivery=lambda metadata, error: told.append(metadata))
+            for given in ((b"value",), (b"value", b"key"), (None, b"key"), (b"", b""))
+        ]
+        producer.flush(timeout=10)
+        assert told == [delivery.result(0) for delivery in deliveries]
+        sizes = [(one.serialized_key_size, one.serialized_value_size) for one in told if one is not None]
+        assert sizes == [(-1, 5), (3, 5), (3, -1), (0, 0)]
+        times = [record.timestamp for record in cluster.log("orders", 0).records()]
+        assert [one.timestamp for one in told if one is not None] == times
+
     def test_a_failure_that_was_told_is_not_raised_again(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:

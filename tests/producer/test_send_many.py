@@ -13,6 +13,7 @@ import pytest
 from pykafka2.errors import (
     BufferExhausted,
     ClientClosed,
+    ForkedClientError,
     IllegalArgument,
     IllegalState,
     IncompleteSend,
@@ -216,6 +217,54 @@ class TestArriving:
                 b"%d" % number for number in range(partition, 600, 6)
             ]
             assert all(record.headers == [("number", record.value)] for record in records)
+
+    def test_a_partitioner_sees_each_record_of_a_long_column(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        class ByObject:
+            def partition(
+                self, topic: str, key: Any, key_bytes: Any, value: Any, value_bytes: Any, view: Any
+            ) -> int:
+                assert (key, value_bytes) == (-value, b"%d" % value)
+                return int(value) % 6
+
+        producer = simulation.producer(
+            cluster,
+            bulk_batch_size=1000,
+            key_serializer=lambda key: b"%d" % key,
+            value_serializer=lambda value: b"%d" % value,
+            partitioner=ByObject(),
+        )
+        numbers = list(range(MIN_BLOCK_RECORDS + 600))
+        producer.send_many("spread", numbers, keys=[-number for number in numbers]).result(10)
+        for partition in range(6):
+            assert log(cluster, "spread", partition) == [b"%d" % n for n in numbers if n % 6 == partition]
+
+    @pytest.mark.slow
+    def test_what_waited_for_memory_is_of_later(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+        """Records without times of their own have that of when they were taken."""
+        producer = simulation.producer(
+            cluster, bulk_batch_size=50_000, buffer_memory=100_000, max_in_flight_requests_per_connection=1
+        )
+        cluster.controls.delay(ProduceRequest, 0.2)
+        producer.send_many("spread", values_of(3 * MIN_BLOCK_RECORDS)).result(100)
+        cluster.controls.clear()
+        times = [
+            record.timestamp
+            for partition in range(6)
+            for record in cluster.log("spread", partition).records()
+        ]
+        assert max(times) - min(times) > 1000
+
+    def test_keys_count_where_few_records_join_a_batch(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, batch_size=1000, linger_ms=50)
+        for number in range(20):
+            producer.send_many("orders", [b"v"], keys=[b"%0200d" % number], partition=0)
+        producer.flush(10)
+        assert all(batch.size_bytes <= 1000 for batch in cluster.log("orders", 0).batches())
+        assert len(log(cluster)) == 20
 
     def test_interceptors_see_each_record_and_each_outcome(
         self, simulation: Simulation, cluster: KafkaCluster
@@ -423,6 +472,15 @@ class TestFailing:
         producer.close()
         with pytest.raises(ClientClosed):
             producer.send_many("orders", [b"1"])
+
+    def test_a_child_after_a_fork_is_told(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+        producer = simulation.producer(cluster)
+        producer.partitions_for("orders")
+        producer._on_fork_in_child(ForkedClientError("made before a fork"))
+        with pytest.raises(ForkedClientError, match="made before a fork"):
+            producer.send_many("orders", values_of(MANY))
+        assert producer.health()["records_waiting"] == 0
+        producer._refusal = None
 
     def test_ctrl_c_says_how_much_was_taken(
         self, simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch

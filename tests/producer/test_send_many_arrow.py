@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 
-from pykafka2.errors import IllegalArgument, RecordTooLarge, SerializationError
+from pykafka2.errors import (
+    IllegalArgument,
+    RecordTooLarge,
+    SerializationError,
+    UnknownTopicOrPartition,
+)
 from pykafka2.producer.murmur2 import murmur2, positive
 from pykafka2.testing import KafkaCluster, Simulation
 
 pa = pytest.importorskip("pyarrow")
+
+FEW_ROWS = 4096
+"""Smaller chunks are joined."""
 
 MANY = 3000
 
@@ -75,6 +83,63 @@ def test_chunked_columns_with_chunks_of_their_own(simulation: Simulation, cluste
     )
     producer.send_many("orders", chunked, keys=keys, partition=0).result(10)
     assert log(cluster) == values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names_partitions", [False, True])
+def test_each_chunk_has_its_own_rows_of_every_column(
+    simulation: Simulation, cluster: KafkaCluster, names_partitions: bool
+) -> None:
+    """Chunks of so many rows are sent as they are, one behind the other."""
+    producer = simulation.producer(cluster, bulk_batch_size=50_000)
+    count = 2 * FEW_ROWS
+    values = [b"%0100d" % row for row in range(count)]
+    numbers = [row // 10 % 6 for row in range(count)] if names_partitions else None
+    batches = producer.send_many(
+        "spread",
+        pa.chunked_array([values[:FEW_ROWS], values[FEW_ROWS:]], pa.binary()),
+        headers=[[("row", b"%d" % row)] for row in range(count)],
+        timestamps_ms=pa.array(range(count)),
+        partitions=numbers,
+    ).result(10)
+    found: dict[int, bytes | None] = {}
+    logs = [list(cluster.log("spread", partition).records()) for partition in range(6)]
+    for batch in batches:
+        records = logs[batch.partition]
+        for place, row in enumerate(batch.rows):
+            record = records[batch.base_offset + place]
+            assert (record.timestamp, record.headers) == (row, [("row", b"%d" % row)])
+            assert numbers is None or batch.partition == numbers[row]
+            found[row] = record.value
+    assert found == dict(enumerate(values))
+
+
+def test_many_small_chunks_make_few_batches(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    chunks = [[b"%0100d" % row for row in range(first, first + 300)] for first in range(0, MANY, 300)]
+    producer.send_many("orders", pa.chunked_array(chunks, pa.binary()), partition=0).result(10)
+    assert len(list(cluster.log("orders", 0).batches())) == 1
+    assert log(cluster) == [value for chunk in chunks for value in chunk]
+
+
+def test_a_null_among_times_is_now(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    producer.partitions_for("orders")
+    times = pa.array([5, None], pa.int64())
+    producer.send_many("orders", pa.array([b"1", b"2"], pa.binary()), timestamps_ms=times)
+    now_ms = producer.send("orders", b"3").result(10).timestamp
+    producer.flush(10)
+    assert [record.timestamp for record in cluster.log("orders", 0).records()] == [5, now_ms, now_ms]
+
+
+def test_a_partition_that_is_not_there_is_refused_before_the_chunks_in_front_of_it(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=100)
+    values = pa.chunked_array([[b"v"] * FEW_ROWS] * 2, pa.binary())
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 99"):
+        producer.send_many("spread", values, partitions=[0] * (2 * FEW_ROWS - 1) + [99])
+    assert producer.health()["records_waiting"] == 0
 
 
 def test_a_table_names_its_columns(simulation: Simulation, cluster: KafkaCluster) -> None:

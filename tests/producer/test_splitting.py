@@ -116,7 +116,10 @@ def test_callbacks_of_a_split_batch_hear_of_their_own_record(
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_a_column_is_split_as_records_are(simulation: Simulation, cluster: KafkaCluster, codec: str) -> None:
-    producer = simulation.producer(cluster, compression_type=codec, max_in_flight_requests_per_connection=1)
+    # Or so few records would join the open batch one by one.
+    producer = simulation.producer(
+        cluster, compression_type=codec, max_in_flight_requests_per_connection=1, batch_size=100
+    )
     values = [random.Random(number).randbytes(60) for number in range(60)]
     headers = [[("h", b"%d" % number)] for number in range(60)]
     bulk = producer.send_many("orders", values, keys=numbered(60), headers=headers, timestamps_ms=range(60))
