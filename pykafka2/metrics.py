@@ -2,18 +2,25 @@
 
 Counted per batch and per request, never per record, and without making a string.  A `Metrics` is written by
 one thread (the client's IO thread), but for `count`, and read by any; readings are whole but not taken at one
-instant.  Totals, averages and maxima are those since the start: a rate is the difference of two readings of a
-total over the time between them.
+instant.  Totals, averages and maxima are those since the start; rates are those of the last half minute to
+minute, as in Kafka with its defaults (metrics.num.samples 2, metrics.sample.window.ms 30000).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 NOTHING_YET = float("nan")
 """An average or maximum of nothing, as in Kafka."""
+
+
+WINDOW = 30.0
+"""Seconds; rates are taken over one that is over and the one that runs."""
+
+Reading = tuple[float, "dict[str, float]"]
+"""A moment, and all totals as they were then."""
 
 
 class Metrics:
@@ -21,26 +28,56 @@ class Metrics:
 
     totals: names of counters that are there from the start, at 0.
     measured: names of what is observed, each with the endings under which it is read, "avg" and "max".
+    rates: names of rates, each with the total that it is of, and by how much that is divided.
+    monotonic: the clock of the rates, in seconds.
     """
 
-    __slots__ = ("_gauges", "_lock", "_measured", "_samples", "_shared", "_totals")
+    __slots__ = (
+        "_before",
+        "_gauges",
+        "_lock",
+        "_measured",
+        "_monotonic",
+        "_rates",
+        "_running",
+        "_samples",
+        "_shared",
+        "_totals",
+        "_turning",
+        "_window_ends",
+    )
 
     def __init__(
-        self, totals: Iterable[str] = (), measured: dict[str, tuple[str, ...]] | None = None
+        self,
+        totals: Iterable[str] = (),
+        measured: dict[str, tuple[str, ...]] | None = None,
+        rates: Mapping[str, tuple[str, float]] | None = None,
+        monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._totals: dict[str, float] = dict.fromkeys(totals, 0)
+        self._rates = rates or {}
+        self._monotonic = monotonic
+        # The windows begin with the first thing counted in them, so nobody has to wake up for it.
+        self._running: Reading = (monotonic(), {})
+        self._before: Reading = self._running
+        self._window_ends = self._running[0] + WINDOW
         self._measured = measured or {}
         # Count, sum and maximum of each.
         self._samples: dict[str, list[float]] = {name: [0, 0, NOTHING_YET] for name in self._measured}
         self._gauges: dict[str, Callable[[], float]] = {}
         self._shared: defaultdict[str, float] = defaultdict(int)
         self._lock = threading.Lock()
+        self._turning = threading.Lock()
 
     def add(self, name: str, amount: float = 1) -> None:
+        if self._monotonic() >= self._window_ends:
+            self._begin_window()
         self._totals[name] = self._totals.get(name, 0) + amount
 
     def count(self, name: str, amount: float = 1) -> None:
         """As `add`, from any thread.  A name is counted by this or by `add`, not by both."""
+        if self._monotonic() >= self._window_ends:
+            self._begin_window()
         with self._lock:  # without a call, at which a signal handler that counts as well would find it held
             self._shared[name] += amount
 
@@ -71,6 +108,30 @@ class Metrics:
                 numbers[f"{name}-avg"] = total / count if count else NOTHING_YET
             if "max" in endings:
                 numbers[f"{name}-max"] = highest
+        for name, (total_name, divisor) in self._rates.items():
+            numbers[name] = self._rate(total_name, numbers.get(total_name, 0)) / divisor
         for name, read in self._gauges.copy().items():
             numbers[name] = read()
         return dict(sorted(numbers.items()))
+
+    def _begin_window(self) -> None:
+        """Something is about to be counted after the end of the window that ran."""
+        if not self._turning.acquire(blocking=False):
+            return  # another thread is at it, or this one is, under a signal handler
+        try:
+            now = self._monotonic()
+            if now >= self._window_ends:
+                self._before, self._running = self._running, (now, {**self._totals, **self._shared})
+                self._window_ends = now + WINDOW
+        finally:
+            self._turning.release()
+
+    def _rate(self, name: str, total: float) -> float:
+        """What was added a second, since the older window began, or the younger if that is too long ago."""
+        now = self._monotonic()
+        for began, totals in (self._before, self._running):
+            elapsed = now - began
+            if elapsed < 2 * WINDOW:
+                # As in Kafka: one window counts as past, so that the first seconds do not say too much.
+                return (total - totals.get(name, 0)) / (elapsed if elapsed >= WINDOW else elapsed + WINDOW)
+        return 0.0

@@ -26,6 +26,19 @@ SHARED_TOTALS = {
 }
 """Counted by callers' threads."""
 
+RATES = {
+    "batch-split-rate": (("batch-split-total", 1), "batches a second that were split"),
+    "buffer-exhausted-rate": (("buffer-exhausted-total", 1), "sends a second that found no room in time"),
+    "bufferpool-wait-ratio": (
+        ("bufferpool-wait-time-ns-total", 1e9),
+        "seconds for which sends waited for room, of each second",
+    ),
+    "record-error-rate": (("record-error-total", 1), "records a second that failed"),
+    "record-retry-rate": (("record-retry-total", 1), "records a second in batches that were sent again"),
+    "record-send-rate": (("record-send-total", 1), "records a second that were written"),
+}
+"""Of the last half minute to minute: the total, what it is divided by, and what it says."""
+
 AVG, MAX = "avg", "max"
 
 MEASURED = {
@@ -51,4 +64,5 @@ GAUGES = {
 def texts() -> dict[str, str]:
     """What each metric says, by its whole name."""
     measured = {f"{stem}-{ending}": text for stem, (endings, text) in MEASURED.items() for ending in endings}
-    return dict(sorted({**TOTALS, **SHARED_TOTALS, **measured, **GAUGES}.items()))
+    rates = {name: text for name, (_, text) in RATES.items()}
+    return dict(sorted({**TOTALS, **SHARED_TOTALS, **rates, **measured, **GAUGES}.items()))

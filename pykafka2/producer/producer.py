@@ -43,7 +43,7 @@ from pykafka2.producer.closing import Closing
 from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord, fields_of
-from pykafka2.producer.metric_table import MEASURED, SHARED_TOTALS, TOTALS
+from pykafka2.producer.metric_table import MEASURED, RATES, SHARED_TOTALS, TOTALS
 from pykafka2.producer.options import PRODUCER_OPTIONS, PlainProducerConfig, ProducerConfig
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import strategy_of
@@ -177,12 +177,15 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._transactions: TransactionCalls | None = None
         self._guard: Callable[[], object] | None = None
         """Called by every send before anything else: raises if there is nothing to be sent (any more)."""
-        self._metrics = Metrics(
-            [*TOTALS, *SHARED_TOTALS], {name: endings for name, (endings, _) in MEASURED.items()}
-        )
         lifecycle.load_for_io_thread(lambda: load_codec(parsed.compression_type, parsed.compression_level))
         self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
         self._driver = driver = client.driver
+        self._metrics = Metrics(
+            [*TOTALS, *SHARED_TOTALS],
+            {name: endings for name, (endings, _) in MEASURED.items()},
+            {name: of for name, (of, _) in RATES.items()},
+            driver.clock.monotonic,
+        )
         self._metadata = client.metadata
         self._wall_ns = driver.clock.wall_ns
         self._monotonic = driver.clock.monotonic
@@ -481,7 +484,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         return self._client.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
-        """Kafka's producer metrics by name, as plain numbers: totals since the start, and current values.
+        """Kafka's producer metrics by name, as plain numbers: totals since the start, rates of the last
+        half minute to minute, and current values.
 
         `raw` changes nothing.
         """

@@ -130,3 +130,38 @@ def test_transactions_are_timed(simulation: Simulation) -> None:
     assert metrics["txn-init-time-ns-total"] > 0
     assert metrics["txn-commit-time-ns-total"] > 0
     assert metrics["txn-abort-time-ns-total"] == 0
+
+
+def test_rates_are_those_of_the_last_minute(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+
+    def rate() -> float:
+        return producer.metrics()["record-send-rate"]
+
+    assert rate() == 0
+    for _ in range(90):  # ten a second, for longer than what is looked at
+        producer.send_many("orders", [b"v"] * 10)
+        producer.flush()
+        simulation.run_for(1)
+    assert rate() == pytest.approx(10, rel=0.05)
+    simulation.run_for(29)
+    assert 0 < rate() < 10, "what was sent before is still in it"
+    simulation.run_for(61)
+    assert rate() == 0
+    producer.send_many("orders", [b"v"] * 300)
+    producer.flush()
+    assert rate() == pytest.approx(10, rel=0.05), "as if half a minute of nothing had gone before"
+
+
+def test_the_share_of_time_that_sends_wait_for_memory(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, buffer_memory=40_000)
+    producer.send("orders", b"first").result(10)
+    simulation.run_for(60)
+    cluster.controls.hold("Produce")
+    producer.send("orders", b"x" * 30_000)
+    waiting = simulation.spawn(lambda: producer.send("orders", b"x" * 30_000))
+    simulation.run_for(15)
+    cluster.controls.clear()
+    waiting.result()
+    producer.flush(timeout=10)
+    assert producer.metrics()["bufferpool-wait-ratio"] == pytest.approx(15 / 30, rel=0.1)
