@@ -33,7 +33,7 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     RequestTimeout,
 )
-from pykafka2.logs import install_last_resort
+from pykafka2.logs import ClientLogger, install_last_resort
 from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response
@@ -50,6 +50,10 @@ R = TypeVar("R", bound=Response)
 
 GRACE = 1.0
 """Seconds beyond its timeout that a caller waits for the driver to say so; only a stuck one takes them."""
+
+
+PATIENCE = 2.0
+"""Seconds that a call waits for a topic, or a partition, before the log says so."""
 
 
 class ClusterClient:
@@ -70,6 +74,7 @@ class ClusterClient:
         self.is_closed = False
         """No call is taken any more."""
         self._has_ended = False
+        self._log = ClientLogger(__name__, options.client_id)
         install_last_resort()
         lifecycle.load_for_io_thread(_load_protocol)
         self._tls = lifecycle.load_for_io_thread(lambda: _tls_context(options))
@@ -236,12 +241,20 @@ class ClusterClient:
                 return False
             return heard.is_usable or _is_final(heard.error)
 
-        self.driver.wait_until(is_settled, timeout, metadata.waiters)
+        patience = min(timeout, PATIENCE)
+        if not self.driver.wait_until(is_settled, patience, metadata.waiters) and timeout > patience:
+            self.tell_waiting(metadata.topic_error(topic), timeout - patience)
+            self.driver.wait_until(is_settled, timeout - patience, metadata.waiters)
         self._raise_if_closed()
         heard = metadata.topic(topic)
         if heard is not None and heard.is_usable:
             return heard
         raise self.topic_failure(topic, timeout, failure)
+
+    def tell_waiting(self, reason: KafkaError | None, left: float) -> None:
+        """Log what a call has waited for in vain so far, if its reason is known, as for a misspelt topic."""
+        if reason is not None:
+            self._log.warning("%s; waiting for at most %.0f s more", reason, left)
 
     def wait_for_metadata(self, newer_than: int, timeout: float | None = None) -> bool:
         """Ask for an update and wait for one newer than that version; False if none came in time."""

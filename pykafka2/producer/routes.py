@@ -5,7 +5,7 @@ Any thread.  May block for metadata (`route`, `explicit`), as `send` may.
 
 from __future__ import annotations
 
-from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.client import PATIENCE, ClusterClient
 from pykafka2.errors import UnknownTopicOrPartition
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
@@ -66,9 +66,15 @@ class Routes:
         """
         if partition < 0:
             raise _no_partition(topic, partition, len(route.queues), "partitions count from 0")
-        deadline = self._client.driver.clock.monotonic() + timeout
+        monotonic = self._client.driver.clock.monotonic
+        deadline = monotonic() + timeout
+        tell_at = monotonic() + PATIENCE
         while partition >= len(route.queues):
-            remaining = deadline - self._client.driver.clock.monotonic()
+            remaining = deadline - monotonic()
+            if monotonic() >= tell_at and remaining > 0:
+                missing = _no_partition(topic, partition, len(route.queues), "it may be added")
+                self._client.tell_waiting(missing, remaining)
+                tell_at = deadline
             if remaining <= 0 or not self._client.wait_for_metadata(self._metadata.version, remaining):
                 because = f"none was added within {timeout:.3g} s"
                 raise _no_partition(topic, partition, len(route.queues), because)

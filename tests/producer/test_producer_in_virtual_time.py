@@ -473,6 +473,33 @@ class TestBadInput:
         with pytest.raises(UnknownTopicOrPartition, match="count from 0"):
             producer.send("orders", b"v", partition=-1)
 
+    @pytest.mark.parametrize(
+        ("topic", "partition", "words"),
+        [
+            ("ordres", None, "'ordres' does not exist"),
+            ("orders", 1, "'orders' has 1 partitions and no partition 1"),
+        ],
+    )
+    def test_a_wait_for_what_is_not_there_is_logged_while_it_lasts(
+        self,
+        simulation: Simulation,
+        caplog: pytest.LogCaptureFixture,
+        topic: str,
+        partition: int | None,
+        words: str,
+    ) -> None:
+        cluster = simulation.cluster(
+            brokers=1, topics=["orders"], config={"auto.create.topics.enable": False}
+        )
+        producer = simulation.producer(cluster, max_block_ms=60_000)
+        sending = simulation.spawn(lambda: producer.send(topic, b"v", partition=partition))
+        simulation.run_for(5)
+        [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert words in line
+        assert "waiting for at most 58 s more" in line
+        with pytest.raises(UnknownTopicOrPartition):
+            sending.result()
+
     def test_a_topic_without_permission_raises_at_once(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
