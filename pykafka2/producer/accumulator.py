@@ -226,6 +226,10 @@ class Accumulator:
         """Records appended whose outcome is open."""
         return sum(batch.size for batch in [*self.incomplete] if not batch.is_done)
 
+    def waiting_queues(self) -> list[PartitionQueue]:
+        """Queues that hold batches now.  Only asks, from any thread."""
+        return [queue for queue in [*self._active] if queue.batches]
+
     # ------------------------------------------------------------------ the IO thread
 
     @property

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.partition_shares import Taken
 from pykafka2.producer.sender import Sender
 from pykafka2.producer.transaction_state import NEXT_STEP, TransactionState, TransactionStatus
 
@@ -60,6 +63,7 @@ class Inspection:
             "transaction_state": None if self._transactions is None else self._transactions.state.value,
             "transaction_error": None if self._transactions is None else _text(self._transactions.cause),
             "waiting_for": dict(self._sender.waiting_for),
+            "partitions": self._partitions(),
         }
 
     def explain(self) -> str:
@@ -68,6 +72,7 @@ class Inspection:
             because = f": {health['failure']}; close it, and make a new one" if health["failure"] else ""
             return f"The producer is {health['state']}{because}."
         lines = self._explain_transaction()
+        lines += self._sender.shares.crowded(self._partitions_of)
         if not health["records_waiting"]:
             return "\n".join(["Nothing waits: every record sent was written or has failed.", *lines])
         lines.insert(0, f"{health['records_waiting']} records wait or are in flight.")
@@ -78,6 +83,21 @@ class Inspection:
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         return "\n".join(lines)
+
+    def _partitions(self) -> dict[str, dict[str, int]]:
+        """By partition: what was written, and how many batches wait to be sent."""
+        numbers = {
+            str(place): {**attrs.asdict(taken), "batches_waiting": 0}
+            for place, taken in self._sender.shares.taken().items()
+        }
+        for queue in self._accumulator.waiting_queues():
+            own = numbers.setdefault(str(queue), {**attrs.asdict(Taken()), "batches_waiting": 0})
+            own["batches_waiting"] = len(queue.batches)
+        return numbers
+
+    def _partitions_of(self, topic: str) -> int:
+        known = self._client.metadata.topic(topic)
+        return len(known.partitions) if known is not None else 0
 
     def _explain_transaction(self) -> list[str]:
         status = self._transactions

@@ -28,6 +28,7 @@ from pykafka2.producer.failures import Failures
 from pykafka2.producer.identity import ProducerIdentity
 from pykafka2.producer.identity_policy import Identity, IdentityPolicy, Verdict
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.partition_shares import PartitionShares
 from pykafka2.producer.sequences import Sequences
 from pykafka2.producer.transaction_manager import TransactionManager
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
@@ -61,6 +62,7 @@ class Outcomes:
         self._policy = policy
         self._event_sink = event_sink
         self._metrics = metrics
+        self.shares = PartitionShares()
         self._failures = Failures(options.client_id)
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
 
@@ -159,6 +161,7 @@ class Outcomes:
         self._failures.on_written(batch)
         self._accumulator.release(batch)
         self._metrics.add("record-send-total", batch.count)
+        self.shares.note(batch.topic, batch.partition, batch.count, len(batch.bytes()))
         self._accumulator.complete(batch, base_offset, log_append_time)
         if self._event_sink.is_watched:
             topic, partition = batch.topic, batch.partition

@@ -58,10 +58,10 @@ class ClusterView:
         """Those that the producer knows of."""
         return {*self._snapshot.topics}
 
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Numbers of its partitions; None if it is not known."""
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Numbers of its partitions; none if the topic is not known."""
         known = self._snapshot.topics.get(topic)
-        return {*known.partitions} if known is not None and known.partitions else None
+        return {*known.partitions} if known is not None else set()
 
     def available_partitions_for_topic(self, topic: str) -> set[int]:
         """Partitions whose leader is known and alive."""

@@ -115,6 +115,7 @@ class Sender:
             metrics=metrics,
             transactions=transactions,
         )
+        self.shares = self._outcomes.shares
         self.waiting_for: dict[str, str] = {}
         """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
 

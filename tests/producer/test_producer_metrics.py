@@ -165,3 +165,32 @@ def test_the_share_of_time_that_sends_wait_for_memory(simulation: Simulation, cl
     waiting.result()
     producer.flush(timeout=10)
     assert producer.metrics()["bufferpool-wait-ratio"] == pytest.approx(15 / 30, rel=0.1)
+
+
+def test_health_has_what_each_partition_took(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
+    assert producer.health()["partitions"] == {}
+    for partition in (0, 0, 1):
+        producer.send("spread", b"x" * 100, partition=partition)
+    producer.flush(timeout=10)
+    producer.send("spread", b"x", partition=2)
+    simulation.run_for(0.1)
+    told = producer.health()["partitions"]
+    assert {name: (one["records"], one["batches"], one["batches_waiting"]) for name, one in told.items()} == {
+        "spread-0": (2, 1, 0),
+        "spread-1": (1, 1, 0),
+        "spread-2": (0, 0, 1),
+    }
+    assert 200 < told["spread-0"]["bytes"] < 400
+
+
+@pytest.mark.parametrize(("hot", "is_told"), [(90, True), (40, False)])
+def test_explain_names_a_partition_that_takes_much_more_than_its_share(
+    simulation: Simulation, cluster: KafkaCluster, hot: int, is_told: bool
+) -> None:
+    producer = simulation.producer(cluster, batch_size=0, linger_ms=0)
+    for number in range(200):
+        producer.send("spread", b"v", partition=3 if number % 100 < hot else number % 6)
+    producer.flush(timeout=30)
+    words = "spread-3 took "
+    assert (words in producer.explain()) == is_told

@@ -65,7 +65,8 @@ class ByCustomer:
         value_bytes: bytes | None,
         cluster: ClusterView,
     ) -> int:
-        return max(cluster.available_partitions_for_topic(topic))
+        numbers = sorted(cluster.partitions_for_topic(topic))
+        return numbers[0] if key == "vip" else max(cluster.available_partitions_for_topic(topic))
 
 
 class Tracing(ProducerInterceptor):
