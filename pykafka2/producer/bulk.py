@@ -108,7 +108,7 @@ class BulkSender:
         try:
             first = 0
             for part in parts:
-                self._send_part(topic, part, partition, first)
+                self._send_part(topic, part, partition, first, route)
                 first += len(part.columns)
         except BaseException as error:
             self._raise_incomplete(topic, count, error)
@@ -146,12 +146,18 @@ class BulkSender:
 
     # ------------------------------------------------------------------ on the way
 
-    def _send_part(self, topic: str, part: BulkPart, partition: int | None, first_row: int) -> None:
+    def _send_part(
+        self, topic: str, part: BulkPart, partition: int | None, first_row: int, checked: Route
+    ) -> None:
+        """`checked` is a route that has the partitions that the caller names."""
         for begin, end in self._blocks(topic, part, partition):
             columns = part.columns.rows(begin, end)
             if part.is_now:
                 columns.timestamps = self._clock.wall_ms()
             route = self._route(topic)
+            while route is not checked:  # the topic may have been made anew, with fewer partitions
+                self._check_partitions(route, topic, part, partition)
+                checked, route = route, self._route(topic)
             for number, rows in self._spread(route, part, columns, begin, end, partition).items():
                 own = columns if rows is None else columns.take(rows)
                 first = 0

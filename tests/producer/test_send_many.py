@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
+import attrs
 import pytest
 
 from pykafka2.errors import (
@@ -26,13 +27,14 @@ from pykafka2.errors import (
     SerializationError,
     UnknownTopicOrPartition,
 )
-from pykafka2.producer.bulk import MIN_BLOCK_RECORDS
+from pykafka2.producer.bulk import MIN_BLOCK_RECORDS, BulkSender
 from pykafka2.producer.bulk_delivery import BulkDelivery
 from pykafka2.producer.interceptors import ProducerRecord
 from pykafka2.producer.murmur2 import murmur2, positive
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.types import BatchMetadata, RecordMetadata
+from tests.driver.interleave import at_every_line, at_line
 from tests.producer.transactional import a_cluster, a_producer, committed
 
 MANY = 3000
@@ -173,6 +175,32 @@ class TestArriving:
                 row for row, number in enumerate(named) if (own if number is None else number) == partition
             ]
             assert log(cluster, "spread", partition) == [values[row] for row in rows]
+
+    @pytest.mark.slow
+    def test_rows_go_where_they_say_though_the_topic_seems_smaller_meanwhile(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        """As while it is deleted and made anew; the row went to the partition that others stick to."""
+        producer = simulation.producer(cluster, linger_ms=0)
+        producer.partitions_for("spread")
+        metadata = producer._client.metadata
+
+        def shrink() -> None:
+            known = metadata.snapshot.topics["spread"]
+            fewer = {number: known.partitions[number] for number in range(3)}
+            topics = {**metadata.snapshot.topics, "spread": attrs.evolve(known, partitions=fewer)}
+            metadata.snapshot = attrs.evolve(metadata.snapshot, topics=topics)
+
+        def attempt(line: int) -> bool:
+            def send() -> None:
+                producer.send_many("spread", [b"3", b"5"], partitions=[3, 5]).result(10)
+
+            return at_line(BulkSender._send_part.__code__, line, shrink, send)
+
+        tried = list(at_every_line(attempt))
+        assert len(tried) > 10
+        for number in (3, 5):
+            assert cluster.log("spread", number).values() == [b"%d" % number] * (len(tried) + 1)
 
     def test_order_is_kept_with_single_sends_around(
         self, simulation: Simulation, cluster: KafkaCluster
