@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RebalanceProtocol,
     )
     from pykafka2.consumer.consumer import KafkaConsumer
+    from pykafka2.consumer.interceptors import ConsumerInterceptor
     from pykafka2.consumer.listeners import ConsumerRebalanceListener
     from pykafka2.errors import KafkaError
     from pykafka2.producer.bulk_delivery import BulkDelivery
@@ -65,6 +66,7 @@ _HOMES = {
     "ProducerRecord": "pykafka2.producer.interceptors",
     "Serializer": "pykafka2.serializers",
     "KafkaAdminClient": "pykafka2.admin.admin",
+    "ConsumerInterceptor": "pykafka2.consumer.interceptors",
     "ConsumerRebalanceListener": "pykafka2.consumer.listeners",
     "KafkaConsumer": "pykafka2.consumer.consumer",
     "KafkaError": "pykafka2.errors",
@@ -98,6 +100,7 @@ __all__ = [
     "ClusterView",
     "Columns",
     "ConsumerGroupMetadata",
+    "ConsumerInterceptor",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "DefaultSerializer",

@@ -21,6 +21,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import GRACE, ClusterClient
 from pykafka2.consumer.commits import Commit, Commits, Offsets
 from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
@@ -64,6 +65,7 @@ class Committer:
         undelivered: Undelivered,
         standing: GroupStanding,
         commits: Commits,
+        interceptors: Interceptors,
     ) -> None:
         self._options = options
         self._cluster = cluster
@@ -72,6 +74,7 @@ class Committer:
         self._undelivered = undelivered
         self._standing = standing
         self._commits = commits
+        self._interceptors = interceptors
         self._default_callback: Callback = options.default_offset_commit_callback or log_failure
         self._untold: deque[_Untold] = deque()
         self._auto: Completion[None] | None = None
@@ -109,6 +112,7 @@ class Committer:
         told = self.handed_over() if offsets is None else offsets
         try:
             self._wait(self._begin(told, timeout, is_retried=True), timeout)
+            self._interceptors.on_commit(told)
         finally:
             self.call_back()
 
@@ -128,7 +132,10 @@ class Committer:
         untold = self._untold
         while untold and untold[0].completion.is_done:
             one = untold.popleft()
-            one.callback(one.offsets, one.completion.exception(0))
+            error = one.completion.exception(0)
+            if error is None:
+                self._interceptors.on_commit(one.offsets)
+            one.callback(one.offsets, error)
 
     # ------------------------------------------------------------------ automatic commits
 

@@ -23,6 +23,7 @@ from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.group_parts import GroupParts
 from pykafka2.consumer.inspection import Inspection
+from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
 from pykafka2.consumer.ownership import owned
@@ -82,6 +83,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
         self._undelivered = Undelivered()
+        self._interceptors = Interceptors(parsed.interceptors)
         self._subscription = Subscription(by_group=parsed.group_id is not None)
         self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
         try:
@@ -96,6 +98,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
                 self._buffer,
                 self._fetcher,
                 self._lookups,
+                self._interceptors,
                 resume=group.resume if group is not None else None,
                 chores=(group.rebalance, group.committer) if group is not None else (),
             )
@@ -359,6 +362,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
                 self._undelivered.clear()
                 self._cluster.close(max(deadline - self._cluster.driver.clock.monotonic(), 0.1))
                 self._tracked.end()
+                self._interceptors.close()
         finally:
             self._lock.release()
 
@@ -420,7 +424,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
     def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> GroupParts | None:
         if options.group_id is None:
             return None
-        return GroupParts.build(options, cluster, self._subscription, self._undelivered)
+        return GroupParts.build(options, cluster, self._subscription, self._undelivered, self._interceptors)
 
     def _group_has_news(self) -> bool:
         """Between two polls: see to commits.  True if the membership wants a poll, and not records of the

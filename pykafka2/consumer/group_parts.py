@@ -18,6 +18,7 @@ from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.handover import Handover
+from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.reconciliation import Reconciliation
 from pykafka2.consumer.listeners import Listeners
@@ -63,11 +64,12 @@ class GroupParts:
         cluster: ClusterClient,
         subscription: Subscription,
         undelivered: Undelivered,
+        interceptors: Interceptors,
     ) -> Self:
         """Raises `ConfigurationError` for an assignor that nobody knows."""
         standing = GroupStanding(options.group_id or "")
         commits = Commits(cluster, standing)
-        committer = Committer(options, cluster, subscription, undelivered, standing, commits)
+        committer = Committer(options, cluster, subscription, undelivered, standing, commits, interceptors)
         committed = CommittedOffsets(cluster, standing)
 
         def handover(polls: PollClock) -> Handover:

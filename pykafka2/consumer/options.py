@@ -6,13 +6,14 @@ Pure data; read on the caller's thread when a consumer is made.  The table machi
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.consumer.bad_records import RAISE, read_policy
+from pykafka2.consumer.interceptors import read_interceptors
 from pykafka2.consumer.reset_policy import LATEST
 from pykafka2.consumer.reset_policy import read_policy as read_reset_policy
 from pykafka2.errors import ConfigurationError
@@ -141,6 +142,14 @@ class ConsumerOptions(ClientOptions):
         "'raise', 'skip' or a callable of one argument",
         "What to do with a record that its deserializer refuses, or a damaged batch: raise and stay at it, "
         "log and pass over it, or f(bad_record), which passes over it unless it raises.  Ours, not Kafka's.",
+    )
+    interceptors: tuple[Any, ...] = custom(
+        "interceptors",
+        (),
+        read_interceptors,
+        "a list of objects",
+        "See what poll() and iteration hand over, and what was committed: on_consume, on_commit, close.",
+        aliases=("interceptor_classes",),
     )
     check_crcs: bool = flag("check_crcs", True, "Whether the checksum of every batch is compared.")
     consumer_timeout: float = duration(
@@ -284,7 +293,6 @@ def _refuse_without_group(given: Mapping[str, Any]) -> None:
 CONSUMER_OPTIONS = OptionTable(
     ConsumerOptions,
     refused={
-        "interceptor_classes": Refused("consumer interceptors are not implemented yet", harmless=([], ())),
         "share_acknowledgement_mode": Refused("share groups are not implemented", harmless=("implicit",)),
         "share_acquire_mode": Refused("share groups are not implemented", harmless=("batch_optimized",)),
     },
@@ -311,6 +319,8 @@ class ConsumerConfig(ClientConfig, total=False):
     max_poll_records: int
     max_decompressed_bytes: int
     on_bad_record: str | Callable[[BadRecord], Any]
+    interceptors: Sequence[Any]
+    interceptor_classes: Sequence[Any]
     check_crcs: bool
     consumer_timeout_ms: float
     group_id: str | None

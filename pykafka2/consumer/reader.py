@@ -23,6 +23,7 @@ from pykafka2.consumer.deserializing import Deserializing
 from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
 from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
+from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.progress import Progress
@@ -84,6 +85,7 @@ class Reader:
         buffer: FetchBuffer,
         fetcher: Fetcher,
         lookups: OffsetLookups,
+        interceptors: Interceptors,
         *,
         resume: Resume | None = None,
         chores: Sequence[Chore] = (),
@@ -99,6 +101,7 @@ class Reader:
         self._chores = chores
         self._watch = TopicWatch(cluster, subscription)
         self.progress = Progress(options, cluster, subscription, buffer, fetcher, lookups)
+        self._interceptors = interceptors
         self.bad_records = BadRecords(options.on_bad_record)
         self._deserializing = Deserializing(options, self.bad_records)
         self._failed: _Failure | None = None
@@ -312,6 +315,14 @@ class Reader:
     # ------------------------------------------------------------------ one look through the buffer
 
     def _collect(self, limit: int, keep_position: bool = False) -> Records:
+        """Records, unless there are none, or interceptors keep all of those that there are."""
+        handed_over, is_more = self._collect_once(limit, keep_position)
+        while is_more and not handed_over and not keep_position:
+            handed_over, is_more = self._collect_once(limit, keep_position)
+        return handed_over
+
+    def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
+        """What is left of the records found, and whether there were some."""
         found: Records = {}
         count = 0
         this = self._begin_pass()
@@ -341,8 +352,9 @@ class Reader:
             this.positions.clear()
             this.leader_epochs.clear()
             this.done.clear()
+        handed_over = self._interceptors.on_consume(found) if found else found
         self._finish(this, bool(found))
-        return found
+        return handed_over, bool(found)
 
     def _collect_columns(self, limit: int) -> dict[TopicPartition, Columns]:
         found: dict[TopicPartition, Columns] = {}

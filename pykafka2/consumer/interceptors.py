@@ -1,0 +1,86 @@
+"""Interceptors: the user's own code around what is read and committed, for tracing and the like.
+
+Caller's thread: `on_consume` inside `poll` and iteration, after the deserializers; `on_commit` where the
+callbacks of commits are called.  What an interceptor raises is logged and breaks neither.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pykafka2.option_fields import Because
+from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Records = dict[TopicPartition, list[ConsumerRecord]]
+
+
+def read_interceptors(value: Any) -> tuple[Any, ...]:
+    """The option's value: a list of objects."""
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise ValueError
+    for interceptor in value:
+        if isinstance(interceptor, str | type):
+            raise Because(f"{interceptor!r} is none; give the object itself")
+    return tuple(value)
+
+
+class ConsumerInterceptor:
+    """What an interceptor may do, for those who like to write it as a subclass; it need not be one."""
+
+    def on_consume(self, records: Records) -> Records | None:
+        """Records are about to be handed over.  Those to go on with: these, changed or not, or others; None
+        for these.  Positions move past all of them.  After a Ctrl-C it may be given the same ones again."""
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets were committed."""
+
+    def close(self) -> None:
+        """The consumer is closed."""
+
+
+class Interceptors:
+    """A chain of the user's objects; each may have `on_consume`, `on_commit` and `close`."""
+
+    def __init__(self, chain: tuple[Any, ...]) -> None:
+        self._chain = chain
+
+    def on_consume(self, records: Records) -> Records:
+        for interceptor in self._chain:
+            if hasattr(interceptor, "on_consume"):
+                try:
+                    returned = interceptor.on_consume(records)
+                except Exception:
+                    logger.exception("on_consume of %r failed; the records go on as they were", interceptor)
+                    continue
+                if isinstance(returned, dict):
+                    records = {partition: some for partition, some in returned.items() if some}
+                elif returned is not None:
+                    logger.error(
+                        "on_consume of %r returned a %s and no dict of records; they go on as they were",
+                        interceptor,
+                        type(returned).__name__,
+                    )
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for interceptor in self._chain:
+            if hasattr(interceptor, "on_commit"):
+                try:
+                    interceptor.on_commit(offsets)
+                except Exception:
+                    logger.exception("on_commit of %r failed", interceptor)
+
+    def close(self) -> None:
+        """The second time it does nothing."""
+        chain, self._chain = self._chain, ()
+        for interceptor in chain:
+            if hasattr(interceptor, "close"):
+                try:
+                    interceptor.close()
+                except Exception:
+                    logger.exception("close of %r failed", interceptor)

@@ -1,0 +1,105 @@
+"""Interceptors of consumers see, and may change, what is handed over; what they raise breaks nothing."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from pykafka2.consumer.interceptors import ConsumerInterceptor, Records
+from pykafka2.errors import ConfigurationError
+from pykafka2.types import TopicPartition
+from tests.consumer.logs import LogCluster
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+class Odd(ConsumerInterceptor):
+    """Keeps records with odd offsets; remembers what it saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.closed = 0
+
+    def on_consume(self, records: Records) -> Records:
+        self.seen += [one.offset for some in records.values() for one in some]
+        return {partition: [one for one in some if one.offset % 2] for partition, some in records.items()}
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def cluster() -> LogCluster:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
+    return cluster
+
+
+def test_they_see_every_record_and_say_which_go_on(cluster: LogCluster) -> None:
+    odd, after = Odd(), Odd()
+    with cluster.consumer("orders", interceptors=[odd, after], max_poll_records=4) as consumer:
+        found = [one.offset for _ in range(3) for one in consumer.poll(1000)[ORDERS_0]]
+        assert found == [1, 3, 5, 7, 9]
+        assert consumer.position(ORDERS_0) == 10
+    assert odd.seen == list(range(10))
+    assert after.seen == found
+    consumer.close()
+    assert odd.closed == 1
+
+
+def test_iteration_goes_through_them_once(cluster: LogCluster) -> None:
+    odd = Odd()
+    with cluster.consumer("orders", interceptors=[odd], consumer_timeout_ms=500) as consumer:
+        assert [one.offset for one in consumer] == [1, 3, 5, 7, 9]
+    assert odd.seen == list(range(10))
+
+
+@pytest.mark.parametrize("way", ["poll", "iteration"])
+def test_polls_of_which_nothing_is_left_are_not_waited_after(cluster: LogCluster, way: str) -> None:
+    class Last(ConsumerInterceptor):
+        def on_consume(self, records: Records) -> Records:
+            return {
+                partition: [one for one in some if one.offset == 9] for partition, some in records.items()
+            }
+
+    options = {"interceptors": [Last()], "max_poll_records": 1, "consumer_timeout_ms": 500}
+    with cluster.consumer("orders", **options) as consumer:
+        consumer.poll()
+        began = cluster.now
+        if way == "poll":
+            assert [one.offset for one in consumer.poll(1000)[ORDERS_0]] == [9]
+        else:
+            assert [one.offset for one in consumer] == [9]
+        assert cluster.now - began < 0.9
+
+
+def test_what_they_raise_is_logged_and_breaks_nothing(
+    cluster: LogCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def on_consume(self, records: Records) -> Any:
+            raise ValueError("no")
+
+        def close(self) -> None:
+            raise ValueError("never")
+
+    class Wrong:
+        def on_consume(self, records: Records) -> Any:
+            return 7
+
+    chain = [Broken(), Wrong(), object()]
+    with caplog.at_level(logging.ERROR), cluster.consumer("orders", interceptors=chain) as consumer:
+        assert len(consumer.poll(1000)[ORDERS_0]) == 10
+    assert "the records go on as they were" in caplog.text
+    assert "returned a int" in caplog.text
+    assert "close of" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given", ["tracing.Tracer", [Odd], ["tracing.Tracer"]], ids=["text", "class", "name"]
+)
+def test_what_is_no_interceptor_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="interceptors"):
+        LogCluster({}).consumer(interceptors=given)
