@@ -111,14 +111,14 @@ class Commits:
             is_given_up = commit.completion.is_cancelled
             if commit.send is None:
                 if self._is_over(commit, now):
-                    return PollResult.idle_until(now)  # look at the rest again
+                    return PollResult(result.sends, now)  # look at the rest again
                 is_kept_waiting = is_behind_unsent or (commit.is_retried and is_behind_another)
                 if is_kept_waiting or now < commit.retry_at:
                     wake_at = commit.deadline if is_kept_waiting else min(commit.retry_at, commit.deadline)
                     return PollResult(result.sends, wake_at)
                 if not commit.offsets:
                     self._succeed(commit)
-                    return PollResult.idle_until(now)
+                    return PollResult(result.sends, now)
                 result.sends.append(self._attempt(commit, now))
             elif commit.send.sent_at is None:
                 is_behind_unsent = True

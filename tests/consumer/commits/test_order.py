@@ -113,3 +113,19 @@ def test_none_overtakes_another_at_whatever_turn_of_the_loop_it_is_asked_for(is_
         ]
         assert sent == [1, 2], f"after {turns} turns"
     assert places == {0, 1}, "before and after the first one left"
+
+
+@pytest.mark.parametrize("behind", ["nothing to commit", "given up before it was sent"])
+def test_what_ends_unsent_takes_nothing_along(
+    simulation: Simulation, cluster: KafkaCluster, behind: str
+) -> None:
+    """Both are queued before the driver's thread looks, and the second needs no request."""
+    consumer = reader(simulation, cluster)
+    consumer.commit({FIRST: OffsetAndMetadata(1)})
+    first = consumer.commit_async({FIRST: OffsetAndMetadata(2)})
+    second = consumer.commit_async({} if behind == "nothing to commit" else {FIRST: OffsetAndMetadata(3)})
+    if behind == "given up before it was sent":
+        second.cancel()
+    assert first.exception(5) is None, "the first was never sent"
+    consumer.commit({FIRST: OffsetAndMetadata(4)})
+    assert committed(cluster)[FIRST] == 4
