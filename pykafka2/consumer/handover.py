@@ -60,6 +60,8 @@ class Handover:
         self._commit: Completion[None] | None = None
         """Of what was handed over of partitions that are being let go."""
         self._commit_until = FOREVER
+        self._going: frozenset[TopicPartition] = frozenset()
+        """What the listener is just being told of as revoked: it may unsubscribe, and is not told twice."""
 
     def has_news(self) -> bool:
         """True if `let_go` may go on.  Any thread."""
@@ -99,10 +101,7 @@ class Handover:
         if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
             return False
         self._commit = None
-        try:
-            self.tell(self.listeners.revoked, partitions)
-        finally:
-            self._forget(partitions)
+        self._revoke(partitions)
         return True
 
     def lose(self, because: str) -> None:
@@ -120,7 +119,7 @@ class Handover:
     def give_everything_back(self, deadline: float, *, commit: bool) -> None:
         """Before the member leaves: waits for the last commit, until `deadline` at most."""
         self._commit = None
-        owned = list(self._subscription.assigned)
+        owned = [one for one in self._subscription.assigned if one not in self._going]
         if not owned:
             return
         self._subscription.hold_back(owned)
@@ -129,9 +128,10 @@ class Handover:
         try:
             if last is not None:
                 self._driver.wait_until(last.done, timeout, last.waiters)
-            self.tell(self.listeners.revoked, owned)
-        finally:
+        except BaseException:
             self._forget(owned)
+            raise
+        self._revoke(owned)
 
     # ------------------------------------------------------------------ taking on
 
@@ -158,6 +158,14 @@ class Handover:
             self.is_in_listener = was_in_listener
             if was_polling:
                 polls.enter()
+
+    def _revoke(self, partitions: list[TopicPartition]) -> None:
+        before, self._going = self._going, self._going | frozenset(partitions)
+        try:
+            self.tell(self.listeners.revoked, partitions)
+        finally:
+            self._going = before
+            self._forget(partitions)
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
         self._undelivered.forget(partitions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from pykafka2.backoff import Backoff
-from pykafka2.consumer.kip848.assignment import PartitionsById, Wish, written
+from pykafka2.consumer.kip848.assignment import Owned, Wish, written
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.script_runner import call_to, forget_coordinator
 from pykafka2.errors import (
@@ -30,6 +30,9 @@ STATIC_LEAVE_EPOCH = -2
 
 FIRST_VERSION_WITH_PATTERN = 1
 
+NOTHING = Owned(0, {}, is_whole=True)
+"""What a member owns that has just joined."""
+
 _GONE = (UnknownMemberId, GroupIdNotFound, FencedMemberEpoch, FencedInstanceId)
 """Answers to a good-bye that mean: nobody of this name and epoch is a member."""
 
@@ -42,7 +45,7 @@ class Heartbeats:
     _member_id: str
     _wish: Wish | None = None
     """The subscription that was said last; None for nothing that can be relied on."""
-    _owned: PartitionsById | None = None
+    _owned: Owned | None = None
     _had_pattern: bool = False
     """The coordinator may have a pattern of this member, so that its end must be said."""
 
@@ -50,11 +53,15 @@ class Heartbeats:
         """What was said may not have been heard."""
         self._wish = self._owned = None
 
-    def next(self, epoch: int, wish: Wish, owned: PartitionsById) -> ConsumerGroupHeartbeatRequest:
-        """The heartbeat to be sent now; with `JOIN_EPOCH` it says everything."""
+    def next(self, epoch: int, wish: Wish, owned: Owned) -> ConsumerGroupHeartbeatRequest:
+        """The heartbeat to be sent now; with `JOIN_EPOCH` it says everything.
+
+        What is owned is said for each assignment anew, be it what was said before: the coordinator takes for
+        owned what it has given, until it hears of it.
+        """
         options, before = self._options, self._wish
         if epoch == JOIN_EPOCH:
-            before, owned = None, {}
+            before, owned = None, NOTHING
         says_all = before is None
         request = ConsumerGroupHeartbeatRequest(
             group_id=options.group_id or "",
@@ -73,7 +80,7 @@ class Heartbeats:
             request.subscribed_topic_regex = wish.pattern or ("" if self._had_pattern else None)
             self._had_pattern = self._had_pattern or wish.pattern is not None
         if says_all or owned != self._owned:
-            request.topic_partitions = written(owned)
+            request.topic_partitions = written(owned.partitions)
         self._wish, self._owned = wish, owned
         return request
 

@@ -22,6 +22,7 @@ from pykafka2.consumer.kip848.assignment import Owned, Target, Wish, read_assign
 from pykafka2.consumer.kip848.heartbeats import (
     FIRST_VERSION_WITH_PATTERN,
     JOIN_EPOCH,
+    NOTHING,
     Heartbeats,
 )
 from pykafka2.consumer.kip848.leaving import Leaving
@@ -90,7 +91,7 @@ class ConsumerMembership:
         self._leaving = Leaving(options, cluster, self._to, self.member_id, self._new_backoff)
         self._heartbeats = Heartbeats(options, self.member_id)
         self._wish = Wish()
-        self._owned = Owned(0, {}, is_whole=True)
+        self._owned = NOTHING
         self._epoch = JOIN_EPOCH
         self._memberships = 0
         self._targets = 0
@@ -145,7 +146,7 @@ class ConsumerMembership:
             return PollResult.idle_until(min(heartbeat.wake_at(), self.polls.wake_at(now)))
         heartbeat.on_sent(now)
         membership, owned = self._memberships, self._owned
-        request = self._heartbeats.next(self._epoch, self._wish, owned.partitions)
+        request = self._heartbeats.next(self._epoch, self._wish, owned)
         send: Send[ConsumerGroupHeartbeatResponse] = Send(
             request,
             self._to,
@@ -184,7 +185,7 @@ class ConsumerMembership:
         self.because, self.failure = "", None
         self._memberships += 1
         self._wish = wish
-        self._owned = Owned(0, {}, is_whole=True)
+        self._owned = NOTHING
         self._epoch = JOIN_EPOCH
         self._standing.obstacle = RebalanceInProgress(
             f"this consumer is joining group {self._options.group_id!r}; poll() until it has, then commit"

@@ -61,6 +61,8 @@ class Reconciliation:
         """What the last look at the assignment went by, if it found nothing to do."""
         self._waits_for: frozenset[bytes] = frozenset()
         """Topics that are assigned and not known by name yet."""
+        self._seen_version = -1
+        """Of the metadata in which they were last looked for."""
 
     # ------------------------------------------------------------------ a chore of poll()
 
@@ -77,6 +79,8 @@ class Reconciliation:
     def has_news(self) -> bool:
         if self._subscription.mode is not Mode.TOPICS:
             return False
+        if self._waits_for and self._metadata.version != self._seen_version:
+            return True
         return self._membership.news != self._seen_news or self._handover.has_news()
 
     def due_in(self) -> float:
@@ -144,7 +148,8 @@ class Reconciliation:
     def _reconcile(self, target: Target) -> bool:
         """One step towards the assignment; False if it is reached, as far as its topics are known."""
         subscription, held = self._subscription, self._subscription.assigned
-        found = (target.number, subscription.topics, self._waits_for and self._metadata.version)
+        self._seen_version = self._metadata.version
+        found = (target.number, subscription.topics, self._waits_for and self._seen_version)
         if found == self._settled:
             return False
         names = {topic_id: one.topic for one, topic_id in self._ids.items()}
@@ -167,7 +172,7 @@ class Reconciliation:
             self._handover.take_on(new)
             return True
         self._report(Owned(target.number, by_id(self._ids), is_whole=not resolved.unknown))
-        self._settled = (target.number, subscription.topics, self._waits_for and self._metadata.version)
+        self._settled = (target.number, subscription.topics, self._waits_for and self._seen_version)
         return False
 
     def _of_topics_gone(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -225,6 +230,7 @@ class Reconciliation:
     def subscribed(self, listeners: Listeners) -> None:
         """The subscription has changed: the next look tells the coordinator."""
         self._handover.listeners = listeners
+        self._seen_news = -1  # who iterates looks before the records of the last poll are through
         state = self._membership.state
         self._subscribed_anew = state is MemberState.FATAL
         if state is MemberState.UNSUBSCRIBED and self._standing.obstacle is None:

@@ -195,6 +195,33 @@ def test_listeners_may_raise_and_the_rest_is_done_all_the_same(simulation: Simul
     assert second.what("assigned")[-1] == [3, 4, 5]
 
 
+@pytest.mark.parametrize("when", ["assigned", "revoked"])
+def test_a_listener_may_unsubscribe(simulation: Simulation, when: str) -> None:
+    group = consumer_group(simulation)
+    member = group.member("a")
+    if when == "revoked":
+        group.settle()
+    member.in_listener = lambda what, partitions: what == when and member.consumer.unsubscribe()
+    other = group.member("b")
+    group.turn_until(lambda: len(other.owned) == 6, 10)
+    assert member.consumer.assignment() == set()
+    assert member.owned == set()
+    assert len(group.cluster.group("g").members) == 1
+
+
+def test_a_listener_may_subscribe_to_something_else(simulation: Simulation) -> None:
+    group = consumer_group(simulation, {"orders": 6, "bills": 2})
+    member = group.member("a")
+
+    def change(what: str, partitions: list[TopicPartition]) -> None:
+        if what == "assigned" and member.consumer.subscription() == {"orders"}:
+            member.consumer.subscribe(["bills"], listener=member)
+
+    member.in_listener = change
+    group.turn_until(lambda: {one.topic for one in member.owned} == {"bills"}, 10)
+    group.settle()
+
+
 def test_polling_in_a_listener_is_refused(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     member = group.member("a")

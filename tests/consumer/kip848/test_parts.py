@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import attrs
 import pytest
 
 from pykafka2.backoff import Backoff
 from pykafka2.consumer.heartbeat import Heartbeat
 from pykafka2.consumer.kip848.assignment import Owned, Wish, by_id, read_assignment, resolve, written
-from pykafka2.consumer.kip848.heartbeats import JOIN_EPOCH, Heartbeats
+from pykafka2.consumer.kip848.heartbeats import JOIN_EPOCH, NOTHING, Heartbeats
 from pykafka2.consumer.kip848.states import MemberState
 from pykafka2.consumer.kip848.words import state_in_words
 from pykafka2.consumer.options import CONSUMER_OPTIONS
@@ -38,7 +39,7 @@ def heartbeats(**options: Any) -> Heartbeats:
     return Heartbeats(CONSUMER_OPTIONS.parse(None, given), "me")
 
 
-def said(heartbeats: Heartbeats, epoch: int, wish: Wish, owned: dict[bytes, frozenset[int]]) -> set[str]:
+def said(heartbeats: Heartbeats, epoch: int, wish: Wish, owned: Owned) -> set[str]:
     """The fields that a heartbeat fills in, beside those that every one has."""
     request = heartbeats.next(epoch, wish, owned)
     assert (request.group_id, request.member_id, request.member_epoch) == ("g", "me", epoch)
@@ -51,12 +52,14 @@ EVERYTHING = {"subscribed_topic_names", "topic_partitions", "rebalance_timeout_m
 
 def test_a_heartbeat_says_what_has_changed_and_everything_when_in_doubt() -> None:
     beats, wish = heartbeats(), Wish(frozenset({"orders"}))
-    has = {ORDERS: frozenset({0, 1})}
-    assert said(beats, JOIN_EPOCH, wish, {}) == EVERYTHING
-    assert said(beats, 1, wish, {}) == set()
+    has = Owned(1, {ORDERS: frozenset({0, 1})}, is_whole=True)
+    assert said(beats, JOIN_EPOCH, wish, NOTHING) == EVERYTHING
+    assert said(beats, 1, wish, NOTHING) == set()
     assert said(beats, 1, wish, has) == {"topic_partitions"}
     assert said(beats, 2, wish, has) == set()
     assert said(beats, 2, Wish(frozenset({"bills"})), has) == {"subscribed_topic_names"}
+    again = attrs.evolve(has, number=2)
+    assert said(beats, 2, Wish(frozenset({"bills"})), again) == {"topic_partitions"}, "for each assignment"
     beats.forget()
     assert said(beats, 2, wish, has) == EVERYTHING
     assert said(beats, JOIN_EPOCH, wish, has) == EVERYTHING
@@ -66,17 +69,17 @@ def test_a_heartbeat_says_what_has_changed_and_everything_when_in_doubt() -> Non
 def test_a_pattern_is_taken_back_also_when_that_may_not_have_been_heard() -> None:
     beats = heartbeats(client_rack="cellar", group_remote_assignor="range")
     pattern, names = Wish(pattern="ord.*"), Wish(frozenset({"bills"}))
-    assert said(beats, JOIN_EPOCH, pattern, {}) == {
+    assert said(beats, JOIN_EPOCH, pattern, NOTHING) == {
         *EVERYTHING,
         "subscribed_topic_regex",
         "rack_id",
         "server_assignor",
     }
     for _ in range(2):
-        request = beats.next(1, names, {})
+        request = beats.next(1, names, NOTHING)
         assert (request.subscribed_topic_regex, request.subscribed_topic_names) == ("", ["bills"])
         beats.forget()
-    assert heartbeats().next(JOIN_EPOCH, names, {}).subscribed_topic_regex is None, "for brokers without"
+    assert heartbeats().next(JOIN_EPOCH, names, NOTHING).subscribed_topic_regex is None, "for brokers without"
 
 
 def test_an_assignment_is_read_without_what_cannot_be() -> None:

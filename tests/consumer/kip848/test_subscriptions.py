@@ -191,3 +191,16 @@ def test_an_assignment_waits_for_topics_that_the_metadata_does_not_name_yet(simu
     assert reconciliation(member).waits_for == 1
     group.settle()
     assert member.what("assigned") == [[0, 1], [0, 1]], "one call for each topic, none for the waiting"
+
+
+def test_who_iterates_slowly_takes_a_topic_on_as_soon_as_its_name_is_known(simulation: Simulation) -> None:
+    group = consumer_group(simulation, TOPICS)
+    group.produce(200)
+    member = group.member("a", ["orders"])
+    next(member.consumer)
+    group.cluster.controls.delay(MetadataRequest, 2.0)
+    member.consumer.subscribe(["orders", "bills"], listener=member)
+    for _ in range(30):
+        next(member.consumer)
+        simulation.sleep(0.2)
+    assert topics_of([member]) == {"orders", "bills"}
