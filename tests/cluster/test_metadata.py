@@ -91,7 +91,7 @@ def test_a_topic_that_was_not_asked_for_yet_waits_for_no_back_off(
 
 def test_a_new_topic_does_not_hurry_what_fails(cluster: ScriptedCluster, client: ClusterClient) -> None:
     client.wait_for_topic("orders", 10)
-    cluster.on(MetadataRequest, lambda request, broker: MetadataResponse(brokers=[]))
+    cluster.on(MetadataRequest, lambda request, broker: MetadataResponse(brokers=[], topics=[]))
     for number in range(20):
         client.metadata.want_topic(f"new-{number}", cluster.now)
         cluster.runtime.run_for(0.02)

@@ -966,7 +966,7 @@ class TestClosing:
         assert all("1 records were not delivered" in actor.result() for actor in actors)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("function", [Closing.close, Closing._lead, Closing.flush])
+    @pytest.mark.parametrize("function", [Closing.close, Closing._lead, Closing._flush])
     def test_after_a_ctrl_c_in_close_the_next_close_goes_on(
         self, simulation: Simulation, cluster: KafkaCluster, function: FunctionType
     ) -> None:
