@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -139,11 +140,18 @@ class TestAProducer:
         producer.close()
 
     def test_dropping_it_ends_its_thread(self) -> None:
-        producers = [KafkaProducer()]
-        task = producers[0]._driver._task
+        producers = [KafkaProducer(client_id="dropped")]
+
+        def is_alive() -> bool:
+            return any("dropped" in thread.name for thread in threading.enumerate())
+
+        assert is_alive()
         with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):
             producers.clear()
-        assert task.stop(5)
+        deadline = time.monotonic() + 5
+        while is_alive() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert not is_alive()
 
     def test_dropping_it_fails_what_somebody_still_waits_for(self, caplog: pytest.LogCaptureFixture) -> None:
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:

@@ -92,6 +92,31 @@ def test_headers_may_come_from_a_generator(simulation: Simulation, cluster: Kafk
     assert record.headers == [("a", b"1")]
 
 
+def test_headers_may_be_lists_of_lists(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    given = cast(Any, [["a", b"1"], ("b", None)])
+    producer.send("orders", b"v", headers=given).result(10)
+    [record] = cluster.log("orders", 0).records()
+    assert record.headers == [("a", b"1"), ("b", None)]
+
+
+def test_headers_that_a_serializer_adds_are_not_in_the_callers_list(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    class Tracing:
+        def serialize(self, topic: str, headers: Any, data: str) -> bytes:
+            headers.append(("by", b"me"))
+            return data.encode()
+
+    producer = simulation.producer(cluster, value_serializer=Tracing())
+    mine: list[tuple[str, bytes | None]] = [("a", b"1")]
+    for _ in range(2):
+        producer.send("orders", "v", headers=mine).result(10)
+    producer.send_many("orders", ["v"], headers=[mine]).result(10)
+    assert mine == [("a", b"1")]
+    assert [record.headers for record in cluster.log("orders", 0).records()] == [[*mine, ("by", b"me")]] * 3
+
+
 @pytest.mark.parametrize("partitioner", ["murmur", b"murmur", KeyHashes, 5])
 def test_a_partitioner_that_is_none_is_refused_when_the_producer_is_made(
     simulation: Simulation, cluster: KafkaCluster, partitioner: object

@@ -916,6 +916,23 @@ class TestClosing:
         cluster.controls.clear()
         assert delivery.result(10).offset == 1
 
+    def test_flush_has_one_timeout_for_all_that_it_waits_for(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster)
+        producer.partitions_for("spread")
+        slow, fast = (cluster.partition("spread", number).leader for number in (0, 1))
+        cluster.controls.delay(ProduceRequest, 1.6, broker=slow)
+        cluster.controls.delay(ProduceRequest, 0.8, broker=fast)
+        deliveries = [producer.send("spread", b"v", partition=number) for number in (0, 1)]
+        began = simulation.now
+        with pytest.raises(KafkaTimeoutError, match="1 records remain after 1 s"):
+            producer.flush(1)
+        assert 1 <= simulation.now - began < 1.2
+        assert [delivery.done() for delivery in deliveries] == [False, True]
+        cluster.controls.clear()
+        producer.flush(10)
+
     def test_close_raises_what_remains_and_fails_its_deliveries(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:

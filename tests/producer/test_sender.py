@@ -204,6 +204,25 @@ def test_a_producer_id_is_asked_for_once_and_first() -> None:
     assert partitions_of(send) == [0]
 
 
+def test_a_producer_id_is_asked_for_with_a_back_off_of_its_own_each_time() -> None:
+    """What failed before the first id came does not slow down the asking for the next one."""
+    bench = Bench(retry_backoff_ms=100, retry_backoff_max_ms=10_000)
+    identity = bench.sender.identity
+    assert identity is not None
+    identity.sequences.on_refusal()
+    bench.append()
+    for _ in range(6):
+        [send] = bench.produce()
+        send.on_failure(Disconnected("gone"), bench.now)
+        bench.now = bench.poll().wake_at
+    [send] = bench.produce()
+    send.on_response(InitProducerIdResponse(producer_id=8, producer_epoch=0), bench.now)
+    identity.sequences.on_refusal()
+    [send] = bench.produce()
+    send.on_failure(Disconnected("gone"), bench.now)
+    assert bench.poll().wake_at - bench.now < 0.2
+
+
 def test_another_producer_id_is_asked_for_when_the_epochs_are_used_up() -> None:
     bench = Bench()
     assert bench.sender.identity is not None

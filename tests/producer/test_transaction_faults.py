@@ -16,6 +16,7 @@ import pytest
 from pykafka2 import KafkaProducer, OffsetAndMetadata, TopicPartition
 from pykafka2.broker.coordinators.transactions.state import MAX_EPOCH
 from pykafka2.errors import (
+    ConcurrentTransactions,
     DeliveryTimeout,
     IllegalState,
     IncompleteSend,
@@ -259,6 +260,18 @@ class TestPartitionsThatMayNotJoin:
         with producer.transaction():
             producer.send("orders", b"v")
         assert committed(simulation, old) == [b"v"]
+
+    def test_the_end_of_the_transaction_before_is_not_waited_for_long(
+        self, simulation: Simulation, old: KafkaCluster
+    ) -> None:
+        """Markers are written in milliseconds; a back-off of 100 ms after each commit would be most of it."""
+        producer = a_producer(simulation, old, retry_backoff_ms=1000)
+        producer.begin_transaction()
+        old.controls.fail_next(AddPartitionsToTxnRequest, ConcurrentTransactions, times=3)
+        began = simulation.now
+        producer.send("orders", b"v").result(10)
+        assert simulation.now - began < 0.2
+        producer.commit_transaction()
 
     @pytest.mark.parametrize(
         "request_class", [AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest]

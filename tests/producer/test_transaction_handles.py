@@ -153,6 +153,18 @@ def test_a_failed_record_keeps_the_transaction_with_its_producer(
     producer.abort_transaction()
 
 
+def test_what_waits_does_not_linger_when_its_transaction_leaves(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = a_producer(simulation, cluster, linger_ms=20_000)
+    producer.begin_transaction()
+    delivery = producer.send("orders", b"v")
+    began = simulation.now
+    producer.detach_transaction()
+    assert delivery.done()
+    assert simulation.now - began < 1
+
+
 def test_a_detached_producer_can_only_be_closed(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = a_producer(simulation, cluster)
     with producer.transaction():  # leaving the block ends nothing

@@ -240,6 +240,21 @@ class TestBlock:
             producer.send("orders", b"next")
         assert committed(simulation, cluster) == [b"next"]
 
+    def test_a_block_that_ctrl_c_ends_aborts_too(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        def interrupted() -> None:
+            with producer.transaction():
+                producer.send("orders", b"v").result(5)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert producer.health()["transaction_state"] == "ready"
+        with producer.transaction():
+            producer.send("orders", b"next")
+        assert committed(simulation, cluster) == [b"next"]
+
     def test_a_block_with_a_failed_record_aborts_and_says_which(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -282,6 +297,22 @@ class TestOffsets:
             end()
             simulation.sleep(0.5)
         assert cluster.group("copiers").offsets == {ORDERS: 7}
+
+    def test_offsets_go_out_with_all_that_is_known_of_them_and_of_the_member(
+        self, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        member = ConsumerGroupMetadata("copiers", 3, "somebody", "instance")
+        with pytest.raises(TransactionFailed):
+            producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(5, "note", 3)}, member)
+        producer.abort_transaction()
+        request: Any = cluster.history.requests("TxnOffsetCommit")[-1]
+        told = (request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        assert told == ("copiers", 3, "somebody", "instance")
+        [topic] = request.topics
+        [one] = topic.partitions
+        assert (topic.name, one.partition_index) == ("orders", 0)
+        assert (one.committed_offset, one.committed_metadata, one.committed_leader_epoch) == (5, "note", 3)
 
     def test_several_groups_take_part_in_one_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
