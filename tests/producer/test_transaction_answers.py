@@ -1,4 +1,4 @@
-"""What the answers of coordinators say, apart from any cluster: which of several errors counts."""
+"""What is asked of coordinators and what their answers say, apart from any cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ import pytest
 
 from pykafka2.errors import (
     OperationNotAttempted,
+    ProducerFenced,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from pykafka2.producer.transaction_requests import error_of_offsets, error_of_partitions
+from pykafka2.producer.transaction_errors import fatal_error
+from pykafka2.producer.transaction_requests import (
+    Step,
+    end_versions,
+    error_of_offsets,
+    error_of_partitions,
+    offset_commit_versions,
+    produce_versions,
+)
 from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -20,6 +29,7 @@ from pykafka2.protocol.messages.transaction import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from pykafka2.types import ConsumerGroupMetadata
 
 CODES = (
     0,
@@ -55,3 +65,21 @@ def test_partitions_that_were_not_tried_say_least(codes: tuple[int, ...]) -> Non
 def test_without_an_error_there_is_none() -> None:
     assert error_of_partitions(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[])) is None
     assert error_of_offsets(TxnOffsetCommitResponse(topics=[])) is None
+
+
+def test_versions_of_requests_say_which_protocol_the_transaction_follows() -> None:
+    """KIP-890: Produce 12 has the broker add the partition, EndTxn 5 raises the epoch."""
+    assert (produce_versions(1), produce_versions(2)) == ((None, 11), (12, None))
+    assert (end_versions(1), end_versions(2)) == ((None, 4), (5, None))
+    nobody, member = ConsumerGroupMetadata("g"), ConsumerGroupMetadata("g", 3, "m", None)
+    assert [offset_commit_versions(1, group) for group in (nobody, member)] == [(None, 4), (3, 4)]
+    assert [offset_commit_versions(2, group) for group in (nobody, member)] == [(5, None)] * 2
+
+
+@pytest.mark.parametrize(("late", "words"), [(False, "was not committed"), (True, "committed is not known")])
+def test_a_fenced_commit_promises_nothing_that_may_yet_happen(late: bool, words: str) -> None:
+    error = fatal_error(
+        ProducerFenced(), Step.COMMIT, transactional_id="t", timeout=60, may_be_carried_out_late=late
+    )
+    assert isinstance(error, ProducerFenced)
+    assert words in str(error)

@@ -9,8 +9,11 @@ import pytest
 
 from pykafka2 import TransactionHandle, end_transaction
 from pykafka2.errors import (
+    BrokerError,
     IllegalArgument,
     IllegalState,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaTimeoutError,
     MessageTooLarge,
@@ -19,6 +22,7 @@ from pykafka2.errors import (
     UnknownOption,
 )
 from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.transaction import EndTxnRequest
 from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsResponse
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.gate import rest_in_gate
@@ -115,6 +119,16 @@ def test_a_coordinator_that_says_nothing_more_changes_no_error(
     with pytest.raises(
         ProducerFenced, match=r"its coordinator does not say more: .* answered nothing of 't'"
     ):
+        end(simulation, cluster, handle, commit=True)
+
+
+@pytest.mark.parametrize("error", [ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping])
+def test_however_a_coordinator_says_it_the_handle_is_fenced(
+    simulation: Simulation, cluster: KafkaCluster, error: type[BrokerError]
+) -> None:
+    handle = handed_over(simulation, cluster)
+    cluster.controls.fail_next(EndTxnRequest, error)
+    with pytest.raises(ProducerFenced, match="is over, as another producer took the id over"):
         end(simulation, cluster, handle, commit=True)
 
 

@@ -11,6 +11,7 @@ from pykafka2 import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, To
 from pykafka2.driver.pollable import ToController
 from pykafka2.errors import (
     ClientClosed,
+    CoordinatorLoadInProgress,
     ForkedClientError,
     GroupAuthorizationFailed,
     IllegalArgument,
@@ -314,6 +315,21 @@ class TestOffsets:
         assert (topic.name, one.partition_index) == ("orders", 0)
         assert (one.committed_offset, one.committed_metadata, one.committed_leader_epoch) == (5, "note", 3)
 
+    def test_offsets_that_wait_behind_others_are_part_of_the_commit(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        cluster.controls.hold(TxnOffsetCommitRequest)
+        for group in ("first", "second"):
+            with pytest.raises(KafkaTimeoutError, match="commit_transaction"):
+                producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(7)}, group, 0.5)
+        committing = simulation.spawn(producer.commit_transaction)
+        simulation.sleep(0.5)
+        cluster.controls.clear()
+        committing.result()
+        simulation.sleep(0.5)
+        assert [cluster.group(group).offsets for group in ("first", "second")] == [{ORDERS: 7}] * 2
+
     def test_several_groups_take_part_in_one_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -563,6 +579,28 @@ class TestOthers:
         assert committed(simulation, cluster) == []
         with pytest.raises(ClientClosed):
             producer.begin_transaction()
+
+    def test_close_aborts_what_has_failed(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        producer.send("orders", b"v").result(5)
+        cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
+        with pytest.raises(MessageTooLarge):
+            producer.send("orders", b"w").result(5)
+        producer.close()
+        assert not cluster.transaction("t").is_open
+
+    def test_close_waits_for_a_commit_that_has_to_be_asked_for_again(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        producer.send("orders", b"v").result(5)
+        cluster.controls.fail_next(EndTxnRequest, CoordinatorLoadInProgress, times=4)
+        with pytest.raises(KafkaTimeoutError):
+            producer.commit_transaction(0.1)
+        producer.close()
+        assert committed(simulation, cluster) == [b"v"]
 
     def test_a_child_after_a_fork_gets_the_error_of_forks(self, producer: KafkaProducer) -> None:
         producer._on_fork_in_child(ForkedClientError("made before a fork"))
