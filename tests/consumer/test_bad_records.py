@@ -158,6 +158,20 @@ def test_a_damaged_length_skips_nothing_that_can_be_read(cluster: LogCluster) ->
         assert offsets(consumer, polls=8) == [0, 4]
 
 
+def test_damage_at_the_end_of_the_log_is_passed_over_up_to_there(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, b"0")
+    cluster.append("orders", 0, b"1")
+    log = cluster.log("orders")
+    damaged = bytearray(log.batches[1])
+    damaged[23:27] = (1 << 20).to_bytes(4, "big")
+    log.batches[1] = bytes(damaged)
+    with cluster.consumer("orders", on_bad_record="skip") as consumer:
+        assert offsets(consumer, polls=4) == [0]
+        assert consumer.position(ORDERS_0) == 2
+        cluster.append("orders", 0, b"2")
+        assert offsets(consumer, polls=2) == [2]
+
+
 def test_a_batch_that_is_too_large_to_fetch_is_raised_all_the_same(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"x" * 300)
     log = cluster.log("orders")

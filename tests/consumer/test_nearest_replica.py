@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
@@ -42,7 +44,7 @@ class RackCluster(LogCluster):
         return super().fetch(request, self.brokers[0])
 
 
-def answer_with(request: FetchRequest, **fields: int) -> Answer:
+def answer_with(request: FetchRequest, **fields: Any) -> Answer:
     told = [
         FetchableTopicResponse(
             topic=topic.topic,

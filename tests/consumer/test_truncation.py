@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.errors import LogTruncated
-from pykafka2.protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+from pykafka2.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData
 from pykafka2.records.batch import RecordBatch, stamp
 from tests.cluster.scripted import ScriptedBroker
 from tests.consumer.logs import LogCluster
@@ -42,7 +42,7 @@ class EpochCluster(LogCluster):
 
     def _fetch_partition(
         self,
-        request: object,
+        request: FetchRequest,
         name: str,
         topic_id: bytes,
         asked: FetchPartition,
@@ -136,3 +136,19 @@ def test_what_was_passed_over_is_not_taken_for_cut(cluster: EpochCluster, call: 
             for some in getattr(consumer, call)(600).values():
                 found += some.offsets if call == "poll_columns" else [one.offset for one in some]
         assert found == [0, 1, 2, 3, 4, 7]
+
+
+def test_columns_before_damage_are_not_taken_for_cut(cluster: EpochCluster) -> None:
+    """They do not tell their leader epoch, and that of the poll before is not theirs."""
+    log = cluster.log("orders")
+    damaged = bytearray(log.batches[2])
+    damaged[-2] ^= 0xFF
+    log.batches[2] = bytes(damaged)
+    with cluster.consumer("orders", on_bad_record="skip") as consumer:
+        found = [
+            offset for one in consumer.poll_columns(600, max_records=2).values() for offset in one.offsets
+        ]
+        for _ in range(8):
+            found += [offset for one in consumer.poll_columns(600).values() for offset in one.offsets]
+        assert found == [0, 1, 2, 3]
+        assert consumer.position(ORDERS_0) == 5

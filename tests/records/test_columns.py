@@ -134,6 +134,7 @@ def test_records_of_one_layout_need_no_loop(count: int) -> None:
 
 
 def test_a_field_that_looks_like_a_length_does_not_mislead() -> None:
+    rows: list[tuple[int, bytes | None, bytes | None, Headers]]
     rows = [(NOW, b"k" * 10, b"v" * 10, []), (NOW, b"k" * 9, b"v" * 11, [])] * 40
     rows[33] = (NOW, b"k" * 10, b"v" * 8, [("h", b"")])  # as long as the others, all in all
     batch = only(build(rows))
