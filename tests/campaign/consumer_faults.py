@@ -230,8 +230,9 @@ def _late(random: Random, world: World) -> dict[str, object]:
 
 def _delay(random: Random, world: World) -> dict[str, object]:
     api = random.choice(ASKED)
-    then = f"delay:{random.choice([0.02, 0.2, 1.0, 3.0])}"
-    return {"became": f"{api} delayed", "api": api, "then": then, "times": 10}
+    then = f"delay:{random.choice([0.02, 0.2, 1.0, 2.0])}"
+    # What waits on one connection waits one after the other, also when the fault is over.
+    return {"became": f"{api} delayed", "api": api, "then": then, "times": 3}
 
 
 def _stale(random: Random, world: World) -> dict[str, object]:
