@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions
 from pykafka2.consumer.ownership import Owned, owned
+from pykafka2.consumer.subscription import Mode
 from pykafka2.errors import IllegalState
 from pykafka2.option_fields import INT64_MAX
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -155,13 +156,17 @@ class CommitCalls(Owned):
 
     @owned
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """What a transactional producer must know of the membership (KIP-447), as of now.
+        """What a transactional producer must know of the membership (KIP-447).
+
+        Of one that has been lost since, while the consumer is subscribed: with that the coordinator refuses
+        the offsets of what others may have read by now.
 
         Raises:
             IllegalState: there is no group_id.
         """
         standing = self._with_group("group_metadata").standing
-        identity = standing.identity
+        is_member = self._subscription.mode is Mode.TOPICS
+        identity = standing.last_membership if is_member else standing.identity
         return ConsumerGroupMetadata(
             standing.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
         )

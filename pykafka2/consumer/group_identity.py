@@ -39,12 +39,18 @@ class Rejection:
     error: KafkaError
 
 
+def _remember_membership(standing: GroupStanding, field: object, identity: GroupIdentity) -> GroupIdentity:
+    if identity.generation_id >= 0:
+        standing.last_membership = identity
+    return identity
+
+
 @attrs.define(eq=False)
 class GroupStanding:
     """How a consumer stands with its group.  With `assign` it stays as it is made."""
 
     group_id: str
-    identity: GroupIdentity = NOBODY
+    identity: GroupIdentity = attrs.field(default=NOBODY, on_setattr=_remember_membership)
     obstacle: KafkaError | None = None
     """Why nothing can be committed now: `RebalanceInProgress` between revocation and assignment,
     `CommitFailed` after the membership was lost; None while commits may be sent."""
@@ -52,3 +58,6 @@ class GroupStanding:
     """Why a membership ended last, in words: the measured gap between two polls and max_poll_interval_ms,
     say.  Empty while that is not known."""
     rejection: Rejection | None = None
+    last_membership: GroupIdentity = NOBODY
+    """The last identity with which it was in a generation.  What was read then is of that membership, so a
+    transaction must name it also when it is over: nobody's offsets would be taken from anybody."""

@@ -25,6 +25,7 @@ from pykafka2.errors import (
     IllegalGeneration,
     KafkaError,
     RebalanceInProgress,
+    TransactionFailed,
 )
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykafka2.protocol.messages.group import (
@@ -34,7 +35,7 @@ from pykafka2.protocol.messages.group import (
     SyncGroupRequest,
 )
 from pykafka2.testing import Simulation
-from pykafka2.types import TopicPartition
+from pykafka2.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.groups.life import Group
 from tests.gate import rest_in_gate
 
@@ -313,3 +314,24 @@ def test_with_the_bug_planted_it_does_not(name: str, monkeypatch: pytest.MonkeyP
         plant(monkeypatch)
         with pytest.raises((AssertionError, KafkaError)):
             story(simulation)
+
+
+def test_offsets_of_a_membership_that_is_lost_are_refused_to_a_transaction(simulation: Simulation) -> None:
+    """Without its name they would be taken as those of a consumer without a group (KIP-447)."""
+    group = Group(simulation, max_poll_interval_ms=1500)
+    member = group.member("a")
+    group.settle()
+    group.produce(6)
+    group.turn(1)
+    membership = member.consumer.group_metadata()
+    simulation.sleep(4)  # it does not poll, and leaves
+    assert member.health()["state"] == "out"
+    assert member.consumer.group_metadata() == membership
+    producer = simulation.producer(group.cluster, transactional_id="copier")
+    producer.init_transactions()
+    producer.begin_transaction()
+    with pytest.raises(TransactionFailed):
+        producer.send_offsets_to_transaction(
+            {TopicPartition("orders", 0): OffsetAndMetadata(1)}, member.consumer.group_metadata()
+        )
+    producer.abort_transaction()
