@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from tests.campaign import consumer_story, producer_story, scenario
+from tests.campaign import consumer_story, copy_story, producer_story, scenario
 from tests.campaign.consumer_faults import consumer_kinds
 from tests.campaign.producer_faults import producer_kinds
 from tests.campaign.seed import Report
@@ -43,6 +43,10 @@ def _consumers(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Repo
     return consumer_story.run_seed(seed, shape, keep_timeline=keep_timeline)
 
 
+def _copies(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
+    return copy_story.run_seed(seed, copy_story.CopyShape(**sizes), keep_timeline=keep_timeline)
+
+
 SCENARIOS = {
     "system": Scenario(
         "system",
@@ -63,6 +67,13 @@ SCENARIOS = {
         _consumers,
         {"seconds": consumer_story.SECONDS, "consumers": 0},
         tuple(kind.name for kind in consumer_kinds()),
+        100,
+    ),
+    "copies": Scenario(
+        "copies",
+        _copies,
+        {"seconds": copy_story.SECONDS, "consumers": 0},
+        tuple(kind.name for kind in copy_story.copy_kinds()),
         100,
     ),
 }
