@@ -58,10 +58,12 @@ def test_a_batch_never_holds_more_than_fits_a_request_uncompressed(
     producer = simulation.producer(
         cluster, compression_type="gzip", batch_size=2000, max_request_size=3000, linger_ms=10
     )
-    for _ in range(60):
-        producer.send_many("orders", [b"the same words again and again, " * 3] * 100)
+    # One by one: columns are cut before they are compressed.
+    for _ in range(130):
+        producer.send("orders", b"the same words again and again, " * 40)
         producer.flush(timeout=10)
     chance = random.Random(7)
-    producer.send_many("orders", [chance.randbytes(100) for _ in range(100)])
+    for _ in range(60):
+        producer.send("orders", chance.randbytes(100))
     producer.flush(timeout=10)
     assert max(len(batch.buffer) for batch in cluster.log("orders", 0).batches()) <= 3000

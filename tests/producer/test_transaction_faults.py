@@ -44,6 +44,7 @@ from pykafka2.protocol.messages.transaction import (
 )
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.gate import rest_in_gate
+from tests.producer.rows import a_row
 from tests.producer.transactional import a_cluster, a_producer, committed, read, requests
 
 ORDERS = TopicPartition("orders", 0)
@@ -641,3 +642,15 @@ def test_what_waited_for_memory_when_its_transaction_ended_is_refused(
     with producer.transaction():
         producer.send("orders", b"next")
     assert committed(simulation, cluster) == [b"next"]
+
+
+def test_a_record_that_looked_before_its_transaction_ended_does_not_join_after(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """Its thread stood still between the two; nothing may wait for a transaction that nobody has begun."""
+    producer = a_producer(simulation, cluster)
+    queue = producer._accumulator.queue("orders", 0)
+    with pytest.raises(IllegalState, match="begin_transaction"):
+        producer._accumulator.append_waiting(queue, *a_row(), timeout=0)
+    assert producer.health()["records_waiting"] == 0
+    assert producer.health()["buffer_available_bytes"] == 33_554_432
