@@ -25,6 +25,7 @@ class PartitionQueue:
 
     __slots__ = (
         "_locked_steps",
+        "_running",
         "_wake",
         "batches",
         "closed_bytes",
@@ -41,6 +42,7 @@ class PartitionQueue:
         self, topic: str, partition: int, wake: Callable[[], None], locked_steps: LockedSteps | None = None
     ) -> None:
         self._locked_steps = LockedSteps() if locked_steps is None else locked_steps
+        self._running = self._locked_steps.running
         self.topic = topic
         self.partition = partition
         self.lock = threading.Lock()
@@ -59,7 +61,7 @@ class PartitionQueue:
 
         `size_bytes` is what the record takes at most if all its numbers are short ones.  Hot: once a record.
         """
-        if self._locked_steps.running:
+        if self._running:
             self._locked_steps.check()
         with self.lock:
             # Python runs signal handlers and the garbage collector after calls and where objects are made:
