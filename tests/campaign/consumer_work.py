@@ -272,7 +272,7 @@ class Application:
     def _pause_or_resume(self) -> None:
         consumer, place = self.life.consumer, self._any_held()
         if consumer.paused():
-            self._call("resume", 0.0, lambda: consumer.resume(*consumer.paused()))
+            self._call("resume", 0.0, lambda: consumer.resume(*sorted(consumer.paused())))
         elif place is not None:
             self._call("pause", 0.0, lambda: consumer.pause(place))
 

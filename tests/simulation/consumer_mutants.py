@@ -195,18 +195,6 @@ def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None
     patch.setattr(GroupLeader, "news", lambda self: "")
 
 
-def returning_leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:
-    """A static leader that restarts forgets that it leads (KIP-814)."""
-    lead = GroupLeader.lead
-
-    def lead_or_forget(self: GroupLeader, joined: Any) -> Any:
-        if joined.skip_assignment:
-            return []
-        return (yield from lead(self, joined))
-
-    patch.setattr(GroupLeader, "lead", lead_or_forget)
-
-
 def rewinding_goes_one_too_far(world: World, patch: pytest.MonkeyPatch) -> None:
     """What iteration had not handed out when a rebalance came is left out."""
     rewind = Undelivered.rewind
