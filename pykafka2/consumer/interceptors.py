@@ -49,6 +49,9 @@ class Interceptors:
     def __init__(self, chain: tuple[Any, ...]) -> None:
         self._chain = chain
 
+    def __bool__(self) -> bool:
+        return bool(self._chain)
+
     def on_consume(self, records: Records) -> Records:
         for interceptor in self._chain:
             if hasattr(interceptor, "on_consume"):

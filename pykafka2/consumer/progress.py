@@ -9,7 +9,6 @@ or throttle, partitions without a leader, transactions that stay open, a poll() 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 
 import attrs
 
@@ -62,6 +61,9 @@ class Progress:
         self._limit = STALLED_AFTER + options.fetch_max_wait
         self._looked_at = cluster.driver.clock.monotonic()
         self._still: dict[TopicPartition, _Standstill] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self.is_reading = False
+        """Whether any position was another one at the last look than at the one before."""
 
     def patience(self) -> float:
         """Seconds until the next look."""
@@ -71,7 +73,7 @@ class Progress:
         """Partitions that do not advance although they should, each with the seconds so far.  Any thread."""
         return {partition: one.seconds for partition, one in dict(self._still).items() if one.seconds}
 
-    def look(self, handed_over: Collection[TopicPartition]) -> list[TopicPartition]:
+    def look(self) -> list[TopicPartition]:
         """Partitions to be looked for anew; called by every poll(), and takes no time before it is due.
 
         Raises:
@@ -82,10 +84,12 @@ class Progress:
         if step < LOOK_EVERY:
             return []
         self._looked_at = now
+        positions = dict(self._subscription.positions)
+        self.is_reading, self._positions = positions != self._positions, positions
         before, self._still = self._still, {}
         to_rediscover = []
         for partition, assigned in self._subscription.assigned.items():
-            if not self._should_advance(partition, assigned, handed_over, now):
+            if not self._should_advance(partition, assigned, now):
                 continue
             position = self._subscription.positions.get(partition)
             one = before.get(partition)
@@ -105,20 +109,14 @@ class Progress:
                 raise ConsumerStalled(f"{words}; the consumer goes on trying with the next poll()")
         return to_rediscover
 
-    def _should_advance(
-        self,
-        partition: TopicPartition,
-        assigned: Assigned,
-        handed_over: Collection[TopicPartition],
-        now: float,
-    ) -> bool:
+    def _should_advance(self, partition: TopicPartition, assigned: Assigned, now: float) -> bool:
         """Whether a position that stays where it is would be this consumer's fault."""
         if not assigned.is_readable or self._is_outage(partition, now):
             return False
         position = self._subscription.positions.get(partition)
         if position is None:
             return assigned.is_resetting
-        if handed_over and self._buffer.bytes_of(partition):
+        if self.is_reading and self._buffer.bytes_of(partition):
             return False  # it waits for its turn, and the application takes what it can
         end = self._fetcher.readable_ends.get(partition)
         return end is None or position < end

@@ -141,8 +141,9 @@ class Reader:
             for chore in self._chores:
                 chore.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
+            # Before records are found: once positions have moved, little may happen until they are returned.
+            self._watch_progress()
             found = collect()
-            self._watch_progress(found)
             if found:
                 return found
             remaining = deadline - self._driver.clock.monotonic()
@@ -152,13 +153,13 @@ class Reader:
             due_in = min((chore.due_in() for chore in self._chores), default=remaining)
             self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
 
-    def _watch_progress(self, found: dict[TopicPartition, Any]) -> None:
+    def _watch_progress(self) -> None:
         try:
-            stuck = self.progress.look(found)
+            stuck = self.progress.look()
         except ConsumerStalled as error:
-            if not found:
+            if not self.progress.is_reading:
                 raise
-            logger.warning("%s", error)  # what was found comes first
+            logger.warning("%s", error)  # the others' records come first
             return
         if stuck:
             self._subscription.unsent.update(stuck)
@@ -316,6 +317,8 @@ class Reader:
 
     def _collect(self, limit: int, keep_position: bool = False) -> Records:
         """Records, unless there are none, or interceptors keep all of those that there are."""
+        if not self._interceptors:
+            return self._collect_once(limit, keep_position)[0]
         handed_over, is_more = self._collect_once(limit, keep_position)
         while is_more and not handed_over and not keep_position:
             handed_over, is_more = self._collect_once(limit, keep_position)
