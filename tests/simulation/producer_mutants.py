@@ -151,7 +151,7 @@ def every_retry_is_numbered_anew(world: World, patch: pytest.MonkeyPatch) -> Non
 def holes_are_filled(world: World, patch: pytest.MonkeyPatch) -> None:
     """The number of a batch that was given up, and may be in the log, is given to the next one."""
 
-    def fill(self: Sequences, batch: ProducerBatch) -> None:
+    def fill(self: Sequences, batch: ProducerBatch, *, may_be_written: bool) -> None:
         run = self._run(batch)
         if self._finish(batch) and not run.unfinished:
             run.next_sequence = batch.base_sequence
@@ -162,7 +162,7 @@ def holes_are_filled(world: World, patch: pytest.MonkeyPatch) -> None:
 def holes_are_left(world: World, patch: pytest.MonkeyPatch) -> None:
     """After a batch was given up, numbers go on in the same epoch; the broker does not look."""
     patch.setattr(ProducerStates, "check", lambda self, batch: None)
-    patch.setattr(Sequences, "on_failed", lambda self, batch: self._finish(batch))
+    patch.setattr(Sequences, "on_failed", lambda self, batch, **_: self._finish(batch))
 
 
 def first_numbers_are_one(world: World, patch: pytest.MonkeyPatch) -> None:
