@@ -120,6 +120,7 @@ def test_an_answer_that_fails_late_closes_its_connection(
     # The processor drops the connection afterwards, and meets the planted failure once more.
     wait_for(lambda: not any(one.connections for one in kafka_cluster.broker(0).processors))
     del history.ended
+    assert ask(leader("t", 0)) == 2  # the turn in which it did so is over
     assert any("at its answer to ProduceRequest" in where for where in taken(kafka_cluster))
 
 
