@@ -55,7 +55,7 @@ def in_words(offsets: Offsets) -> str:
 
 
 class Committer:
-    """Commits for one consumer with a group (a `Chore` of poll)."""
+    """Commits for one consumer with a group (a `PollTask`)."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Committer:
         return bool(untold) and untold[0].completion.is_done
 
     def on_return(self) -> None:
-        """See `Chore`; nothing to be done."""
+        """See `PollTask`; nothing to be done."""
 
     def leave(self, partitions: Collection[TopicPartition]) -> None:
         """The application goes to other partitions: what was handed over of these is committed on the way,

@@ -100,7 +100,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
                 self._lookups,
                 self._interceptors,
                 resume=group.resume if group is not None else None,
-                chores=(group.rebalance, group.committer) if group is not None else (),
+                poll_tasks=(group.rebalance, group.committer) if group is not None else (),
             )
             self._slice_length = SliceLength(cluster.driver.clock)
             self._queries = OffsetQueries(cluster, self._lookups)

@@ -12,7 +12,6 @@ import attrs
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.lookup import read_assignors
-from pykafka2.consumer.chores import Chore
 from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
@@ -26,12 +25,13 @@ from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import CONSUMER, ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
+from pykafka2.consumer.poll_tasks import PollTask
 from pykafka2.consumer.rebalance import Rebalance
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
 
 
-class GroupChore(Chore, Protocol):
+class GroupTask(PollTask, Protocol):
     """The caller's side of a membership, whatever the group's protocol: rebalance.py says what each does."""
 
     def on_records_asked_for(self) -> None: ...
@@ -55,7 +55,7 @@ class GroupParts:
     committed: CommittedOffsets
     resume: Resume
     membership: Membership | ConsumerMembership
-    rebalance: GroupChore
+    rebalance: GroupTask
 
     @classmethod
     def build(

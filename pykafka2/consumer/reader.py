@@ -17,7 +17,6 @@ import attrs
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.bad_records import BadRecords
-from pykafka2.consumer.chores import Chore
 from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.deserializing import Deserializing
 from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
@@ -25,6 +24,7 @@ from pykafka2.consumer.fetched import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.poll_tasks import PollTask
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.progress import Progress
 from pykafka2.consumer.reset_policy import NONE, reset_timestamp
@@ -88,7 +88,7 @@ class Reader:
         interceptors: Interceptors,
         *,
         resume: Resume | None = None,
-        chores: Sequence[Chore] = (),
+        poll_tasks: Sequence[PollTask] = (),
     ) -> None:
         self._options = options
         self._cluster = cluster
@@ -98,7 +98,7 @@ class Reader:
         self._buffer = buffer
         self._fetcher = fetcher
         self._resume = resume
-        self._chores = chores
+        self._poll_tasks = poll_tasks
         self._watch = TopicWatch(cluster, subscription)
         self.progress = Progress(options, cluster, subscription, buffer, fetcher, lookups)
         self._interceptors = interceptors
@@ -129,8 +129,8 @@ class Reader:
         try:
             return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
         finally:
-            for chore in self._chores:
-                chore.on_return()
+            for task in self._poll_tasks:
+                task.on_return()
 
     def _poll_until(self, deadline: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
         while True:
@@ -138,8 +138,8 @@ class Reader:
             if version != self._matched_as_of:
                 self._subscription.match(self._metadata.snapshot)
                 self._matched_as_of = version
-            for chore in self._chores:
-                chore.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
+            for task in self._poll_tasks:
+                task.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
             # Before records are found: once positions have moved, little may happen until they are returned.
             self._watch_progress()
@@ -150,7 +150,7 @@ class Reader:
             if self.is_woken or remaining <= 0:
                 self.is_woken = False
                 return {}
-            due_in = min((chore.due_in() for chore in self._chores), default=remaining)
+            due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
             self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
 
     def _watch_progress(self) -> None:
@@ -168,8 +168,8 @@ class Reader:
             self.send_changes()
 
     def _is_called(self) -> bool:
-        """Woken, or a chore is to be attended to."""
-        return self.is_woken or any(chore.has_news() for chore in self._chores)
+        """Woken, or a task is to be attended to."""
+        return self.is_woken or any(task.has_news() for task in self._poll_tasks)
 
     def _wait_for_news(
         self, arrivals: int, version: int, timeout: float, or_else: Callable[[], bool] = lambda: False

@@ -1,6 +1,6 @@
 """The caller's side of a classic group: when to join, what an assignment takes away and brings.
 
-Caller's thread only, as one of the chores of poll(): each look does what can be done without waiting, so poll
+Caller's thread only, as one of the tasks of poll(): each look does what can be done without waiting, so poll
 never blocks beyond its timeout.  What it decides follows from what it finds (the member's state, the holds
 of the partitions), so an exception of a listener or a Ctrl-C in the middle only delays the rest.
 Neighbours: membership.py (the driver's side), handover.py (moves the partitions, tells the listeners).
@@ -28,7 +28,7 @@ from pykafka2.types import TopicPartition
 
 
 class Rebalance:
-    """Takes one consumer through the rebalances of its group (a `Chore`)."""
+    """Takes one consumer through the rebalances of its group (a `PollTask`)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Rebalance:
         self._gives_way = False
         """It takes partitions away that other members wait for."""
 
-    # ------------------------------------------------------------------ a chore of poll()
+    # ------------------------------------------------------------------ a task of poll()
 
     def attend(self, remaining: float) -> None:
         """Do what is due; never waits.  Raises what a listener raises, and why the group cannot be joined."""

@@ -1,6 +1,6 @@
 """The caller's side of a KIP-848 group: brings what the application owns in line with what is assigned.
 
-Caller's thread only, as one of the chores of poll(): each look does what can be done without waiting.  First
+Caller's thread only, as one of the tasks of poll(): each look does what can be done without waiting.  First
 what the assignment takes away is given up, then what it brings is taken on, then the coordinator is told, who
 gives to others what this member has given up.  What is decided follows from what is found (the assignment,
 the partitions held), so an exception of a listener or a Ctrl-C in the middle only delays the rest.
@@ -27,7 +27,7 @@ _JOINABLE = (MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE, Me
 
 
 class Reconciliation:
-    """Takes one consumer through the assignments of its group (a `Chore`)."""
+    """Takes one consumer through the assignments of its group (a `PollTask`)."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Reconciliation:
         self._seen_version = -1
         """Of the metadata in which they were last looked for."""
 
-    # ------------------------------------------------------------------ a chore of poll()
+    # ------------------------------------------------------------------ a task of poll()
 
     def attend(self, remaining: float) -> None:
         """Do what is due; never waits.  Raises what a listener raises, and why this cannot be a member."""

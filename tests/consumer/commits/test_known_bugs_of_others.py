@@ -64,9 +64,9 @@ def automatic_commits_at_the_end_of_a_poll(patch: pytest.MonkeyPatch) -> None:
         self._subscription.positions.update(
             {one: records[-1].offset + 1 for one, records in found.items()}  # handed over by now
         )
-        for chore in self._chores:
-            if isinstance(chore, Committer):
-                attend(chore, 0.0)
+        for task in self._poll_tasks:
+            if isinstance(task, Committer):
+                attend(task, 0.0)
         return found
 
     patch.setattr(Committer, "attend", lambda self, remaining: None)

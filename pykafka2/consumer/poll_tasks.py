@@ -1,6 +1,6 @@
 """What poll() sees to besides reading: commits and the group's membership.
 
-Caller's thread.  reader.py attends to each chore before it looks for records, and again whenever one has news
+Caller's thread.  reader.py attends to each task before it looks for records, and again whenever one has news
 while it waits.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Chore(Protocol):
+class PollTask(Protocol):
     """One such duty."""
 
     def attend(self, remaining: float) -> None:
