@@ -144,9 +144,12 @@ class ProducerStory:
             actor.result()
 
     def _wait_for_leaders(self) -> None:
-        """All replicas in sync again, or the cluster did not recover."""
+        """All replicas in sync again, and all brokers know the newest metadata, or it did not recover."""
 
         def recovered() -> bool:
+            cluster = self.world.cluster
+            if any(broker.image.version < cluster.controller.image.version for broker in cluster.brokers):
+                return False
             states = [self.world.partition(*one) for one in self.world.partitions()]
             return all(state.leader >= 0 and len(state.isr) == len(state.replicas) for state in states)
 
