@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.consumer.runner import Results
 from benchmarks.consumer.runs import Cell
 from benchmarks.producer.plot import COLORS
 from benchmarks.producer.report import cpu, rate
+from benchmarks.side_by_side.turns import Results
 
 
-def plot(results: Results, path: Path) -> None:
+def plot(results: Results[Cell], path: Path) -> None:
     """Bars of the cells without any variation."""
     import matplotlib as mpl
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from statistics import median
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -17,36 +11,12 @@ from benchmarks.consumer.runs import PARTITIONS, Cell, Run, records_of
 from benchmarks.consumer.waiting import WAITING
 from benchmarks.producer.brokers import Broker, running
 from benchmarks.producer.inputs import inputs_of
-from benchmarks.producer.runner import counts_instructions
 from benchmarks.producer.runs import Cell as Sent
-from benchmarks.producer.runs import Measured
+from benchmarks.side_by_side.measured import Measured
+from benchmarks.side_by_side.turns import Results, play_in_process, play_rounds
 from pykafka2 import KafkaProducer
 
-RUN_TIMEOUT = 300.0
 WAITS = 3000
-
-
-@attrs.define
-class Results:
-    """What came out, by cell and client, a round after the other."""
-
-    rounds: dict[Cell, dict[str, list[Measured]]] = attrs.Factory(dict)
-    problems: list[str] = attrs.Factory(list)
-    """Runs that ended by an error; they are left out, and the others go on."""
-
-    def add(self, run: Run, measured: Measured) -> None:
-        self.rounds.setdefault(run.cell, {}).setdefault(run.client, []).append(measured)
-
-    def median(self, cell: Cell, client: str, read: Callable[[Measured], float]) -> float:
-        return median(read(one) for one in self.rounds[cell][client])
-
-    def ratio(self, cell: Cell, one: str, other: str, read: Callable[[Measured], float]) -> float | None:
-        """The median over rounds of one client's figure over the other's; None if either was not played."""
-        played = self.rounds.get(cell, {})
-        if one not in played or other not in played:
-            return None
-        pairs = zip(played[one], played[other], strict=False)  # a run that failed is missing
-        return median([read(a) / read(b) for a, b in pairs if read(b)] or [float("nan")])
 
 
 @attrs.define
@@ -71,9 +41,9 @@ class Plan:
         return sum(len(self.runs_of(cell)) for cell in self.cells) * self.rounds
 
 
-def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results:
+def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
     """All runs; `on_run` is told of each beforehand.  Every other round goes backwards."""
-    results = Results()
+    results: Results[Cell] = Results()
     for name in dict.fromkeys(cell.broker for cell in plan.cells):
         with running(name) as broker:
             for cell in plan.cells:
@@ -83,19 +53,17 @@ def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results:
 
 
 def _play_cell(
-    plan: Plan, cell: Cell, broker: Broker, results: Results, on_run: Callable[[Run], None]
+    plan: Plan, cell: Cell, broker: Broker, results: Results[Cell], on_run: Callable[[Run], None]
 ) -> None:
     with broker.topic(PARTITIONS) as topic, broker.topic(PARTITIONS) as quiet_topic:
         fill(broker.bootstrap_servers, topic, cell, records_of(cell, plan.share))
-        for number in range(plan.rounds):
-            runs = plan.runs_of(cell)
-            for run in runs if number % 2 == 0 else reversed(runs):
-                on_run(run)
-                where = quiet_topic if run.client in WAITING else topic
-                try:
-                    results.add(run, play(run, broker, where))
-                except (RuntimeError, subprocess.TimeoutExpired) as problem:
-                    results.problems.append(f"{run.client} | {cell}: {problem}")
+
+        def play(run: Run) -> Measured:
+            where = quiet_topic if run.client in WAITING else topic
+            placed = attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=where)
+            return play_in_process("benchmarks.consumer.worker", placed)
+
+        play_rounds(plan.rounds, lambda: plan.runs_of(cell), play, results, on_run)
 
 
 def fill(bootstrap_servers: str, topic: str, cell: Cell, count: int) -> None:
@@ -109,24 +77,3 @@ def fill(bootstrap_servers: str, topic: str, cell: Cell, count: int) -> None:
         for start in range(0, count, len(values)):
             part = values[: min(len(values), count - start)]
             producer.send_many(topic, part, partitions=[(start // len(values)) % PARTITIONS] * len(part))
-
-
-def play(run: Run, broker: Broker, topic: str) -> Measured:
-    placed = attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=topic)
-    command = [sys.executable, "-m", "benchmarks.consumer.worker", json.dumps(attrs.asdict(placed))]
-    if not counts_instructions():
-        return Measured(**json.loads(_output(command)))
-    with tempfile.NamedTemporaryFile("r") as counted:
-        perf = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counted.name, "--", *command]
-        measured = Measured(**json.loads(_output(perf)))
-        found = re.search(r"^(\d+),", counted.read(), re.MULTILINE)
-        if found is not None:
-            measured.instructions = int(found.group(1)) / run.records
-        return measured
-
-
-def _output(command: Iterable[str]) -> str:
-    done = subprocess.run([*command], capture_output=True, text=True, timeout=RUN_TIMEOUT)
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip()[-2000:])
-    return done.stdout.strip().splitlines()[-1]

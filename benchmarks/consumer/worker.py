@@ -5,27 +5,23 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import resource
 import sys
 import time
-import warnings
-
-import attrs
 
 from benchmarks.consumer.clients import CLIENTS
 from benchmarks.consumer.runs import Cell, Run
 from benchmarks.consumer.waiting import WAITING
-from benchmarks.producer.clients import clock
-from benchmarks.producer.runs import Measured
+from benchmarks.side_by_side.measured import Measured, answer, clock, peak_rss_mb, wait_for_each
 
 WARM_UP_WAITS = 30
 SILENT_SECONDS = 30.0
 
 
 def play(run: Run) -> Measured:
-    return _wait_for_each(run) if run.client in WAITING else _read_all(run)
+    if run.client in WAITING:
+        turn, close = WAITING[run.client](run)
+        return wait_for_each(turn, close, bytes(run.cell.size), run.records, WARM_UP_WAITS)
+    return _read_all(run)
 
 
 def _read_all(run: Run) -> Measured:
@@ -43,7 +39,7 @@ def _read_all(run: Run) -> Measured:
         else:
             _check_silence(heard, run, count)
     ended, cpu_ended = clock()
-    peak = _peak_rss_mb()
+    peak = peak_rss_mb()
     arriving.close()  # type: ignore[attr-defined]
     read = count - first
     return Measured(read / (ended - started), (cpu_ended - cpu) / read * 1e6, peak)
@@ -54,41 +50,5 @@ def _check_silence(since: float, run: Run, count: int) -> None:
         raise RuntimeError(f"nothing came for {SILENT_SECONDS:g} s after {count} of {run.records} records")
 
 
-def _wait_for_each(run: Run) -> Measured:
-    turn, close = WAITING[run.client](run)
-    value = bytes(run.cell.size)
-    for _ in range(WARM_UP_WAITS):
-        turn(value)
-    times = []
-    started, cpu = clock()
-    for _ in range(run.records):
-        begun = time.perf_counter()
-        turn(value)
-        times.append(time.perf_counter() - begun)
-    ended, cpu_ended = clock()
-    peak = _peak_rss_mb()
-    close()
-    times.sort()
-    return Measured(
-        run.records / (ended - started),
-        (cpu_ended - cpu) / run.records * 1e6,
-        peak,
-        p50=times[len(times) // 2],
-        p99=times[len(times) * 99 // 100],
-    )
-
-
-def _peak_rss_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def main(text: str) -> None:
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-    given = json.loads(text)
-    run = Run(**{**given, "cell": Cell(**given["cell"])})
-    print(json.dumps(attrs.asdict(play(run))))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    answer(sys.argv[1], Run, Cell, play)

@@ -24,22 +24,14 @@ where a ratio that was asked for is missed.
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
-import time
 from collections.abc import Sequence
-from datetime import date
-from importlib.util import find_spec
-from pathlib import Path
-
-from tqdm import tqdm
 
 from benchmarks.producer.brokers import BROKERS
 from benchmarks.producer.clients import CLIENTS
 from benchmarks.producer.plot import plot
-from benchmarks.producer.report import machine, reached, tables, versions
-from benchmarks.producer.runner import Plan, Results, play_all
+from benchmarks.producer.report import reached, tables
+from benchmarks.producer.runner import Plan, play_all
 from benchmarks.producer.runs import (
     CODECS,
     KEYS,
@@ -51,8 +43,8 @@ from benchmarks.producer.runs import (
     one_axis_at_a_time,
 )
 from benchmarks.producer.waiting import WAITING
+from benchmarks.side_by_side.command import Benchmark, add_outputs, run
 
-EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 QUICK_SHARE = 0.05
 QUICK_PEERS = frozenset(name for name in CLIENTS if name.startswith(("pykafka2", "confluent-kafka")))
 """Who is played in all cells of --quick; the others in the first one alone."""
@@ -87,9 +79,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--share", type=float, default=None, help="of a whole run's records (1; --quick: 0.05)"
     )
-    parser.add_argument("--write", action="store_true", help="keep table and plot in docs/evidence/")
-    parser.add_argument("--out", type=Path, help="keep the table here, and the plot as .svg beside it")
-    parser.add_argument("--list", action="store_true", help="say what would be played, and end")
+    add_outputs(parser)
     return parser.parse_args(arguments)
 
 
@@ -122,44 +112,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
 
 def main(given: Sequence[str]) -> int:
     arguments = parse(given)
-    plan = plan_of(arguments)
-    if arguments.list:
-        for cell in plan.cells:
-            print(f"{cell}: {', '.join(run.client for run in plan.runs_of(cell))}")
-        print(f"{len(plan)} runs")
-        return 0
-    heading = f"$ python -m benchmarks.producer {shlex.join(given)}\n{machine()}\n{versions()}"
-    started = time.monotonic()
-    with tqdm(total=len(plan), unit="run", disable=None) as bar:
-
-        def on_run(run: object) -> None:
-            bar.set_postfix_str(f"{getattr(run, 'client', '')} | {getattr(run, 'cell', '')}")
-            bar.update()
-
-        results = play_all(plan, on_run)
-    lines, missed = reached(results)
-    ended = f"{time.monotonic() - started:.0f} s, load average at the end {os.getloadavg()[0]:.1f}"
-    text = "\n".join(
-        [heading, *tables(results), "", "ratios that were asked for", *lines, "", *results.problems, ended]
-    )
-    print(text)
-    keep(arguments, results, text)
-    return 1 if missed or results.problems else 0
-
-
-def keep(arguments: argparse.Namespace, results: Results, text: str) -> None:
-    out = arguments.out
-    if out is None and arguments.write:
-        out = EVIDENCE / f"{date.today().isoformat()}-producer.txt"
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n", encoding="utf-8")
-        print(f"kept in {out}")
-        if find_spec("matplotlib") is None:
-            print("no plot: matplotlib is missing (python -m pip install 'pykafka2[bench]')")
-            return
-        plot(results, out.with_suffix(".svg"))
-        print(f"kept in {out.with_suffix('.svg')}")
+    benchmark = Benchmark("producer", play_all, tables, reached, plot)
+    return run(benchmark, plan_of(arguments), arguments, given)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ wait until all are acknowledged, end it.  Failures are counted by delivery callb
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from itertools import cycle
 from typing import Any, Protocol
@@ -278,8 +277,3 @@ EQUAL_ONLY = frozenset({"confluent-kafka, 1 MiB batches"})
 
 def is_played(client: str, mode: str) -> bool:
     return mode == "equal" or client not in EQUAL_ONLY
-
-
-def clock() -> tuple[float, float]:
-    """Seconds of the clock and of this process's processors."""
-    return time.perf_counter(), time.process_time()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.producer.report import cpu, rate
-from benchmarks.producer.runner import Results
 from benchmarks.producer.runs import Cell
+from benchmarks.side_by_side.turns import Results
 
 COLORS = {"pykafka2": "tab:blue", "confluent-kafka": "tab:orange", "kafka-python": "tab:green"}
 
 
-def plot(results: Results, path: Path) -> None:
+def plot(results: Results[Cell], path: Path) -> None:
     """Bars of the cells without any variation, at equal settings and at each client's defaults."""
     import matplotlib as mpl
 

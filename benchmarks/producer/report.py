@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import attrs
 
-from benchmarks.producer.runner import Results
-from benchmarks.producer.runs import Cell, Measured
+from benchmarks.producer.runs import Cell
+from benchmarks.side_by_side import report
+from benchmarks.side_by_side.report import Target, cpu, latencies, over, rate
+from benchmarks.side_by_side.turns import Results
 
 CONFLUENT = "confluent-kafka"
 LARGE = "confluent-kafka, 1 MiB batches"
@@ -18,27 +18,6 @@ SEND = "pykafka2 send"
 MANY = "pykafka2 send_many"
 PLAIN = "pykafka2 send_many, no numpy"
 ARROW = "pykafka2 send_many, Arrow"
-
-
-def rate(measured: Measured) -> float:
-    return measured.records_per_second
-
-
-def cpu(measured: Measured) -> float:
-    return measured.cpu_us
-
-
-@attrs.frozen
-class Target:
-    """A ratio of two clients in one cell, and what it should be at least (or at most)."""
-
-    what: str
-    cell: Cell
-    one: str
-    other: str
-    read: Callable[[Measured], float]
-    limit: float
-    is_least: bool = True
 
 
 def targets(broker: str) -> Iterator[Target]:
@@ -65,75 +44,22 @@ def targets(broker: str) -> Iterator[Target]:
     yield Target("send().result(), p99", equal, ours, theirs, lambda one: one.p99 or 0.0, 2.0, is_least=False)
 
 
-def tables(results: Results) -> Iterator[str]:
+def tables(results: Results[Cell]) -> Iterator[str]:
     """A table for each cell: the medians of its rounds."""
-    for cell, clients in results.rounds.items():
-        yield ""
-        yield str(cell)
-        counts = any(one.instructions for rounds in clients.values() for one in rounds)
-        yield (
-            f"  {'':<33}{'msg/s':>10}{'us CPU a msg':>14}{'peak RSS MB':>13}"
-            + ("  instructions" if counts else "")
-            + "   over confluent-kafka: rate, CPU"
-        )
-        for client, rounds in clients.items():
-            row = (
-                f"  {client:<33}{results.median(cell, client, rate):>10,.0f}"
-                f"{results.median(cell, client, cpu):>14.2f}"
-                f"{results.median(cell, client, lambda one: one.peak_rss_mb):>13.0f}"
-            )
-            if counts:
-                row += f"{results.median(cell, client, lambda one: one.instructions or 0):>14,.0f}"
-            yield row + _beside(results, cell, client) + _failures(rounds)
+    return report.tables(results, "over confluent-kafka: rate, CPU", partial(_beside, results))
 
 
-def _beside(results: Results, cell: Cell, client: str) -> str:
-    if results.rounds[cell][client][0].p50 is not None:
-        p50 = results.median(cell, client, lambda one: one.p50 or 0.0)
-        p99 = results.median(cell, client, lambda one: one.p99 or 0.0)
-        return f"   p50 {p50 * 1000:.2f} ms, p99 {p99 * 1000:.2f} ms"
-    peer = LARGE if client in (MANY, PLAIN, ARROW, LARGE) and LARGE in results.rounds[cell] else CONFLUENT
-    rates, cpus = results.ratio(cell, client, peer, rate), results.ratio(cell, client, peer, cpu)
-    if rates is None or cpus is None:
-        return ""
-    return f"   {rates:.2f} x, {cpus:.2f} x" + (" (1 MiB batches)" if peer == LARGE else "")
+def _beside(results: Results[Cell], cell: Cell, client: str) -> str:
+    rounds = results.rounds[cell]
+    peer = LARGE if client in (MANY, PLAIN, ARROW, LARGE) and LARGE in rounds else CONFLUENT
+    text = latencies(results, cell, client)
+    if not text:
+        text = over(results, cell, client, peer)
+        text += " (1 MiB batches)" if text and peer == LARGE else ""
+    failed = sum(one.failed for one in rounds[client])
+    return f"{text}   {failed} FAILED" if failed else text
 
 
-def _failures(rounds: list[Measured]) -> str:
-    failed = sum(one.failed for one in rounds)
-    return f"   {failed} FAILED" if failed else ""
-
-
-def reached(results: Results) -> tuple[list[str], int]:
+def reached(results: Results[Cell]) -> tuple[list[str], int]:
     """A line for each ratio that was asked for and played; how many are missed."""
-    lines, missed = [], 0
-    for broker in dict.fromkeys(cell.broker for cell in results.rounds):
-        for target in targets(broker):
-            ratio = results.ratio(target.cell, target.one, target.other, target.read)
-            if ratio is None:
-                continue
-            is_reached = ratio >= target.limit if target.is_least else ratio <= target.limit
-            missed += not is_reached
-            sign = ">=" if target.is_least else "<="
-            lines.append(
-                f"{broker:<9}{target.what:<45}{ratio:>7.2f} x   {sign} {target.limit:.2f} x"
-                f"{'' if is_reached else '   MISSED'}"
-            )
-    return lines, missed
-
-
-def machine() -> str:
-    """Commit, Python, processors, and how busy they are with other things."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
-    return (
-        f"commit {done.stdout.strip() or 'unknown'}, CPython {platform.python_version()}, {os.cpu_count()} "
-        f"cores, load average {load}"
-    )
-
-
-def versions() -> str:
-    """Of the peers."""
-    from importlib.metadata import version
-
-    return ", ".join(f"{name} {version(name)}" for name in ("confluent-kafka", "kafka-python", "aiokafka"))
+    return report.reached(results, targets)

@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cache
-from statistics import median
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import attrs
 
 from benchmarks.producer.brokers import Broker, running
 from benchmarks.producer.clients import CLIENTS, is_played
-from benchmarks.producer.runs import Cell, Measured, Run, records_of
+from benchmarks.producer.runs import Cell, Run, records_of
 from benchmarks.producer.waiting import WAITING
+from benchmarks.side_by_side.measured import Measured
+from benchmarks.side_by_side.turns import Results, play_in_process, play_rounds
 
-RUN_TIMEOUT = 300.0
 WAITING_CELL_RECORDS = 5000
-
-
-@attrs.define
-class Results:
-    """What came out, by cell and client, a round after the other."""
-
-    rounds: dict[Cell, dict[str, list[Measured]]] = attrs.Factory(dict)
-    problems: list[str] = attrs.Factory(list)
-    """Runs that ended by an error; they are left out, and the others go on."""
-
-    def add(self, run: Run, measured: Measured) -> None:
-        self.rounds.setdefault(run.cell, {}).setdefault(run.client, []).append(measured)
-
-    def median(self, cell: Cell, client: str, read: Callable[[Measured], float]) -> float:
-        return median(read(one) for one in self.rounds[cell][client])
-
-    def ratio(self, cell: Cell, one: str, other: str, read: Callable[[Measured], float]) -> float | None:
-        """The median over rounds of one client's figure over the other's; None if either was not played."""
-        played = self.rounds.get(cell, {})
-        if one not in played or other not in played:
-            return None
-        pairs = zip(played[one], played[other], strict=False)  # a run that failed is missing
-        return median([read(a) / read(b) for a, b in pairs if read(b)] or [float("nan")])
 
 
 @attrs.define
@@ -79,51 +50,19 @@ class Plan:
         return sum(len(self.runs_of(cell)) for cell in self.cells) * self.rounds
 
 
-def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results:
+def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
     """All runs; `on_run` is told of each beforehand.  Every other round goes backwards."""
-    results = Results()
+    results: Results[Cell] = Results()
     for name in dict.fromkeys(cell.broker for cell in plan.cells):
         with running(name) as broker:
             for cell in plan.cells:
                 if cell.broker == name:
-                    for number in range(plan.rounds):
-                        runs = plan.runs_of(cell)
-                        for run in runs if number % 2 == 0 else reversed(runs):
-                            on_run(run)
-                            try:
-                                results.add(run, play(run, broker))
-                            except (RuntimeError, subprocess.TimeoutExpired) as problem:
-                                results.problems.append(f"{run.client} | {cell}: {problem}")
+                    runs_of_cell, play_one = partial(plan.runs_of, cell), partial(play, broker)
+                    play_rounds(plan.rounds, runs_of_cell, play_one, results, on_run)
     return results
 
 
-def play(run: Run, broker: Broker) -> Measured:
+def play(broker: Broker, run: Run) -> Measured:
     with broker.topic(run.cell.partitions) as topic:
         placed = attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=topic)
-        command = [sys.executable, "-m", "benchmarks.producer.worker", json.dumps(attrs.asdict(placed))]
-        if not counts_instructions():
-            return Measured(**json.loads(_output(command)))
-        with tempfile.NamedTemporaryFile("r") as counted:
-            perf = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counted.name, "--", *command]
-            measured = Measured(**json.loads(_output(perf)))
-            found = re.search(r"^(\d+),", counted.read(), re.MULTILINE)
-            if found is not None:
-                measured.instructions = int(found.group(1)) / run.records
-            return measured
-
-
-def _output(command: Iterable[str]) -> str:
-    done = subprocess.run([*command], capture_output=True, text=True, timeout=RUN_TIMEOUT)
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip()[-2000:])
-    return done.stdout.strip().splitlines()[-1]
-
-
-@cache
-def counts_instructions() -> bool:
-    """Whether the machine counts instructions (virtual ones often do not)."""
-    if shutil.which("perf") is None:
-        return False
-    command = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.returncode == 0 and re.search(r"^\d+,", done.stderr, re.MULTILINE) is not None
+        return play_in_process("benchmarks.producer.worker", placed)

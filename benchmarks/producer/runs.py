@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.producer` is, and what comes out of it.
+"""What a run of `benchmarks.producer` is.
 
 Plain data, as JSON between the benchmark and the processes that it runs: each client gets a process of its
 own, so that its processor time and its memory are its own.
@@ -57,23 +57,6 @@ class Run:
     records: int
     bootstrap_servers: str = ""
     topic: str = ""
-
-
-@attrs.define
-class Measured:
-    """What one run came to: records a second by the clock, processor time of the client's process, memory.
-
-    instructions is None where the machine does not count them; p50 and p99 (seconds) are of runs that wait
-    for each record.
-    """
-
-    records_per_second: float
-    cpu_us: float
-    peak_rss_mb: float
-    failed: int = 0
-    instructions: float | None = None
-    p50: float | None = None
-    p99: float | None = None
 
 
 def records_of(cell: Cell, share: float) -> int:

@@ -1,0 +1,112 @@
+"""Tables of results, and which of the ratios that were asked for are reached."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from benchmarks.side_by_side.measured import Measured
+from benchmarks.side_by_side.turns import Results
+
+
+def rate(measured: Measured) -> float:
+    return measured.records_per_second
+
+
+def cpu(measured: Measured) -> float:
+    return measured.cpu_us
+
+
+@attrs.frozen
+class Target:
+    """A ratio of two clients in one cell, and what it should be at least (or at most)."""
+
+    what: str
+    cell: Any
+    one: str
+    other: str
+    read: Callable[[Measured], float]
+    limit: float
+    is_least: bool = True
+
+
+def tables(
+    results: Results[Any], heading: str, beside: Callable[[Any, str], str], rate_width: int = 10
+) -> Iterator[str]:
+    """A table for each cell: the medians of its rounds.
+
+    `beside(cell, client)` is what stands behind a client's own figures, under `heading`.
+    """
+    for cell, clients in results.rounds.items():
+        yield ""
+        yield str(cell)
+        counts = any(one.instructions for rounds in clients.values() for one in rounds)
+        yield (
+            f"  {'':<33}{'msg/s':>{rate_width}}{'us CPU a msg':>14}{'peak RSS MB':>13}"
+            + ("  instructions" if counts else "")
+            + f"   {heading}"
+        )
+        for client in clients:
+            row = (
+                f"  {client:<33}{results.median(cell, client, rate):>{rate_width},.0f}"
+                f"{results.median(cell, client, cpu):>14.2f}"
+                f"{results.median(cell, client, lambda one: one.peak_rss_mb):>13.0f}"
+            )
+            if counts:
+                row += f"{results.median(cell, client, lambda one: one.instructions or 0):>14,.0f}"
+            yield row + beside(cell, client)
+
+
+def latencies(results: Results[Any], cell: Any, client: str) -> str:
+    """Of a client that waits for each record; empty for others."""
+    if results.rounds[cell][client][0].p50 is None:
+        return ""
+    p50 = results.median(cell, client, lambda one: one.p50 or 0.0)
+    p99 = results.median(cell, client, lambda one: one.p99 or 0.0)
+    return f"   p50 {p50 * 1000:.2f} ms, p99 {p99 * 1000:.2f} ms"
+
+
+def over(results: Results[Any], cell: Any, client: str, peer: str) -> str:
+    """A client's rate and processor time over a peer's; empty where one was not played."""
+    rates, cpus = results.ratio(cell, client, peer, rate), results.ratio(cell, client, peer, cpu)
+    return "" if rates is None or cpus is None else f"   {rates:.2f} x, {cpus:.2f} x"
+
+
+def reached(results: Results[Any], targets: Callable[[str], Iterable[Target]]) -> tuple[list[str], int]:
+    """A line for each ratio that was asked for and played; how many are missed."""
+    lines, missed = [], 0
+    for broker in dict.fromkeys(cell.broker for cell in results.rounds):
+        for target in targets(broker):
+            ratio = results.ratio(target.cell, target.one, target.other, target.read)
+            if ratio is None:
+                continue
+            is_reached = ratio >= target.limit if target.is_least else ratio <= target.limit
+            missed += not is_reached
+            sign = ">=" if target.is_least else "<="
+            lines.append(
+                f"{broker:<9}{target.what:<45}{ratio:>7.2f} x   {sign} {target.limit:.2f} x"
+                f"{'' if is_reached else '   MISSED'}"
+            )
+    return lines, missed
+
+
+def machine() -> str:
+    """Commit, Python, processors, and how busy they are with other things."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    return (
+        f"commit {done.stdout.strip() or 'unknown'}, CPython {platform.python_version()}, {os.cpu_count()} "
+        f"cores, load average {load}"
+    )
+
+
+def versions() -> str:
+    """Of the peers."""
+    from importlib.metadata import version
+
+    return ", ".join(f"{name} {version(name)}" for name in ("confluent-kafka", "kafka-python", "aiokafka"))

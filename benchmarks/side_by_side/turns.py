@@ -1,0 +1,110 @@
+"""Clients take turns, each in a process of its own; every other round goes backwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from statistics import median
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+
+from benchmarks.side_by_side.measured import Measured
+
+RUN_TIMEOUT = 300.0
+
+Cell = TypeVar("Cell")
+
+
+class Run(Protocol):
+    """One client in one cell, once; an attrs class of the benchmark's own."""
+
+    @property
+    def client(self) -> str: ...
+
+    @property
+    def cell(self) -> Any: ...
+
+    @property
+    def records(self) -> int: ...
+
+
+R = TypeVar("R", bound=Run)
+
+
+@attrs.define
+class Results(Generic[Cell]):
+    """What came out, by cell and client, a round after the other."""
+
+    rounds: dict[Cell, dict[str, list[Measured]]] = attrs.Factory(dict)
+    problems: list[str] = attrs.Factory(list)
+    """Runs that ended by an error; they are left out, and the others go on."""
+
+    def add(self, run: Run, measured: Measured) -> None:
+        self.rounds.setdefault(run.cell, {}).setdefault(run.client, []).append(measured)
+
+    def median(self, cell: Cell, client: str, read: Callable[[Measured], float]) -> float:
+        return median(read(one) for one in self.rounds[cell][client])
+
+    def ratio(self, cell: Cell, one: str, other: str, read: Callable[[Measured], float]) -> float | None:
+        """The median over rounds of one client's figure over the other's; None if either was not played."""
+        played = self.rounds.get(cell, {})
+        if one not in played or other not in played:
+            return None
+        pairs = zip(played[one], played[other], strict=False)  # a run that failed is missing
+        return median([read(a) / read(b) for a, b in pairs if read(b)] or [float("nan")])
+
+
+def play_rounds(
+    rounds: int,
+    runs_of_a_round: Callable[[], Sequence[R]],
+    play: Callable[[R], Measured],
+    results: Results[Any],
+    on_run: Callable[[R], None],
+) -> None:
+    """All rounds of one cell; `on_run` is told of each run beforehand."""
+    for number in range(rounds):
+        runs = runs_of_a_round()
+        for run in runs if number % 2 == 0 else reversed(runs):
+            on_run(run)
+            try:
+                results.add(run, play(run))
+            except (RuntimeError, subprocess.TimeoutExpired) as problem:
+                results.problems.append(f"{run.client} | {run.cell}: {problem}")
+
+
+def play_in_process(worker: str, run: Any) -> Measured:
+    """Play a run (attrs) in a process of the module `worker`, counting instructions if possible."""
+    command = [sys.executable, "-m", worker, json.dumps(attrs.asdict(run))]
+    if not counts_instructions():
+        return Measured(**json.loads(_output(command)))
+    with tempfile.NamedTemporaryFile("r") as counted:
+        perf = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counted.name, "--", *command]
+        measured = Measured(**json.loads(_output(perf)))
+        found = re.search(r"^(\d+),", counted.read(), re.MULTILINE)
+        if found is not None:
+            measured.instructions = int(found.group(1)) / run.records
+        return measured
+
+
+def _output(command: Iterable[str]) -> str:
+    done = subprocess.run([*command], capture_output=True, text=True, timeout=RUN_TIMEOUT)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-2000:])
+    return done.stdout.strip().splitlines()[-1]
+
+
+@cache
+def counts_instructions() -> bool:
+    """Whether the machine counts instructions (virtual ones often do not)."""
+    if shutil.which("perf") is None:
+        return False
+    command = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode == 0 and re.search(r"^\d+,", done.stderr, re.MULTILINE) is not None
