@@ -40,6 +40,9 @@ from pykafka2.protocol.struct import Request
 
 LONGEST_THROTTLE = 60.0
 """Seconds that a broker is left alone at most, whatever throttle_time_ms says: an answer may be wrong."""
+HANDSHAKE_MAX_FRAME_BYTES = 512 * 1024
+"""What a peer that is not yet known to be a broker may make us read at once: as much as a broker reads of a
+client before it is authenticated.  An ApiVersions answer has about 1 KB, a token some KB."""
 
 
 class HandlerFailed(RuntimeError):
@@ -124,7 +127,7 @@ class Connection:
         self._on_ready = on_ready
         self._on_closed = on_closed
         self._event_sink = event_sink or EventSink()
-        self._reader = FrameReader(broker, options.max_frame_bytes)
+        self._reader = FrameReader(broker, min(options.max_frame_bytes, HANDSHAKE_MAX_FRAME_BYTES))
         self._script = handshake(broker) if shake_hands is None else shake_hands
         self._setup_deadline = now + options.setup_timeout
         self._in_flight = InFlightWindow()
@@ -370,6 +373,7 @@ class Connection:
         except StopIteration as done:
             self.api_versions = done.value
             self._move_to(ConnectionState.READY, now)
+            self._reader.max_frame_bytes = self._options.max_frame_bytes
             self._on_ready(now)
             return
         except KafkaError as error:

@@ -27,7 +27,13 @@ from pykafka2.errors import (
 )
 from pykafka2.events import RequestAnswered, RequestSent, StateMoved
 from pykafka2.network.api_versions import ApiVersions
-from pykafka2.network.connection import LEGAL_MOVES, Connection, ConnectionState, HandlerFailed
+from pykafka2.network.connection import (
+    HANDSHAKE_MAX_FRAME_BYTES,
+    LEGAL_MOVES,
+    Connection,
+    ConnectionState,
+    HandlerFailed,
+)
 from pykafka2.network.script import Script, call
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -75,6 +81,19 @@ def test_a_request_before_the_handshake_is_done_fails_at_once(wire: Wire) -> Non
     assert [type(error) for error in asker.failures] == [Disconnected]
     with pytest.raises(IllegalState):
         wire.connection.version_for(HeartbeatRequest)
+
+
+def test_a_large_answer_to_the_handshake_is_refused_and_a_later_one_is_read(wire: Wire) -> None:
+    """Whoever listens at the port may be no broker at all: nothing is made ready for what it announces."""
+    wire.connection.on_open(1.0)
+    wire.requests()
+    wire.receive(struct.pack(">i", HANDSHAKE_MAX_FRAME_BYTES + 1), 1.5)
+    (error,) = wire.owner.closed
+    assert "announces a frame of 524289 bytes; at most 524288" in str(error)
+    broker = Wire()
+    broker.shake_hands()
+    broker.receive(struct.pack(">i", HANDSHAKE_MAX_FRAME_BYTES + 1), 1.5)
+    assert broker.connection.is_ready
 
 
 @pytest.mark.parametrize(
