@@ -1,15 +1,15 @@
 """What the bundled cluster costs: `python -m benchmarks.cluster`.
 
 Rows of the issues: three brokers start in 100 ms; 60 virtual seconds of an idle three-broker cluster with two
-clients take less than a second.  Each figure is the median of its rounds.
+clients take less than a second.  Each figure is the best and the median of its rounds; the best is held to
+the target, since a busy machine makes nothing faster.
 """
-
-from __future__ import annotations
 
 import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from statistics import median
 
 from pykafka2 import KafkaConsumer, KafkaProducer
@@ -58,21 +58,30 @@ def clients() -> tuple[type, type]:
     return KafkaProducer, KafkaConsumer
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each row (default 5)")
     rounds = parser.parse_args().rounds
     clients()
     start_seconds()  # compiles codecs
-    rows = {
-        "three brokers start (target 100 ms)": start_seconds,
-        "pykafka2 broker, Python's start to ready": cold_seconds,
-        "create 1,000 partitions x 3 replicas (target 2 s)": lambda: create_seconds(1000),
-        "60 idle virtual seconds, 3 brokers, 2 clients (target 1 s)": lambda: idle_seconds(60.0),
+    rows: dict[str, tuple[Callable[[], float], float | None]] = {
+        "three brokers start": (start_seconds, 0.1),
+        "pykafka2 broker, Python's start to ready": (cold_seconds, None),
+        "create 1,000 partitions x 3 replicas": (lambda: create_seconds(1000), 2.0),
+        "60 idle virtual seconds, 3 brokers, 2 clients": (lambda: idle_seconds(60.0), 1.0),
     }
-    for name, measure in rows.items():
-        print(f"{name:60s} {1000 * median(measure() for _ in range(rounds)):9.1f} ms")
+    missed = 0
+    print(f"{'':48s}{'best':>9s}{'median':>12s}{'target':>12s}")
+    for name, (measure, target) in rows.items():
+        taken = [measure() for _ in range(rounds)]
+        line = f"{name:48s}{1000 * min(taken):9.1f}{1000 * median(taken):9.1f} ms"
+        if target is not None:
+            is_missed = min(taken) >= target
+            missed += is_missed
+            line += f"{1000 * target:9.0f} ms{'  MISSED' if is_missed else ''}"
+        print(line, flush=True)
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,8 +1,8 @@
 """The cluster as a test double: quick, clean, steerable, for any client, and the same from the
 same seed.
 
-The 100 ms are a row of `benchmarks/cluster.py`; a test allows ten times as much.  More clients, and the
-exchange of every codec with them, are in `tests/conformance/test_other_clients.py`.
+`benchmarks/cluster.py` has the start as a row, with a cold one beside it.  More clients, and the exchange of
+every codec with them, are in `tests/conformance/test_other_clients.py`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,24 @@ from pykafka2.testing.fixtures.leaks import LeakCheck
 VALUES = [b"%d" % number for number in range(200)]
 
 
+def test_three_brokers_start_in_a_tenth_of_a_second() -> None:
+    """The best of five: it takes 6 ms, and other processes make no round of five take 100."""
+    best = min(start_seconds() for _ in range(5))
+    assert best < 0.1, f"{1000 * best:.0f} ms"
+
+
+def start_seconds() -> float:
+    """Until the first client could connect."""
+    started = time.perf_counter()
+    with KafkaCluster(brokers=3):
+        return time.perf_counter() - started
+
+
 @pytest.mark.slow
-def test_three_brokers_start_quickly_and_leave_nothing_behind() -> None:
+def test_three_brokers_leave_nothing_behind() -> None:
     threads = threading.active_count()
     leaks = LeakCheck()
-    started = time.perf_counter()
     with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
-        assert time.perf_counter() - started < 1.0
         assert len(cluster.bootstrap_servers.split(",")) == 3
     assert leaks.wait_for_none(timeout=5.0) == []
     assert threading.active_count() == threads
