@@ -61,7 +61,14 @@ class Entry:
     received_at: float
     answered_at: float | None = None
     response: Any = None
-    path: tuple[str, ...] = ()  # acceptor, processor, handler, processor
+    path: tuple[str, ...] = ()
+    """Whose hands it went through: acceptor, processor, handler and, once the answer leaves, the part that
+    hands it to the socket.
+    """
+
+    def leaves_by(self, part: str) -> None:
+        """The answer leaves, by this part's hands."""
+        self.path = (*self.path, part)
 
     def give_up_response(self) -> None:
         """Let go of the answer; newer large ones need its place."""

@@ -92,6 +92,10 @@ class ConnectionOwner(Protocol):
         """More bytes have come."""
         ...
 
+    def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
+        """These replies are about to be handed to the transport."""
+        ...
+
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """These replies are with the transport, to their last byte."""
         ...
@@ -230,14 +234,16 @@ class Connection:
         ready = self.channel.take_ready()
         if not ready:
             return
-        for slot in ready:
+        for number, slot in enumerate(ready):
             for buffer in slot.payload or ():
                 self._unsent.append(memoryview(buffer))
                 self._written_bytes += len(buffer)
             self._reply_ends.append(self._written_bytes)
             slot.payload = None
             if slot.is_last:
-                break  # the connection ends with this reply
+                del ready[number + 1 :]  # the connection ends with this reply
+                break
+        self._owner.replies_leave(self, ready)
         self.flush(now)
 
     def flush(self, now: float) -> None:

@@ -78,6 +78,10 @@ class Recorder(Protocol):
 class HistoryEntry(Protocol):
     """What a history keeps of a request."""
 
+    def leaves_by(self, part: str) -> None:
+        """Note who hands the answer to the socket.  From any thread."""
+        ...
+
     def give_up_response(self) -> None:
         """Let go of the answer; it takes too much memory."""
         ...

@@ -231,6 +231,15 @@ class Processor(Part):
             return
         self.take_frames(connection, now)
 
+    def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
+        """These replies are about to be handed to the transport; who does it ends their requests' paths."""
+        sent_by = self.loop.at_work() or self.name
+        pending = self.connections[connection].pending
+        for slot in slots:
+            entry = pending[slot].history_entry
+            if entry is not None:
+                entry.leaves_by(sent_by)
+
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """These replies are with the transport, to their last byte."""
         pending = self.connections[connection].pending

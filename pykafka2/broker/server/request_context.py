@@ -94,8 +94,8 @@ class RequestContext:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Whose hands it went through: acceptor, processor, handler, and the same processor again."""
-        return (*self.origin.parts, self.progress.handled_by, self.origin.parts[-1])
+        """Whose hands it went through until it was answered: acceptor, processor, handler."""
+        return (*self.origin.parts, self.progress.handled_by)
 
     def reply(self, response: Response | None) -> None:
         """Answer; once."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import get_ident
+from threading import current_thread, get_ident
 from typing import Any
 
 from pykafka2.broker.base.problems import Problems
@@ -100,6 +100,7 @@ class Loop:
         self._commands: deque[Callable[[], None]] = deque()
         self._is_stopped = False
         self._turning_in = NO_THREAD
+        self._running: Part | None = None  # whose `run` the turn is in
         self._task: Task = runtime.spawn(name, self, self.selector)
 
     # ------------------------------------------------------------------ any thread
@@ -110,6 +111,14 @@ class Loop:
     def is_turning_here(self) -> bool:
         """True if the caller is called by `run_once`."""
         return self._turning_in == get_ident()
+
+    def at_work(self) -> str:
+        """Who asks, by name: the part whose `run` this is called in; "" where a socket was reported.  Outside
+        of this loop's turn it is the thread.
+        """
+        if not self.is_turning_here():
+            return current_thread().name
+        return "" if self._running is None else self._running.name
 
     def call(self, work: Callable[[], Any]) -> None:
         """Run `work` on the loop's thread and wait for it; raises what it raises.
@@ -217,10 +226,12 @@ class Loop:
         for part in parts:
             if (part.is_signalled or part.wake_at <= now) and not part.stands_still:
                 part.is_signalled = False
+                self._running = part
                 try:
                     part.wake_at = part.run(now)
                 except Exception as error:
                     self._failed(part, error, now)
+                self._running = None
                 ran = True
         return ran
 
