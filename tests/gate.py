@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 MARKER = "gate"
-PLAIN_RUN = f"not {MARKER}"
+PLAIN_RUN = f"not {MARKER} and not spark"
 """The `-m` of pyproject.toml."""
 
 HOW_TO_RUN = "`-m gate` runs these alone, `-m ''` everything, such as python -m pytest -m '' FILE::TEST"

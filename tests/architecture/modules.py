@@ -9,19 +9,21 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "pykafka2"
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pykafka2"
+PACKAGES = (PACKAGE, ROOT / "spark_connector")
 
 Graph = dict[str, set[str]]
 
 
 def module_name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @functools.cache
 def source_files() -> dict[str, Path]:
-    return {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+    return {module_name(path): path for package in PACKAGES for path in sorted(package.rglob("*.py"))}
 
 
 def imports_in(source: str, name: str, known: set[str]) -> set[str]:

@@ -33,9 +33,11 @@ def sdist_files() -> set[str]:
     return {str(one.relative_path) for one in SdistBuilder(str(ROOT)).recurse_included_files()}
 
 
-def test_the_wheel_has_the_package_and_nothing_else(wheel_files: set[str]) -> None:
-    assert {path.partition("/")[0] for path in wheel_files} == {"pykafka2"}
+def test_the_wheel_has_the_packages_and_nothing_else(wheel_files: set[str]) -> None:
+    top = {path.partition("/")[0] for path in wheel_files}
+    assert top == {"pykafka2", "spark_connector", "pyspark_pykafka2.py"}
     assert {"pykafka2/__init__.py", "pykafka2/py.typed", "pykafka2/testing/cluster.py"} <= wheel_files
+    assert {"spark_connector/__init__.py", "spark_connector/py.typed"} <= wheel_files
 
 
 def test_the_wheel_has_no_simulation_runs_of_our_own(wheel_files: set[str]) -> None:

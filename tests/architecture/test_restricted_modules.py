@@ -11,7 +11,7 @@ from tests.architecture.modules import source_files
 
 # What is banned, and the modules that may use it all the same.
 ALLOWED_MODULES: dict[str, frozenset[str]] = {
-    "time": frozenset({"pykafka2.clock"}),
+    "time": frozenset({"pykafka2.clock", "spark_connector.clock"}),
     "threading.Thread": frozenset({"pykafka2.driver.thread_driver"}),
     "threading.Timer": frozenset(),
     "concurrent.futures": frozenset(),

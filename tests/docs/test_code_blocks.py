@@ -80,7 +80,7 @@ def test_paths_named_in_the_text_exist(document: Path) -> None:
 @cache
 def modules() -> frozenset[str]:
     """Every Python file of the project by each ending of its path: a text may leave the beginning out."""
-    folders = ("pykafka2", "tests", "benchmarks", "examples", "docs")
+    folders = ("pykafka2", "spark_connector", "tests", "benchmarks", "examples", "docs")
     found = [*ROOT.glob("*.py"), *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
     parts = (path.relative_to(ROOT).parts for path in found)
     return frozenset("/".join(names[start:]) for names in parts for start in range(len(names)))

@@ -1,0 +1,37 @@
+"""Kafka as a data source of PySpark, without a jar: `spark.read.format("pykafka2")` and its three relatives.
+
+Importing it needs neither pyspark nor pyarrow; names load when they are asked for.  Where this package is
+installed nothing has to be registered (pyspark_pykafka2.py is how Spark finds it); `register(spark)` is for
+where it only lies on the path of the driver.  It is built on pykafka2's public names alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_connector.data_source import KafkaDataSource, register
+    from spark_connector.errors import DataLoss, SparkConnectorError, WrongSchema
+
+__all__ = ["DataLoss", "KafkaDataSource", "SparkConnectorError", "WrongSchema", "register"]
+
+_HOMES = {
+    "DataLoss": "spark_connector.errors",
+    "KafkaDataSource": "spark_connector.data_source",
+    "SparkConnectorError": "spark_connector.errors",
+    "WrongSchema": "spark_connector.errors",
+    "register": "spark_connector.data_source",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'spark_connector' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,95 @@
+"""The clients of this process, one for each set of options, kept from task to task.
+
+Spark's Python workers serve many tasks, so a task finds its connections and its metadata where the last one
+left them.  Workers are forked from a daemon: what came over with a fork is the parent's and is forgotten, not
+closed.  Any thread.  Sockets that nobody uses close by connections.max.idle.ms; clients at exit.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from pykafka2 import KafkaConsumer
+from pykafka2.errors import ConfigurationError, UnknownOption
+
+MOST_KEPT = 8
+"""Clients of a process; the one that was used the longest ago makes room."""
+
+
+class Client(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Client)
+
+_lock = threading.RLock()
+_kept: dict[object, Client] = {}
+_pid = os.getpid()
+
+
+def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
+    """This process's client of these options, made if there is none yet."""
+    key = (kind, tuple(sorted(options.items())))
+    with _lock:
+        _forget_parents()
+        found = _kept.pop(key, None)
+        if found is None:
+            while len(_kept) >= MOST_KEPT:
+                _kept.pop(next(iter(_kept))).close()
+            found = make()
+        _kept[key] = found  # at the end: used last
+    return found  # type: ignore[return-value]
+
+
+def drop(client: Client) -> None:
+    """Close a client that is no good any more; the next task makes a new one."""
+    with _lock:
+        for key in [key for key, one in _kept.items() if one is client]:
+            del _kept[key]
+    client.close()
+
+
+def close_all() -> None:
+    with _lock:
+        _forget_parents()
+        while _kept:
+            _kept.popitem()[1].close()
+
+
+def consumer(options: Mapping[str, str]) -> KafkaConsumer:
+    """A consumer for `read_range` and questions, kept for this process."""
+    return kept("consumer", options, lambda: new_consumer(options))
+
+
+def new_consumer(options: Mapping[str, str]) -> KafkaConsumer:
+    """A consumer of options `kafka.*` (without that prefix).
+
+    Raises:
+        UnknownOption, ConfigurationError: the clients do not know or refuse an option.
+    """
+    defaults = {"client.id": "pykafka2-spark"}
+    try:
+        return KafkaConsumer({**defaults, **options})
+    except UnknownOption as error:
+        raise UnknownOption(f"among the options kafka.*: {error}") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"among the options kafka.*: {error}") from None
+
+
+def _forget_parents() -> None:
+    global _pid
+    if os.getpid() != _pid:
+        _kept.clear()
+        _pid = os.getpid()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork another thread may have held the lock; that thread is not there."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)

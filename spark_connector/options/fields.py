@@ -1,0 +1,116 @@
+"""How an option of the connector is declared: its name as Spark's Kafka connector has it, and its reading.
+
+Spark hands over options as text, with names in lower case.  Pure data; neighbours: source_options.py and
+sink_options.py declare, reading.py reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+OPTION = "spark option"
+"""The key of an attrs field's metadata under which its `SparkOption` lies."""
+INT64_MAX = 2**63 - 1
+
+_UNITS_MS = {
+    "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
+}  # fmt: skip
+"""Spark's names of units of time."""
+
+
+class Because(ValueError):
+    """What a reader of values raises to add its own words to the message."""
+
+
+@attrs.define(frozen=True)
+class SparkOption:
+    """One option: `read` makes the inner value of the text, or raises `ValueError`."""
+
+    name: str
+    read: Callable[[str], Any]
+    legal: str
+    doc: str
+    default: str
+    """As the documentation shows it."""
+    batch: bool = True
+    stream: bool = True
+
+
+def option(
+    name: str,
+    default: object,
+    read: Callable[[str], Any],
+    legal: str,
+    doc: str,
+    *,
+    shown: str = "",
+    batch: bool = True,
+    stream: bool = True,
+) -> Any:
+    """A field for an option; `shown` is the default in the documentation where `default` does not say it."""
+    said = shown or ("none" if default is None else str(default).lower())
+    declared = SparkOption(name, read, legal, doc, said, batch, stream)
+    return attrs.field(default=default, metadata={OPTION: declared})
+
+
+def flag(text: str) -> bool:
+    """As Scala reads a Boolean."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def whole_number(minimum: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text.strip())
+        if not minimum <= number <= INT64_MAX:
+            raise ValueError
+        return number
+
+    return read
+
+
+def milliseconds(text: str) -> float:
+    """A length of time as Spark writes it, `15m`, `500ms`; a number alone is milliseconds."""
+    text = text.strip().lower()
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = text[len(digits) :] or "ms"
+    if not digits.strip().isdigit() or unit not in _UNITS_MS:
+        raise ValueError
+    return int(digits) * _UNITS_MS[unit]
+
+
+def number_of_bytes(text: str) -> int:
+    """Bytes, also with Spark's units: `64m`, `1g`, `10kb`."""
+    text = text.strip().lower()
+    digits = text.rstrip("bkmgt")
+    unit = text[len(digits) :].removesuffix("b")
+    if unit not in ("", "k", "m", "g", "t"):
+        raise ValueError
+    number = int(digits) << 10 * " kmgt".index(unit or " ")
+    if not 1 <= number <= INT64_MAX:
+        raise ValueError
+    return number
+
+
+def one_of(*legal: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.strip().lower() not in legal:
+            raise ValueError
+        return text.strip().lower()
+
+    return read
+
+
+def json_object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Because(f"it is not JSON: {error}") from None
+    if not isinstance(found, dict) or not found:
+        raise Because("it is not a JSON object, or an empty one")
+    return found

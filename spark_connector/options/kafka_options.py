@@ -1,0 +1,106 @@
+"""Options `kafka.*`: those of Java's clients, translated to pykafka2's where the two differ.
+
+Pure.  Which names and values there are is the clients' own table to say: whoever makes a client of these
+options hears of an unknown one before anything is sent.  Neighbour: connections.py makes the clients.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pykafka2.errors import ConfigurationError
+
+PREFIX = "kafka."
+
+_NOT_FOR_SOURCES = {
+    "auto.offset.reset": "startingOffsets says where a query begins",
+    "key.deserializer": "keys are read as binary; cast the column",
+    "value.deserializer": "values are read as binary; cast the column",
+    "enable.auto.commit": "the source commits no offsets; Spark's checkpoint holds them",
+    "interceptor.classes": "they would have to run in every task",
+}
+_NOT_FOR_SINKS = {
+    "key.serializer": "keys are written as they are in their column, binary or string",
+    "value.serializer": "values are written as they are in their column, binary or string",
+    "interceptor.classes": "they would have to run in every task",
+    "partitioner.class": "Java's classes cannot be loaded; use a column named partition",
+    "transactional.id": "delivery=exactly_once names the transactions itself",
+    "enable.idempotence": "the sink's producers are always idempotent",
+}
+# What means nothing where records are read without a group.
+_OF_GROUPS = (
+    "group.id",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+)
+_JAAS = re.compile(r"""^\s*[\w.$]*\.(?:Plain|Scram)LoginModule\s+required\b(?P<rest>[^;]*);?\s*$""")
+_JAAS_ENTRY = re.compile(r"""(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"';]+)""")
+SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key")
+
+
+def for_source(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Options of a `KafkaConsumer`."""
+    _refuse(kafka, _NOT_FOR_SOURCES)
+    return _translated({name: value for name, value in kafka.items() if name not in _OF_GROUPS})
+
+
+def for_sink(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Options of a `KafkaProducer`."""
+    _refuse(kafka, _NOT_FOR_SINKS)
+    return _translated(dict(kafka))
+
+
+def redacted(kafka: Mapping[str, str]) -> dict[str, str]:
+    """For messages and reprs."""
+    return {name: "[hidden]" if SECRET.search(name) else value for name, value in kafka.items()}
+
+
+def _refuse(kafka: Mapping[str, str], reasons: Mapping[str, str]) -> None:
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise ConfigurationError(
+            "kafka.bootstrap.servers is missing: 'host:port', several with commas between"
+        )
+    for name in kafka:
+        if name in reasons:
+            raise ConfigurationError(f"kafka.{name} is refused: {reasons[name]}")
+
+
+def _translated(options: dict[str, str]) -> dict[str, str]:
+    jaas = options.pop("sasl.jaas.config", None)
+    if jaas is not None:
+        options.update(_of_jaas(jaas))
+    for store, names in (("truststore", ("ssl.cafile",)), ("keystore", ("ssl.certfile", "ssl.keyfile"))):
+        if options.get(f"ssl.{store}.type", "").upper() == "PEM":
+            del options[f"ssl.{store}.type"]
+            path = options.pop(f"ssl.{store}.location", None)
+            if path is not None:
+                options.update(dict.fromkeys(names, path))
+    if "ssl.endpoint.identification.algorithm" in options:
+        wanted = options.pop("ssl.endpoint.identification.algorithm").strip().lower()
+        if wanted not in ("", "https"):
+            raise ConfigurationError(
+                f"kafka.ssl.endpoint.identification.algorithm={wanted!r}: legal is 'https' or nothing"
+            )
+        options["ssl.check.hostname"] = "true" if wanted else "false"
+    return options
+
+
+def _of_jaas(line: str) -> dict[str, str]:
+    """Name and password of a line for PLAIN or SCRAM.  The line is not shown in any message."""
+    found = _JAAS.match(line)
+    if found is None:
+        raise ConfigurationError(
+            "kafka.sasl.jaas.config=[hidden]: only PlainLoginModule and ScramLoginModule with username "
+            "and password are understood"
+        )
+    entries = {name: _unquoted(value) for name, value in _JAAS_ENTRY.findall(found["rest"])}
+    if not {"username", "password"} <= set(entries):
+        raise ConfigurationError("kafka.sasl.jaas.config=[hidden]: it has no username, or no password")
+    return {"sasl.plain.username": entries["username"], "sasl.plain.password": entries["password"]}
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text

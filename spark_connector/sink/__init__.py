@@ -1,0 +1,1 @@
+"""The sink: rows of batches and micro-batches into topics."""

@@ -1,0 +1,1 @@
+"""The source: batch and micro-batch reading of topics, in Arrow's columns."""

@@ -1,0 +1,113 @@
+"""What one task does: a range of offsets of one partition as Arrow's record batches.
+
+Runs in Spark's Python workers.  Neighbour: connections.py keeps the consumer from task to task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import attrs
+import pyarrow as pa
+
+from pykafka2 import Columns, KafkaConsumer, TopicPartition
+from pykafka2.errors import KafkaTimeoutError, OffsetOutOfRange, UnknownTopicOrPartition
+from spark_connector import connections
+from spark_connector.errors import DataLoss
+from spark_connector.options.source_options import SourceOptions
+from spark_connector.source.ranges import OffsetRange
+from spark_connector.source.schema import arrow_schema
+
+logger = logging.getLogger(__name__)
+
+ROWS_PER_BATCH = 10_000
+"""As Spark's own default; more at once is slower."""
+HINT = "Some data may have been missed; with failOnDataLoss=false the query goes on with what is left"
+
+
+@attrs.define
+class RangeTask:
+    """Reads ranges for one query; travels to the workers.  Holds no connection."""
+
+    _options: SourceOptions
+    _columns: tuple[str, ...]
+
+    def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        partition = TopicPartition(wanted.topic, wanted.partition)
+        shape = _Shape(self._columns, partition)
+        for columns in self._pieces(partition, wanted.start, wanted.end):
+            for batch in columns.to_arrow().to_batches(max_chunksize=ROWS_PER_BATCH):
+                yield shape.of(batch)
+
+    # ------------------------------------------------------------------ inside
+
+    def _pieces(self, partition: TopicPartition, start: int, end: int) -> Iterator[Columns]:
+        consumer = connections.consumer(self._consumer_options())
+        max_bytes = int(self._options.kafka.get("max.partition.fetch.bytes", 1 << 20))
+        isolation = self._options.isolation_level
+        while start < end:
+            try:
+                for piece in consumer.read_range(
+                    partition, start, end, isolation=isolation, max_bytes=max_bytes
+                ):
+                    start = piece.last_offset + 1
+                    yield piece
+                return
+            except OffsetOutOfRange:
+                start = self._after_loss(consumer, partition, start, end)
+            except UnknownTopicOrPartition as error:
+                self._tell(f"{partition.topic}-{partition.partition} is gone ({error})")
+                return
+            except KafkaTimeoutError as error:
+                raise KafkaTimeoutError(f"{error} (kafkaConsumer.pollTimeoutMs)") from None
+
+    def _after_loss(self, consumer: KafkaConsumer, partition: TopicPartition, start: int, end: int) -> int:
+        """Where to go on: at what is left, or at the end."""
+        first = consumer.beginning_offsets([partition])[partition]
+        if first <= start:  # behind the end of the log: it was cut, or made anew
+            self._tell(f"{partition.topic}-{partition.partition} ends before offset {start}")
+            return end
+        self._tell(
+            f"{partition.topic}-{partition.partition}: offsets {start} to {min(first, end) - 1} are gone"
+        )
+        return min(first, end)
+
+    def _tell(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{what}. {HINT}")
+        logger.warning("%s; failOnDataLoss is false, so the query goes on", what)
+
+    def _consumer_options(self) -> dict[str, str]:
+        limit = self._options.kafka.get("default.api.timeout.ms", str(int(self._options.poll_timeout_ms)))
+        return {**self._options.kafka, "default.api.timeout.ms": limit}
+
+
+class _Shape:
+    """Makes Spark's columns of pykafka2's."""
+
+    def __init__(self, names: Sequence[str], partition: TopicPartition) -> None:
+        self._schema = arrow_schema(names)
+        self._constants = {
+            "topic": pa.scalar(partition.topic, pa.string()),
+            "partition": pa.scalar(partition.partition, pa.int32()),
+            "timestampType": pa.scalar(0, pa.int32()),
+        }
+        self._repeated: dict[str, pa.Array] = {}
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        count = batch.num_rows
+        arrays = [
+            self._constant(field.name, count)
+            if field.name in self._constants
+            else batch.column(field.name).cast(field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _constant(self, name: str, count: int) -> pa.Array:
+        """Most batches are of one length, and those alike can be slices of one array."""
+        known = self._repeated.get(name)
+        if known is None or len(known) < count:
+            known = self._repeated[name] = pa.repeat(self._constants[name], max(count, 1))
+        return known.slice(0, count)

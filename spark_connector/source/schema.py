@@ -1,0 +1,67 @@
+"""The source's columns: their types for Spark and for Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_connector.errors import WrongSchema
+from spark_connector.options.source_options import COLUMNS
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+SPARK_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS,
+}
+ARROW_TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+}
+
+
+def spark_schema(columns: Sequence[str]) -> StructType:
+    return StructType([StructField(name, SPARK_TYPES[name]) for name in columns])
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
+
+
+def chosen_columns(schema: StructType, offered: Sequence[str]) -> tuple[str, ...]:
+    """The columns to give where Spark says this schema, which a user may have written.
+
+    Raises:
+        WrongSchema: it has something that the source does not.
+    """
+    for field in schema.fields:
+        if field.name not in SPARK_TYPES:
+            raise WrongSchema(f"schema: there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
+        if field.dataType != SPARK_TYPES[field.name]:
+            legal = SPARK_TYPES[field.name].simpleString()
+            raise WrongSchema(f"schema: column {field.name} is {legal}, not {field.dataType.simpleString()}")
+    return tuple(field.name for field in schema.fields)
