@@ -50,6 +50,8 @@ def conformance(session: nox.Session) -> None:
     session.run("python", "-m", "tests.conformance.kafka_python_suite")
     session.run("python", "-m", "tests.conformance.kafka_python_ours")
     session.run("python", "-m", "tests.conformance.python_clients")
+    if which("node"):
+        session.run("python", "-m", "tests.conformance.recipe_programs")
     # The same of three Go clients, side by side.
     if which("go"):
         session.run("python", "-m", "tests.conformance.go_suites")
