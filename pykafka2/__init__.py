@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pykafka2.producer.interceptors import ProducerInterceptor, ProducerRecord
     from pykafka2.producer.partitioners import ClusterView, Partitioner
     from pykafka2.producer.producer import KafkaProducer
-    from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction
+    from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction, end_transactions
     from pykafka2.records.columns import Columns
     from pykafka2.serializers import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from pykafka2.types import (
@@ -86,6 +86,7 @@ _HOMES = {
     "TopicPartition": "pykafka2.types",
     "TransactionHandle": "pykafka2.producer.transaction_handle",
     "end_transaction": "pykafka2.producer.transaction_handle",
+    "end_transactions": "pykafka2.producer.transaction_handle",
 }
 
 __version__ = "0.1.0"
@@ -128,6 +129,7 @@ __all__ = [
     "TopicPartition",
     "TransactionHandle",
     "end_transaction",
+    "end_transactions",
 ]
 
 

@@ -3,24 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import TransactionDescription, TransactionListing
+from pykafka2.driver.pollable import TRANSACTION, ToCoordinator, ToNode
+from pykafka2.errors import CorruptData, IllegalArgument, KafkaError, error_of
 from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.protocol.messages.transaction_admin import (
+        DescribeTransactionsResponse,
+        ListTransactionsResponse,
+    )
+
+
+GRACE = 1.0
+"""Seconds: calls end themselves, with better words than a waiter has."""
 
 
 class TransactionsAdmin:
     """The part of `KafkaAdminClient` that is about transactions.  Timeouts are seconds; thread-safe."""
+
+    _cluster: ClusterClient
 
     def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), timeout: float | None = None
     ) -> list[TransactionListing]:
         """All transactional ids of all coordinators, of the states and producer ids given (none: all).
 
-        `states` are Kafka's words, such as "Ongoing", "PrepareCommit", "CompleteAbort".
+        `states` are Kafka's words, such as "Ongoing", "PrepareCommit", "CompleteAbort".  Those that the
+        principal may not describe are left out.  Sorted by transactional id.
+
+        Raises:
+            IllegalArgument: the brokers know no such state, or an argument is not what is said above.
+            KafkaError: a broker could not be asked; what others know is of no use without it.
         """
-        not_yet("KafkaAdminClient.list_transactions")
+        from pykafka2.protocol.messages.metadata import MetadataRequest
+        from pykafka2.protocol.messages.transaction_admin import ListTransactionsRequest
+
+        wanted, producers = _texts("states", states), list(producer_ids)
+        brokers = self._cluster.request(
+            MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout=timeout
+        ).brokers
+        found: dict[str, TransactionListing] = {}
+        for broker in brokers:
+            answer = self._cluster.request(
+                ListTransactionsRequest(state_filters=wanted, producer_id_filters=producers),
+                ToNode(broker.node_id),
+                timeout,
+                _error_of_listing,
+            )
+            if answer.unknown_state_filters:
+                raise IllegalArgument(
+                    f"states={wanted!r}: broker {broker.node_id} does not know "
+                    f"{', '.join(answer.unknown_state_filters)}"
+                )
+            for one in answer.transaction_states:
+                found[one.transactional_id] = TransactionListing(
+                    one.transactional_id, one.producer_id, one.transaction_state
+                )
+        return [found[name] for name in sorted(found)]
 
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
@@ -31,7 +76,28 @@ class TransactionsAdmin:
             ItemsFailed: some failed (unless `raise_errors` is False), with `TransactionalIdNotFound` where no
                 coordinator knows the id.
         """
-        not_yet("KafkaAdminClient.describe_transactions")
+        from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest
+
+        cluster = self._cluster
+        # All are asked for before the first is waited for: each has a coordinator of its own.
+        started = {
+            name: cluster.start(
+                DescribeTransactionsRequest(transactional_ids=[name]),
+                ToCoordinator(TRANSACTION, name),
+                timeout,
+                _error_of_description,
+            )
+            for name in _texts("transactional_ids", transactional_ids)
+        }
+        seconds = cluster.options.default_api_timeout if timeout is None else timeout
+        found: dict[str, TransactionDescription] = {}
+        errors: dict[str, KafkaError] = {}
+        for name, completion in started.items():
+            try:
+                found[name] = _described(completion.result(seconds + GRACE))
+            except KafkaError as error:
+                errors[name] = error
+        return Outcomes(found, errors).checked("describe_transactions", raise_errors)
 
     def abort_transaction(
         self,
@@ -49,3 +115,42 @@ class TransactionsAdmin:
     ) -> list[TransactionDescription]:
         """Transactions that are open in a log, but unknown to their coordinator, for so many seconds."""
         not_yet("KafkaAdminClient.find_hanging_transactions")
+
+
+def _texts(argument: str, given: Iterable[str]) -> list[str]:
+    """A list of strings; one string alone would be read letter by letter."""
+    if isinstance(given, str):
+        raise IllegalArgument(f"{argument}={given!r}: takes several strings, in a list for one")
+    found = list(dict.fromkeys(given))
+    for one in found:
+        if not isinstance(one, str):
+            raise IllegalArgument(f"{argument} has {one!r}: takes strings")
+    return found
+
+
+def _error_of_listing(answer: ListTransactionsResponse) -> KafkaError | None:
+    return error_of(answer.error_code) if answer.error_code else None
+
+
+def _error_of_description(answer: DescribeTransactionsResponse) -> KafkaError | None:
+    if not answer.transaction_states:
+        return CorruptData("DescribeTransactions answered nothing of what it was asked for")
+    code = answer.transaction_states[0].error_code
+    return error_of(code) if code else None
+
+
+def _described(answer: DescribeTransactionsResponse) -> TransactionDescription:
+    told = answer.transaction_states[0]
+    return TransactionDescription(
+        told.transactional_id,
+        told.producer_id,
+        told.producer_epoch,
+        told.transaction_state,
+        told.transaction_timeout_ms / 1000,
+        told.transaction_start_time_ms,
+        tuple(
+            TopicPartition(topic.topic, number)
+            for topic in sorted(told.topics, key=lambda one: one.topic)
+            for number in sorted(topic.partitions)
+        ),
+    )

@@ -6,6 +6,7 @@ its own, which ends all tasks' transactions together.  Any thread and process; a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
@@ -51,6 +52,9 @@ class TransactionHandle:
 
 
 END_OPTIONS = OptionTable(ClientOptions)
+GRACE = 1.0
+"""Seconds: calls end themselves, with better words than a waiter has."""
+_IS_OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
 
 
 def end_transaction(
@@ -81,38 +85,93 @@ def end_transaction(
         IllegalArgument: `handle` or `commit` is not what is said above.
         UnknownOption, ConfigurationError: an option is unknown or illegal.
     """
-    if not isinstance(handle, TransactionHandle):
-        raise IllegalArgument(f"handle={handle!r}: end_transaction takes what detach_transaction() returned")
-    if not isinstance(commit, bool):
-        raise IllegalArgument(f"commit={commit!r}: True commits, False aborts")
+    (ended,) = _checked([handle], commit)
+    errors = end_transactions([ended], commit=commit, timeout=timeout, runtime=runtime, **options)
+    if errors:
+        raise errors[handle]
+
+
+def end_transactions(
+    handles: Iterable[TransactionHandle],
+    *,
+    commit: bool,
+    timeout: float | None = None,
+    runtime: Runtime | None = None,
+    **options: Unpack[ClientConfig],
+) -> dict[TransactionHandle, KafkaError]:
+    """`end_transaction` for many at a time, over the same connections, each as far as it gets.
+
+    Each transaction is one of its own: some may be committed where others could not be.
+
+    Returns:
+        Those that were not ended, with the error that `end_transaction` would have raised; empty when all
+        were.
+
+    Raises:
+        IllegalArgument: `handles` or `commit` is not what is said there; nothing was asked for.
+        UnknownOption, ConfigurationError: an option is unknown or illegal.
+    """
+    wanted = _checked(handles, commit)
     timeout = checked_timeout(timeout)
     parsed = END_OPTIONS.parse(None, options)
-    if handle.is_empty:
-        return
+    wanted = [handle for handle in wanted if not handle.is_empty]
+    if not wanted:
+        return {}
     client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
     try:
-        _end(client, handle, commit, parsed.default_api_timeout if timeout is None else timeout)
+        return _end(client, wanted, commit, parsed.default_api_timeout if timeout is None else timeout)
     finally:
         client.close()
 
 
-def _end(client: ClusterClient, handle: TransactionHandle, commit: bool, timeout: float) -> None:
-    coordinator = ToCoordinator(TRANSACTION, handle.transactional_id)
-    request = EndTxnRequest(
-        transactional_id=handle.transactional_id,
-        producer_id=handle.producer_id,
-        producer_epoch=handle.producer_epoch,
-        committed=commit,
-    )
-    _, max_version = end_versions(handle.transaction_version)
+def _checked(handles: Iterable[TransactionHandle], commit: bool) -> list[TransactionHandle]:
+    found = list(handles)
+    for handle in found:
+        if not isinstance(handle, TransactionHandle):
+            raise IllegalArgument(
+                f"handle={handle!r}: end_transaction takes what detach_transaction() returned"
+            )
+    if not isinstance(commit, bool):
+        raise IllegalArgument(f"commit={commit!r}: True commits, False aborts")
+    return found
+
+
+def _end(
+    client: ClusterClient, handles: list[TransactionHandle], commit: bool, timeout: float
+) -> dict[TransactionHandle, KafkaError]:
+    """All are asked for before the first is waited for."""
 
     def check(answer: EndTxnResponse) -> KafkaError | None:
         return error_of(answer.error_code) if answer.error_code else None
 
+    started = []
+    for handle in dict.fromkeys(handles):
+        request = EndTxnRequest(
+            transactional_id=handle.transactional_id,
+            producer_id=handle.producer_id,
+            producer_epoch=handle.producer_epoch,
+            committed=commit,
+        )
+        coordinator = ToCoordinator(TRANSACTION, handle.transactional_id)
+        _, max_version = end_versions(handle.transaction_version)
+        started.append((handle, client.start(request, coordinator, timeout, check, max_version)))
+    errors: dict[TransactionHandle, KafkaError] = {}
     try:
-        client.request(request, coordinator, timeout, check, max_version)
-    except (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState) as error:
-        raise _explained(client, coordinator, handle, commit, error) from error
+        for handle, completion in started:
+            error = completion.exception(timeout + GRACE)
+            if isinstance(error, _IS_OVER):
+                coordinator = ToCoordinator(TRANSACTION, handle.transactional_id)
+                errors[handle] = _explained(client, coordinator, handle, commit, error)
+                errors[handle].__cause__ = error
+            elif isinstance(error, KafkaError):
+                errors[handle] = error
+            elif error is not None:
+                raise error
+    except BaseException:
+        for _, completion in started:
+            completion.cancel()  # Ctrl-C, say: none must be sent again
+        raise
+    return errors
 
 
 def _explained(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import TransactionHandle, end_transaction
+from pykafka2 import TransactionHandle, end_transaction, end_transactions
 from pykafka2.errors import (
     BrokerError,
     IllegalArgument,
@@ -224,3 +224,30 @@ def test_bad_arguments_are_named(simulation: Simulation, cluster: KafkaCluster) 
         end(simulation, cluster, handle, commit=yes)
     with pytest.raises(UnknownOption, match="linger_ms"):
         end(simulation, cluster, handle, commit=True, linger_ms=5)
+
+
+def test_many_are_ended_together_and_each_that_was_not_is_named(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    handles = [handed_over(simulation, cluster, name=f"task-{number}") for number in range(3)]
+    empty = TransactionHandle("task-3", 9, 0, 2, is_empty=True)
+    successor = a_producer(simulation, cluster, "task-1")
+    runtime = simulation.runtime.at("elsewhere")
+
+    for _ in range(2):  # as often as one likes
+        errors = end_transactions(
+            [*handles, empty], commit=True, runtime=runtime, bootstrap_servers=cluster.bootstrap_servers
+        )
+        assert set(errors) == {handles[1]}
+        assert isinstance(errors[handles[1]], ProducerFenced)
+        assert "'task-1'" in str(errors[handles[1]])
+    assert committed(simulation, cluster) == [b"v", b"v"]
+    successor.close()
+
+
+def test_many_ends_take_handles_alone(simulation: Simulation, cluster: KafkaCluster) -> None:
+    with pytest.raises(IllegalArgument, match="'task-1'"):
+        end_transactions(["task-1"], commit=True)  # type: ignore[list-item]
+    with pytest.raises(IllegalArgument, match="commit='yes'"):
+        end_transactions([], commit="yes")  # type: ignore[arg-type]
+    assert end_transactions([], commit=False, bootstrap_servers="nowhere:1") == {}
