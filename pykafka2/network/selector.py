@@ -1,7 +1,8 @@
 """A selector over the machine's sockets, with a wake-up that any thread or signal handler may signal.
 
-Belongs to the thread that turns the loop (all but `wake`).  The only module that uses `selectors` and
-the wake-up pair; its in-memory counterpart is testing/simulation/selector.py.
+Belongs to the thread that turns the loop (all but `wake`).  The only module that uses epoll, `selectors` and
+the wake-up pair; its in-memory counterpart is testing/simulation/selector.py.  Hot: once or twice for every
+record that somebody waits for.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import os
 import select
 import selectors
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 import attrs
 
 from pykafka2.clock import FOREVER
-from pykafka2.network.transport import READABLE, Listener, Ready, Transport
+from pykafka2.network.transport import READABLE, WRITABLE, Listener, Ready, Transport
 
 # epoll counts its timeout in a 32-bit number of milliseconds; nobody minds a round in between.
 MAX_TIMEOUT = 3600.0
 # Below this a millisecond more or less matters; the price is one more system call.
 FINE_TIMEOUT = 0.005
 MAX_SELECT_FILENO = 1024
+MAX_EVENTS = 256
+"""In one round; what is beyond comes with the next."""
 
 
 class _Source(Protocol):
@@ -75,6 +79,62 @@ class WakeUp:
             os.close(number)
 
 
+class _Epoll:
+    """epoll, without the objects and calls that `selectors` has for each event."""
+
+    def __init__(self, wake_up: WakeUp) -> None:
+        self._epoll = epoll = select.epoll()
+        # Every signal is told once, so the wake-up need not be read.
+        epoll.register(wake_up.reader, select.EPOLLIN | select.EPOLLET)
+        self.fileno: int = epoll.fileno()
+        self.poll: Callable[[float | None, int], list[tuple[int, int]]] = epoll.poll
+        self.unregister: Callable[[int], object] = epoll.unregister
+        self.close: Callable[[], object] = epoll.close
+
+    def register(self, fileno: int, interest: int) -> None:
+        self._epoll.register(fileno, self._events(interest))
+
+    def modify(self, fileno: int, interest: int) -> None:
+        self._epoll.modify(fileno, self._events(interest))
+
+    def _events(self, interest: int) -> int:
+        return (select.EPOLLIN if interest & READABLE else 0) | (
+            select.EPOLLOUT if interest & WRITABLE else 0
+        )
+
+    def bits(self, events: int) -> int:
+        """What of READABLE and WRITABLE these are; an error is both."""
+        return (READABLE if events & ~select.EPOLLOUT else 0) | (WRITABLE if events & ~select.EPOLLIN else 0)
+
+
+class _AnyPoll:
+    """What the machine has where it has no epoll."""
+
+    def __init__(self, wake_up: WakeUp) -> None:
+        self._wake_up = wake_up
+        self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._selector.register(wake_up.reader, READABLE)
+        # A number that `select` refuses where the selector has none.
+        self.fileno: int = getattr(self._selector, "fileno", lambda: MAX_SELECT_FILENO)()
+        self.unregister: Callable[[int], object] = self._selector.unregister
+        self.close: Callable[[], object] = self._selector.close
+
+    def register(self, fileno: int, interest: int) -> None:
+        self._selector.register(fileno, interest)
+
+    def modify(self, fileno: int, interest: int) -> None:
+        self._selector.modify(fileno, interest)
+
+    def poll(self, timeout: float | None, max_events: int) -> list[tuple[int, int]]:
+        ready = [(key.fd, bits) for key, bits in self._selector.select(timeout)]
+        if any(fileno == self._wake_up.reader for fileno, _ in ready):
+            self._wake_up.clear()
+        return ready
+
+    def bits(self, events: int) -> int:
+        return events
+
+
 class SocketSelector:
     """`transport.Selector` on epoll (or what the machine has).
 
@@ -86,12 +146,12 @@ class SocketSelector:
     """
 
     def __init__(self) -> None:
-        self._selector: selectors.BaseSelector = selectors.DefaultSelector()
-        self._fileno = _fileno_of(self._selector)
-        self._registrations: dict[int, _Registration] = {}
-        self._buffering: dict[int, _Registration] = {}
         self._wake_up: WakeUp | None = WakeUp()
-        self._selector.register(self._wake_up.reader, READABLE, None)
+        self._poller: Any = _Epoll(self._wake_up) if hasattr(select, "epoll") else _AnyPoll(self._wake_up)
+        self._registrations: dict[int, _Registration] = {}
+        self._watched: dict[int, _Registration] = {}
+        """Those that wait for something, by their file number."""
+        self._buffering: dict[int, _Registration] = {}
         self._asked = False
         self._sleeps = 0
         self._asleep = 0
@@ -102,7 +162,7 @@ class SocketSelector:
         on_socket = cast(_Source, source)
         registration = _Registration(on_socket, on_socket.fileno(), interest, data)
         if interest:
-            self._selector.register(registration.fileno, interest, registration)
+            self._watch(registration)
         self._registrations[id(source)] = registration
         if hasattr(source, "has_pending"):
             self._buffering[id(source)] = registration
@@ -115,44 +175,52 @@ class SocketSelector:
         if before == interest:
             return
         if not interest:
-            self._selector.unregister(registration.fileno)
+            self._unwatch(registration)
         elif not before:
-            self._selector.register(registration.fileno, interest, registration)
+            self._watch(registration)
         else:
-            self._selector.modify(registration.fileno, interest, registration)
+            self._poller.modify(registration.fileno, interest)
 
     def unregister(self, source: Transport | Listener) -> None:
         """Forget a source; call it before the source is closed.  Safe to repeat."""
         registration = self._registrations.pop(id(source), None)
         self._buffering.pop(id(source), None)
         if registration is not None and registration.interest:
-            self._selector.unregister(registration.fileno)
+            self._unwatch(registration)
+
+    def _watch(self, registration: _Registration) -> None:
+        self._poller.register(registration.fileno, registration.interest)
+        self._watched[registration.fileno] = registration
+
+    def _unwatch(self, registration: _Registration) -> None:
+        self._watched.pop(registration.fileno, None)
+        self._poller.unregister(registration.fileno)
 
     def select(self, timeout: float | None) -> list[Ready]:
         """What is ready, after at most `timeout` seconds (None: for ever); a wake-up ends the wait early."""
-        wake_up = self._wake_up
-        if wake_up is None:
+        if self._wake_up is None:
             return []
-        pending = [known for known in self._buffering.values() if _has_pending(known)]
+        poller = self._poller
+        pending = self._buffering and [known for known in self._buffering.values() if _has_pending(known)]
         self._sleeps += 1
         self._asleep = self._sleeps
         if pending or self._asked:
             timeout = 0.0
         elif timeout is not None:
-            timeout = None if timeout == FOREVER else min(timeout, MAX_TIMEOUT)
-        if timeout is not None and 0 < timeout < FINE_TIMEOUT and self._fileno < MAX_SELECT_FILENO:
-            # epoll rounds up to whole milliseconds; select does not, and can watch epoll itself.
-            select.select((self._fileno,), (), (), timeout)
-            timeout = 0.0
-        events = self._selector.select(timeout)
+            if timeout > MAX_TIMEOUT:
+                timeout = None if timeout == FOREVER else MAX_TIMEOUT
+            elif 0 < timeout < FINE_TIMEOUT and poller.fileno < MAX_SELECT_FILENO:
+                # epoll rounds up to whole milliseconds; select does not, and can watch epoll itself.
+                select.select((poller.fileno,), (), (), timeout)
+                timeout = 0.0
+        events = poller.poll(timeout, MAX_EVENTS)
         self._asleep = 0
         ready: list[Ready] = []
-        for key, bits in events:
-            registration = key.data
-            if registration is None:
-                wake_up.clear()
-            else:
-                ready.append((registration.data, bits))
+        watched = self._watched
+        for fileno, bits in events:
+            registration = watched.get(fileno)
+            if registration is not None:  # else it is the wake-up
+                ready.append((registration.data, READABLE if bits == READABLE else poller.bits(bits)))
         # Whoever asks before this line is served by the round that now begins.
         self._asked = False
         if pending:
@@ -184,13 +252,9 @@ class SocketSelector:
             return
         self._wake_up = None
         self._registrations.clear()
+        self._watched.clear()
         self._buffering.clear()
-        self._selector.close()
-
-
-def _fileno_of(selector: selectors.BaseSelector) -> int:
-    """The file number of epoll or kqueue; one that select refuses where the selector has none."""
-    return int(selector.fileno()) if hasattr(selector, "fileno") else MAX_SELECT_FILENO
+        self._poller.close()
 
 
 def _has_pending(registration: _Registration) -> bool:
