@@ -17,7 +17,7 @@ import attrs
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.answers import checked_node
-from pykafka2.driver.pollable import GROUP, AnyNode, PollResult, Send, ToCoordinator
+from pykafka2.driver.pollable import GROUP, NOTHING, AnyNode, PollResult, Send, ToCoordinator
 from pykafka2.errors import CorruptResponse, KafkaError, UnsupportedVersion, error_of
 from pykafka2.events import EventSink, LookupEnded, LookupStarted
 from pykafka2.options import ClientOptions
@@ -112,6 +112,8 @@ class Coordinators:
                 lookup.node = None
 
     def poll(self, now: float) -> PollResult:
+        if not self._lookups:
+            return NOTHING
         result = PollResult.idle()
         for to, lookup in self._lookups.items():
             if not lookup.is_wanted or lookup.in_flight:

@@ -41,6 +41,8 @@ class Purpose(Enum):
     MAIN = "main"
     COORDINATOR = "coordinator"
 
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+
 
 class LinkState(Enum):
     IDLE = "idle"
@@ -89,6 +91,8 @@ class NodeLink:
         self.last_error: KafkaError | None = None
         self.retry_at = -FOREVER
         """No attempt to connect before this moment."""
+        self.quiet_until = -FOREVER
+        """Nothing is to be seen to before this moment, unless it is set back."""
         self._log = ClientLogger(__name__, options.client_id)
         self._options = options
         self._driver = driver
@@ -154,6 +158,7 @@ class NodeLink:
     def want(self, now: float) -> None:
         """Connect, unless that is under way or must wait; then the driver is turned again in time."""
         self._is_wanted = True
+        self.quiet_until = -FOREVER
         if self.state is LinkState.IDLE or (self.state is LinkState.BACKING_OFF and now >= self.retry_at):
             self._resolve(now)
 
@@ -162,6 +167,9 @@ class NodeLink:
         if self.connection is None:
             raise IllegalState(f"{self.name} is not connected")
         send.sent_to, send.sent_at = self.node.id, now
+        timeout = self._options.request_timeout if send.timeout is None else send.timeout
+        if now + timeout < self.quiet_until:
+            self.quiet_until = now + timeout
         self.connection.send(
             send.request,
             now,
@@ -198,6 +206,8 @@ class NodeLink:
             # Whoever still wants it has said so earlier in this turn, and then it is no longer backing off.
             self._is_wanted = now < self.retry_at
             return self.retry_at if self._is_wanted else FOREVER
+        if self.state is LinkState.IDLE:
+            self.quiet_until = FOREVER
         return FOREVER
 
     def close_idle(self, now: float) -> None:
@@ -217,18 +227,22 @@ class NodeLink:
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(self.state, state)
         self.state = state
+        self.quiet_until = -FOREVER
 
     def _poll_ready(self, connection: Connection, now: float) -> float:
         wake_at = connection.next_deadline()
         if self._is_wanted and connection.throttled_until > now:
             wake_at = min(wake_at, connection.throttled_until)
-        if connection.in_flight:
-            return wake_at
-        idle_at = connection.last_used + self._options.connections_max_idle
+        # An answer sets nothing back: it may only come to be idle later than this.
+        used_at = now if connection.in_flight else connection.last_used
+        idle_at = used_at + self._options.connections_max_idle
         if now >= idle_at:
             self.close_idle(now)
             return FOREVER
-        return min(wake_at, idle_at)
+        wake_at = min(wake_at, idle_at)
+        if self.node.id >= 0:  # one to a bootstrap address closes as soon as it has served
+            self.quiet_until = wake_at
+        return wake_at
 
     def _resolve(self, now: float) -> None:
         self._move_to(LinkState.RESOLVING)

@@ -83,6 +83,10 @@ class Metadata:
         self._asked_for_all = False
         self._asked_by_name: frozenset[str] = frozenset()
         self._next_forget_at = FOREVER
+        self._has_changed = False
+        """Something was asked for, or came, since the last poll."""
+        self._quiet = PollResult.idle_until(NEVER)
+        """What the last poll came to; good until its time if nothing has changed."""
         self._give_up_at = FOREVER  # on the brokers known, for want of an answer
         self._refreshed_at: dict[str, float] = {}
         """When an answer last named each topic that is known."""
@@ -147,16 +151,17 @@ class Metadata:
         # No lock: a single dict operation, and _forget_idle puts back what was wanted meanwhile.
         is_new = topic not in self._wanted
         self._wanted[topic] = now
-        if (is_new or topic not in self.snapshot.topics) and not self._topic_requested:
-            self._topic_requested = True
-            self._wake()
+        if is_new or topic not in self.snapshot.topics:
+            if self._topic_requested:
+                self._has_changed = True
+            else:
+                self._request_topics()
 
     def pin_topics(self, topics: Iterable[str]) -> None:
         """Keep exactly these topics, besides those wanted, until the next call (a consumer's topics)."""
         self._pinned = frozenset(topics)
         if not self._pinned <= self.snapshot.topics.keys():
-            self._topic_requested = True
-            self._wake()
+            self._request_topics()
 
     def want_topic_ids(self, topic_ids: Iterable[bytes]) -> None:
         """Ask for the topics of these ids until each is known, or until the next call.
@@ -165,8 +170,7 @@ class Metadata:
         """
         self._wanted_ids = frozenset(topic_ids)
         if not self._wanted_ids <= self.snapshot.names_by_id.keys():
-            self._topic_requested = True
-            self._wake()
+            self._request_topics()
 
     def want_all_topics(self, wanted: bool) -> None:
         """Ask for every topic of the cluster, from the next update on (pattern subscriptions, listings)."""
@@ -178,7 +182,13 @@ class Metadata:
         """Ask the brokers as soon as the back-off allows; calls before that coincide."""
         if not self._update_requested:
             self._update_requested = True
+            self._has_changed = True
             self._wake()
+
+    def _request_topics(self) -> None:
+        self._topic_requested = True
+        self._has_changed = True
+        self._wake()
 
     # ------------------------------------------------------------------ the driver's thread
 
@@ -199,6 +209,14 @@ class Metadata:
         return True
 
     def poll(self, now: float) -> PollResult:
+        if now < self._quiet.wake_at and not self._has_changed:
+            return self._quiet
+        self._has_changed = False  # before anything is looked at: what changes from here on is for the next
+        result = self._poll(now)
+        self._quiet = PollResult.idle_until(NEVER) if result.sends else result
+        return result
+
+    def _poll(self, now: float) -> PollResult:
         if now >= self._give_up_at:
             self._give_up_at = now + self._options.metadata_recovery_rebootstrap_trigger
             self.on_rebootstrap(now)
@@ -266,6 +284,7 @@ class Metadata:
 
     def _on_response(self, response: MetadataResponse, now: float) -> None:
         self._in_flight = False
+        self._has_changed = True
         if response.error_code:
             self._on_refused(error_of(response.error_code), now)
             return
@@ -307,6 +326,7 @@ class Metadata:
 
     def _on_failure(self, error: KafkaError, now: float) -> None:
         self._in_flight = False
+        self._has_changed = True
         self._fail(error)
 
     def _fail(self, error: KafkaError) -> None:

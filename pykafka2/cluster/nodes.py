@@ -185,17 +185,24 @@ class Nodes:
     def poll(self, now: float) -> float:
         """Turn every link; the earliest time at which one wants to be turned again."""
         wake_at = FOREVER
-        has_brokers = bool(self._metadata.snapshot.nodes) and not self._is_rebootstrapping
         for link in tuple(self._links.values()):
-            if has_brokers and link.node.id < 0 and link.is_connected and not link.in_flight:
-                link.close_idle(now)  # it has served: the brokers have names now
-            wake_at = min(wake_at, link.poll(now))
+            link_wake_at = link.quiet_until
+            if link_wake_at <= now:
+                if link.node.id < 0 and link.is_connected and not link.in_flight and self._has_brokers:
+                    link.close_idle(now)  # it has served: the brokers have names now
+                link_wake_at = link.poll(now)
+            if link_wake_at < wake_at:
+                wake_at = link_wake_at
         return wake_at
 
     def close(self, error: KafkaError, now: float) -> None:
         tell_each([partial(link.close, error, now) for link in tuple(self._links.values())])
 
     # ------------------------------------------------------------------ inside
+
+    @property
+    def _has_brokers(self) -> bool:
+        return bool(self._metadata.snapshot.nodes) and not self._is_rebootstrapping
 
     @property
     def _is_rebootstrapping(self) -> bool:

@@ -17,7 +17,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.completion import Completion
-from pykafka2.driver.pollable import Destination, PollResult, Send
+from pykafka2.driver.pollable import NOTHING, Destination, PollResult, Send
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError
 from pykafka2.network.telling import tell_each
 from pykafka2.protocol.struct import Request
@@ -86,6 +86,8 @@ class RetryingCalls:
         tell_each([partial(self._end, call, error) for call in tuple(self._open)])
 
     def poll(self, now: float) -> PollResult:
+        if not self._open:
+            return NOTHING
         result = PollResult.idle()
         for call in tuple(self._open):
             if call.is_in_flight:

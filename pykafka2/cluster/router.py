@@ -57,6 +57,8 @@ class Router:
         self._coordinators = coordinators
         self._waiting: list[_Waiting] = []
         self._closed_because: KafkaError | None = None
+        self._result = PollResult.idle()
+        """The answer of every poll."""
 
     # ------------------------------------------------------------------ for managers
 
@@ -88,6 +90,11 @@ class Router:
         if self._closed_because is not None:
             send.on_failure(self._closed_because, now)
             return
+        if type(send.to) is ToNode:
+            link = self._nodes.link(send.to.id, now)
+            if link is not None and link.is_ready(now):
+                link.send(send, now)
+                return
         timeout = self._options.request_timeout if send.timeout is None else send.timeout
         waiting = _Waiting(send, now + timeout)
         if isinstance(send.to, AnyNode):
@@ -110,7 +117,8 @@ class Router:
         for one in self._waiting:
             wake_at = min(wake_at, one.deadline)
         # A failure told to its owner may have given the managers, polled before, something to say.
-        return PollResult.idle_until(now if again else wake_at)
+        self._result.wake_at = now if again else wake_at
+        return self._result
 
     def fail_waiting_for(self, to: ToCoordinator, error: KafkaError, now: float) -> None:
         """A lookup was refused: everybody who waits for it hears it, once."""

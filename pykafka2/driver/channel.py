@@ -54,7 +54,8 @@ class Channel:
     """A transport, its state and what is still to be written.
 
     Without a transport (the network refused at once) it waits for `fail`, so that its handler hears of that
-    as of any other failure: later, and through `on_close`.
+    as of any other failure: later, and through `on_close`.  `unsettled` is where it enters itself when it has
+    something to write, or is closed: the driver looks there at the end of a turn.
     """
 
     __slots__ = (
@@ -63,17 +64,24 @@ class Channel:
         "_selector",
         "_transport",
         "_unsent",
+        "_unsettled",
         "handler",
         "peer",
         "state",
     )
 
     def __init__(
-        self, transport: Transport | None, selector: Selector, handler: ChannelHandler, peer: str = ""
+        self,
+        transport: Transport | None,
+        selector: Selector,
+        handler: ChannelHandler,
+        peer: str = "",
+        unsettled: dict[Channel, None] | None = None,
     ) -> None:
         self._transport = transport
         self._selector = selector
-        self._unsent: deque[memoryview] = deque()
+        self._unsent: deque[Buffer] = deque()
+        self._unsettled: dict[Channel, None] = {} if unsettled is None else unsettled
         self._interest = 0
         self._is_blocked = False
         self.handler = handler
@@ -96,7 +104,8 @@ class Channel:
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Queue bytes; they leave at the end of the turn, gathered with what else is queued."""
         if self.state is not ChannelState.CLOSED:
-            self._unsent.extend(memoryview(buffer) for buffer in buffers if len(buffer))
+            self._unsent += buffers
+            self._unsettled[self] = None
 
     def close(self) -> None:
         """End the channel without telling the handler.  Safe to repeat."""
@@ -104,6 +113,7 @@ class Channel:
             return
         self.state = ChannelState.CLOSED
         self._unsent.clear()
+        self._unsettled[self] = None
         if self._transport is not None:
             self._selector.unregister(self._transport)
             self._transport.close()
@@ -121,6 +131,7 @@ class Channel:
             return  # closed earlier in this turn
         if bits & WRITABLE:
             self._is_blocked = False
+            self._unsettled[self] = None
         try:
             if self.state is ChannelState.OPENING:
                 self._establish(transport, now)
@@ -151,6 +162,7 @@ class Channel:
     def _establish(self, transport: Transport, now: float) -> None:
         if transport.establish():
             self.state = ChannelState.OPEN
+            self._unsettled[self] = None
             self.handler.on_open(now)
         self._update_interest(transport)
 
@@ -168,16 +180,14 @@ class Channel:
         while unsent:
             gathered = list(islice(unsent, MAX_GATHERED_BUFFERS))
             taken = transport.write(gathered)
-            if taken == 0:
+            if taken == 0 and any(map(len, gathered)):
                 return
-            while taken:
-                head = unsent[0]
-                if taken >= len(head):
-                    taken -= len(head)
-                    unsent.popleft()
-                else:
-                    unsent[0] = head[taken:]
-                    taken = 0
+            for head in gathered:
+                if taken < len(head):
+                    unsent[0] = memoryview(head)[taken:]
+                    break
+                taken -= len(head)
+                unsent.popleft()
 
     def _update_interest(self, transport: Transport) -> None:
         if self.state is ChannelState.CLOSED:

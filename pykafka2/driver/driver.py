@@ -53,6 +53,8 @@ class Driver:
         self.is_closed = False
         self._pollables: list[Pollable] = []
         self._channels: dict[Channel, None] = {}  # ordered, so that a seed decides all in the simulation
+        self._unsettled: dict[Channel, None] = {}
+        """Channels that have something to write, or are closed."""
         self._commands: deque[Command] = deque()
         self._selector = runtime.network.selector()
         self._in_turn = False
@@ -222,12 +224,12 @@ class Driver:
                 endpoint, options=options, tls=tls, server_name=server_name
             )
         except KafkaError as error:
-            channel = Channel(None, self._selector, handler, str(endpoint))
+            channel = Channel(None, self._selector, handler, str(endpoint), self._unsettled)
             failed, failure = channel, error
             self._commands.append(lambda now: failed.fail(failure, now))
             self._task.wake()
         else:
-            channel = Channel(transport, self._selector, handler)
+            channel = Channel(transport, self._selector, handler, unsettled=self._unsettled)
         self._channels[channel] = None
         return channel
 
@@ -268,15 +270,17 @@ class Driver:
         for _ in range(len(commands)):
             commands.popleft()(now)
         wake_at = self._poll_all(now)
-        self._flush_all(now)
+        if self._unsettled:
+            self._settle_all(now)
         return now if commands or self._again else wake_at
 
     def _poll_all(self, now: float) -> float:
         wake_at = FOREVER
         for pollable in self._pollables:
             result = pollable.poll(now)
-            for send in result.sends:
-                self._route(send, now)
+            if result.sends:
+                for send in result.sends:
+                    self._route(send, now)
             if result.wake_at < wake_at:
                 wake_at = result.wake_at
         return wake_at
@@ -295,9 +299,13 @@ class Driver:
         send.on_failure = on_failure_and_again
         self.router.route(send, now)
 
-    def _flush_all(self, now: float) -> None:
-        for channel in list(self._channels):
+    def _settle_all(self, now: float) -> None:
+        """Write what there is to write; forget who is closed."""
+        for channel in list(self._unsettled):
+            # What is written from here on, by who hears that he was served, is for the next turn.
+            self._unsettled.pop(channel, None)
             if channel.wants_flush and channel.flush(now):
                 self._again = True
             if channel.is_closed:
+                self._unsettled.pop(channel, None)
                 self._channels.pop(channel, None)

@@ -118,6 +118,10 @@ class PollResult:
         return cls([Send(request, destination, on_response, on_failure, timeout)], wake_at)
 
 
+NOTHING = PollResult([])
+"""No wish at all; of all who have none, so not to be changed."""
+
+
 class Pollable(Protocol):
     """One duty and its state.  Owned by the driver's thread; never blocks, never reads a clock."""
 
