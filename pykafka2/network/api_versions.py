@@ -31,7 +31,7 @@ class ApiVersions:
         self.ranges = dict(ranges)
         self.finalized_features = dict(finalized_features or {})
         self.features_epoch = features_epoch
-        self._chosen: dict[type[Request[Any]], int] = {}
+        self._chosen: dict[tuple[type[Request[Any]], int | None, int | None], int] = {}
 
     @classmethod
     def of(cls, broker: str, response: ApiVersionsResponse) -> ApiVersions:
@@ -55,10 +55,10 @@ class ApiVersions:
 
         Raises `UnsupportedVersion` that names the broker and both ranges.
         """
-        if min_version is None and max_version is None:
-            version = self._chosen.get(request)
-            if version is not None:
-                return version
+        asked = (request, min_version, max_version)
+        version = self._chosen.get(asked)
+        if version is not None:
+            return version
         low = request.MIN_VERSION if min_version is None else max(min_version, request.MIN_VERSION)
         high = request.MAX_VERSION if max_version is None else min(max_version, request.MAX_VERSION)
         name = request.NAME.removesuffix("Request")
@@ -72,7 +72,5 @@ class ApiVersions:
                 f"{self.broker} speaks {name} versions {theirs[0]} to {theirs[1]}, "
                 f"this needs {low} to {high}; use {'a newer' if theirs[1] < low else 'an older'} broker"
             )
-        version = min(high, theirs[1])
-        if min_version is None and max_version is None:
-            self._chosen[request] = version
+        version = self._chosen[asked] = min(high, theirs[1])
         return version

@@ -216,7 +216,10 @@ class _DecoderWriter:
     def read_tagged_section(self, tagged: list[Field]) -> None:
         """Write the loop over tagged fields; each must fill its announced size exactly."""
         source = self.source
-        source.add("count, p = read_uvarint(data, p)")
+        source.add("count = data[p]")
+        source.add("p += 1")
+        source.add("if count > 127:")
+        source.add("    count, p = read_uvarint(data, p - 1)")
         source.add("while count:")
         source.indent += 1
         source.add("count -= 1")

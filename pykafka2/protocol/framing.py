@@ -8,6 +8,7 @@ frames are taken in without their four length bytes.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from pykafka2.errors import CorruptData, UnsupportedVersion
@@ -21,24 +22,32 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 MIN_UNCOPIED_BYTES: Final = 8192
 """Pieces from this size on are handed out as they are; smaller ones are cheaper to join."""
 
+PLAIN_HEADER_BYTES: Final = 5
+"""Of a response whose header has no tagged fields, their number included."""
+
 _LENGTH: Final = struct.Struct(">i")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
+_START: Final = struct.Struct(">hhi")
+"""Of a request's header: key, version, correlation id."""
 
 
 def encode_request(
     request: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
     """The frame of a request, its four length bytes first.  Raises what Message.encode raises."""
-    header = RequestHeader(
-        request_api_key=request.API_KEY,
-        request_api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    parts: list[Buffer] = [b""]
-    header.encode_into(2 if request.is_flexible(version) else 1, parts)
+    start = _START.pack(request.API_KEY, version, correlation_id)
+    parts: list[Buffer] = [b"", start, _rest_of_header(client_id, version >= request.FLEXIBLE_FROM)]
     request.encode_into(version, parts)
     return _framed(parts)
+
+
+@lru_cache(maxsize=64)
+def _rest_of_header(client_id: str | None, is_flexible: bool) -> bytes:
+    """What follows the correlation id in a request's header: the same for all requests of a client."""
+    header = RequestHeader(request_api_key=0, request_api_version=0, correlation_id=0, client_id=client_id)
+    parts: list[Buffer] = []
+    header.encode_into(2 if is_flexible else 1, parts)
+    return b"".join(parts)[_START.size :]
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
@@ -102,10 +111,18 @@ def decode_response(frame: Buffer, request: type[Request[ResponseT]], version: i
         CorruptData: the bytes are no such response.
     """
     response_class: Any = request.RESPONSE
-    header, offset = ResponseHeader.decode_from(frame, 0, response_header_version(response_class, version))
+    if type(frame) is bytes and len(frame) > PLAIN_HEADER_BYTES and not frame[4]:
+        # Without tagged fields, as good as always: nothing but the correlation id, and their number.
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        offset = 4 + response_header_version(response_class, version)
+    else:
+        header_version = response_header_version(response_class, version)
+        header, offset = ResponseHeader.decode_from(frame, 0, header_version)
+        correlation_id = header.correlation_id
     response, end = response_class.decode_from(frame, offset, version)
-    _check_end(response, version, frame, end)
-    return header.correlation_id, response
+    if end != len(frame):
+        _check_end(response, version, frame, end)
+    return correlation_id, response
 
 
 def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, end: int) -> None:
