@@ -70,14 +70,12 @@ class SubscriptionCalls(Owned):
             on_lost: likewise; without it losses go to `on_revoked`.
 
         Raises:
-            IllegalState: partitions are assigned by `assign`.
+            IllegalState: partitions are assigned by `assign`, or topics and a pattern are given.
             ConfigurationError: a listener without a group_id: nothing would ever be told to it; or a
                 `SubscriptionPattern` without group_protocol='consumer'.
-            IllegalArgument: topics and a pattern, a bad pattern, or what is no listener.
+            IllegalArgument: a topic that is not in a list, a bad pattern, or what is no listener.
         """
-        if isinstance(topics, str):
-            raise TypeError(f"subscribe() takes a list of topics; write [{topics!r}]")
-        names = [checked_topic(name) for name in topics or ()]
+        names = _checked_names(topics)
         if pattern is not None and names:
             raise IllegalState("subscribe() takes topics or a pattern, and not both")
         listeners = listeners_of(listener, on_assigned, on_revoked, on_lost)
@@ -181,3 +179,13 @@ class SubscriptionCalls(Owned):
         self._subscription.give_back(partitions)
         self._undelivered.forget(partitions)
         self._reader.send_changes()
+
+
+def _checked_names(topics: object) -> list[str]:
+    """The topics of a list, a set or the like.  A name alone would be taken apart into its characters."""
+    if topics is None:
+        return []
+    if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
+        meant = f"write subscribe([{topics!r}])" if isinstance(topics, str) else "such as ['orders']"
+        raise IllegalArgument(f"subscribe(): topics={topics!r}, but it takes a list of names: {meant}")
+    return [checked_topic(name) for name in topics]

@@ -15,6 +15,7 @@ from pykafka2.errors import (
     ClientClosed,
     ConcurrentUse,
     ConfigurationError,
+    IllegalArgument,
     IllegalState,
     KafkaTimeoutError,
     NoBrokersAvailable,
@@ -745,9 +746,19 @@ def read_values(consumer: KafkaConsumer, polls: int) -> list[bytes]:
     return sorted(record.value for one in polled for records in one.values() for record in records)
 
 
+@pytest.mark.parametrize(
+    ("topics", "words"), [("orders", r"write subscribe\(\['orders'\]\)"), (b"orders", "list"), (5, "list")]
+)
+def test_topics_that_are_no_list_are_refused_with_what_to_write(
+    consumer: KafkaConsumer, topics: Any, words: str
+) -> None:
+    with pytest.raises(IllegalArgument, match=words) as told:
+        consumer.subscribe(topics)
+    assert isinstance(told.value, TypeError), "as with kafka-python"
+    assert consumer.subscription() == {"orders"}
+
+
 def test_wrong_arguments_are_refused_with_words(consumer: KafkaConsumer) -> None:
-    with pytest.raises(TypeError, match=r"\['orders'\]"):
-        consumer.subscribe("orders")
     with pytest.raises(ValueError, match="max_records"):
         consumer.poll(max_records=0)
     with pytest.raises(ValueError, match="timeout_ms"):
