@@ -33,7 +33,7 @@ from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
-_GROUPS_ONLY = (
+GROUPS_ONLY = (
     "enable_auto_commit",
     "enable_auto_offset_store",
     "group_instance_id",
@@ -252,7 +252,7 @@ class ConsumerOptions(ClientOptions):
         return options
 
 
-_OF_CLASSIC_GROUPS = {
+OF_CLASSIC_GROUPS = {
     "partition_assignment_strategy": "the coordinator assigns; name its assignor with group_remote_assignor",
     "session_timeout": "the brokers say so (group.consumer.session.timeout.ms, or the group's own "
     "consumer.session.timeout.ms)",
@@ -271,7 +271,7 @@ def _check_protocol(protocol: str, given: Mapping[str, Any]) -> None:
                 "classic groups choose with partition_assignment_strategy"
             )
         return
-    for name, instead in _OF_CLASSIC_GROUPS.items():
+    for name, instead in OF_CLASSIC_GROUPS.items():
         if name in given:
             raise ConfigurationError(
                 f"{fields[name].metadata[OPTION].name} is for group_protocol='classic'; with 'consumer' "
@@ -280,7 +280,7 @@ def _check_protocol(protocol: str, given: Mapping[str, Any]) -> None:
 
 
 def _refuse_without_group(given: Mapping[str, Any]) -> None:
-    for name in _GROUPS_ONLY:
+    for name in GROUPS_ONLY:
         if name in given and given[name] != _HARMLESS.get(name):
             option = attrs.fields_dict(ConsumerOptions)[name].metadata[OPTION]
             # Durations have become seconds; nothing else is a float.

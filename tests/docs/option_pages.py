@@ -7,13 +7,17 @@ writes them anew after an option has changed; test_option_pages.py compares.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pykafka2.consumer.options import CONSUMER_OPTIONS, GROUPS_ONLY, OF_CLASSIC_GROUPS
 from pykafka2.option_fields import Option
 from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.refused_options import Refused
+from tests.consumer import test_options_act as consumer_tests
+from tests.producer import test_options_act as producer_tests
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -23,7 +27,8 @@ PRODUCER_HEAD = """\
 Keyword arguments of `KafkaProducer`, or a mapping as its first argument; dots and underscores mean the same
 (`linger.ms`, `linger_ms`). Names and defaults are those of Apache Kafka 4.3.1's producer, but that sockets'
 buffers are left to the kernel. A value that is not legal raises `ConfigurationError` when the producer is
-made, an unknown name `UnknownOption` with the nearest known one. `None` stands for "not given".
+made, an unknown name `UnknownOption` with the nearest known one. `None` stands for "not given". The last
+column names the test that shows what the option does.
 """
 
 PARTITIONERS = """\
@@ -46,6 +51,26 @@ librdkafka, and what is built on it, puts it.
 | `random` | any partition with a leader | the same |
 """
 
+CONSUMER_HEAD = """\
+# Options of the consumer
+
+Keyword arguments of `KafkaConsumer`, or a mapping as its first argument; dots and underscores mean the same
+(`fetch.min.bytes`, `fetch_min_bytes`). Names and defaults are those of Apache Kafka 4.3.1's consumer, but
+that sockets' buffers are left to the kernel. A value that is not legal raises `ConfigurationError` when the
+consumer is made, an unknown name `UnknownOption` with the nearest known one. `None` stands for "not given".
+The last column names the test that shows what the option does.
+"""
+
+MEMBERS_ONLY = """\
+## Only with a group
+
+These raise `ConfigurationError` when they are given without a `group_id`, unless their value asks for
+nothing: {groups_only}.
+
+With `group_protocol="consumer"` the brokers decide what these say, and giving one raises
+`ConfigurationError`: {classic_only}.
+"""
+
 REFUSED_HEAD = """\
 ## Refused
 
@@ -60,15 +85,15 @@ Accepted with one warning, so that programs written for other clients run.
 """
 
 
-def page(head: str, table: OptionTable[Any], tail: str) -> str:
+def page(head: str, table: OptionTable[Any], shown_by: dict[str, tuple[str, str]], tail: str) -> str:
     """The whole page, with a row for every name that the table knows; `tail` follows its options."""
-    rows = [_row(table.options[field]) for field in table.options]
+    rows = [_row(option, shown_by[option.name]) for option in table.options.values()]
     rows.sort()
     return (
         "\n".join(
             [
                 head,
-                *_table(("Option", "Default", "Legal", "What it does"), rows),
+                *_table(("Option", "Default", "Legal", "What it does", "Shown by"), rows),
                 tail,
                 REFUSED_HEAD,
                 *_table(("Option", "Why"), _refused(table.refused)),
@@ -82,11 +107,20 @@ def page(head: str, table: OptionTable[Any], tail: str) -> str:
     )
 
 
-def _row(option: Option) -> tuple[str, ...]:
+def members_only() -> str:
+    """The part of the consumer's page on options of groups, from the lists that the consumer checks by."""
+    return MEMBERS_ONLY.format(groups_only=_named(GROUPS_ONLY), classic_only=_named(OF_CLASSIC_GROUPS))
+
+
+def _named(fields: Iterable[str]) -> str:
+    return ", ".join(sorted(f"`{CONSUMER_OPTIONS.options[field].name}`" for field in fields))
+
+
+def _row(option: Option, test: tuple[str, str]) -> tuple[str, ...]:
     names = f"`{option.name}`"
     if option.aliases:
         names += " (or " + ", ".join(f"`{alias}`" for alias in option.aliases) + ")"
-    return names, f"`{option.default!r}`", option.legal, option.doc
+    return names, f"`{option.default!r}`", option.legal, option.doc, "`" + "::".join(test) + "`"
 
 
 def _refused(refused: dict[str, Refused]) -> list[tuple[str, ...]]:
@@ -102,7 +136,14 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines] + [""]
 
 
-PAGES = {"producer-options.md": lambda: page(PRODUCER_HEAD, PRODUCER_OPTIONS, PARTITIONERS)}
+PAGES = {
+    "producer-options.md": lambda: page(
+        PRODUCER_HEAD, PRODUCER_OPTIONS, producer_tests.SHOWN_BY, PARTITIONERS
+    ),
+    "consumer-options.md": lambda: page(
+        CONSUMER_HEAD, CONSUMER_OPTIONS, consumer_tests.SHOWN_BY, members_only()
+    ),
+}
 
 if __name__ == "__main__":
     for name, made in PAGES.items():

@@ -1,0 +1,370 @@
+"""Every option of the consumer does something that its default does not, seen by the brokers or in time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaConsumer
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsRequest
+from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.types import TopicPartition
+
+ROOT = Path(__file__).parents[2]
+
+HERE = "tests/consumer/test_options_act.py"
+CONSUMER = "tests/consumer/test_consumer.py"
+FAILURES = "tests/consumer/test_failures.py"
+MEMBER = "tests/consumer/groups/test_member_options.py"
+AUTOMATIC = "tests/consumer/commits/test_automatic_commits.py"
+TCP = "tests/network/test_tcp.py"
+TLS = "tests/network/test_tls.py"
+ROUTER = "tests/cluster/test_router.py"
+REBOOTSTRAP = (ROUTER, "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses")
+SOCKET = (TCP, "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel")
+CONTEXT = (TLS, "test_a_context_is_made_from_a_clients_options")
+CLIENT_CERTIFICATE = (TLS, "test_a_client_certificate_that_is_asked_for")
+
+SHOWN_BY: dict[str, tuple[str, str]] = {
+    "allow_auto_create_topics": (HERE, "test_allow_auto_create_topics"),
+    "auto_commit_interval_ms": (AUTOMATIC, "test_they_are_never_closer_than_the_interval"),
+    "auto_offset_reset": (CONSUMER, "test_an_offset_that_is_not_in_the_log"),
+    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_the_bootstrap_goes_on_in_the_background"),
+    "check_crcs": (FAILURES, "test_without_check_crcs_damage_in_a_value_goes_unnoticed"),
+    "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
+    "client_id": (HERE, "test_client_id"),
+    "client_rack": (
+        "tests/consumer/test_nearest_replica.py",
+        "test_the_follower_is_read_until_the_leader_is_to_be_asked_again",
+    ),
+    "connections_max_idle_ms": (HERE, "test_connections_max_idle_ms"),
+    "consumer_timeout_ms": (CONSUMER, "test_iteration_hands_out_one_by_one_and_ends_when_nothing_comes"),
+    "default_api_timeout_ms": (HERE, "test_default_api_timeout_ms"),
+    "default_offset_commit_callback": (
+        "tests/consumer/commits/test_async_commits.py",
+        "test_a_default_callback_may_be_given",
+    ),
+    "enable_auto_commit": (AUTOMATIC, "test_switched_off_nothing_is_committed"),
+    "enable_auto_offset_store": (AUTOMATIC, "test_only_marks_are_committed"),
+    "enable_incremental_fetch_sessions": (
+        "tests/consumer/test_fetch_sessions.py",
+        "test_sessions_may_be_switched_off",
+    ),
+    "exclude_internal_topics": (HERE, "test_exclude_internal_topics"),
+    "fetch_max_bytes": (HERE, "test_fetch_max_bytes"),
+    "fetch_max_wait_ms": (HERE, "test_fetch_min_bytes_and_fetch_max_wait_ms"),
+    "fetch_min_bytes": (HERE, "test_fetch_min_bytes_and_fetch_max_wait_ms"),
+    "group_id": (
+        "tests/consumer/groups/test_members.py",
+        "test_members_share_the_partitions_as_they_come_and_go",
+    ),
+    "group_instance_id": (
+        "tests/consumer/groups/test_cooperative.py",
+        "test_a_static_member_restarts_without_a_rebalance",
+    ),
+    "group_protocol": (
+        "tests/consumer/kip848/test_members.py",
+        "test_a_new_member_asks_in_this_order",
+    ),
+    "group_remote_assignor": (
+        "tests/consumer/kip848/test_members.py",
+        "test_the_assignor_is_the_brokers_and_chosen_by_name",
+    ),
+    "heartbeat_interval_ms": (MEMBER, "test_heartbeats_come_as_often_as_they_are_asked_for"),
+    "interceptors": (
+        "tests/consumer/test_interceptors.py",
+        "test_they_see_every_record_and_say_which_go_on",
+    ),
+    "isolation_level": (FAILURES, "test_read_committed_hides_what_was_aborted"),
+    "key_deserializer": (FAILURES, "test_deserializers_see_topic_and_headers_and_none_stays_none"),
+    "max_decompressed_bytes": (FAILURES, "test_a_batch_that_decompresses_to_more_than_allowed_is_refused"),
+    "max_partition_fetch_bytes": (HERE, "test_max_partition_fetch_bytes"),
+    "max_poll_interval_ms": (
+        "tests/consumer/groups/test_members.py",
+        "test_who_does_not_poll_for_too_long_leaves_and_hears_how_long_it_was",
+    ),
+    "max_poll_records": (CONSUMER, "test_max_poll_records_makes_many_polls_of_one_fetch"),
+    "metadata_max_age_ms": (HERE, "test_metadata_max_age_ms"),
+    "metadata_recovery_rebootstrap_trigger_ms": REBOOTSTRAP,
+    "metadata_recovery_strategy": REBOOTSTRAP,
+    "on_bad_record": (
+        "tests/consumer/test_bad_records.py",
+        "test_skip_passes_over_what_a_deserializer_refuses_and_says_so",
+    ),
+    "partition_assignment_strategy": (MEMBER, "test_what_a_member_says_of_itself"),
+    "queued_max_bytes": (CONSUMER, "test_fetching_ahead_stays_within_its_budget"),
+    "receive_buffer_bytes": SOCKET,
+    "receive_message_max_bytes": (HERE, "test_receive_message_max_bytes"),
+    "reconnect_backoff_max_ms": (HERE, "test_reconnect_backoff"),
+    "reconnect_backoff_ms": (HERE, "test_reconnect_backoff"),
+    "request_timeout_ms": (HERE, "test_request_timeout_ms"),
+    "retry_backoff_max_ms": (HERE, "test_retry_backoff"),
+    "retry_backoff_ms": (HERE, "test_retry_backoff"),
+    "security_protocol": ("tests/consumer/test_on_cluster.py", "test_a_cluster_with_tls_is_read"),
+    "send_buffer_bytes": SOCKET,
+    "session_timeout_ms": (MEMBER, "test_what_a_member_says_of_itself"),
+    "socket_connection_setup_timeout_max_ms": (HERE, "test_socket_connection_setup_timeout"),
+    "socket_connection_setup_timeout_ms": (HERE, "test_socket_connection_setup_timeout"),
+    "ssl_cafile": (TLS, "test_an_unknown_authority_is_refused_with_what_to_do"),
+    "ssl_certfile": CLIENT_CERTIFICATE,
+    "ssl_check_hostname": (TLS, "test_a_wrong_host_name_is_refused_and_may_be_allowed"),
+    "ssl_ciphers": CONTEXT,
+    "ssl_context": CONTEXT,
+    "ssl_crlfile": (TLS, "test_options_that_cannot_be_used_are_named"),
+    "ssl_enabled_protocols": (TLS, "test_tls_1_2_and_1_3_are_spoken"),
+    "ssl_keyfile": CLIENT_CERTIFICATE,
+    "ssl_password": (TLS, "test_an_encrypted_key_needs_its_password"),
+    "value_deserializer": (FAILURES, "test_deserializers_see_topic_and_headers_and_none_stays_none"),
+}
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+def test_every_option_is_shown_by_a_test_that_there_is() -> None:
+    assert sorted(SHOWN_BY) == sorted(option.name for option in CONSUMER_OPTIONS.options.values())
+    missing = {
+        name
+        for name, (path, test) in SHOWN_BY.items()
+        if not re.search(rf"def {test}\(", (ROOT / path).read_text(encoding="utf-8"))
+    }
+    assert missing == set()
+
+
+@pytest.fixture
+def cluster(simulation: Simulation) -> KafkaCluster:
+    """Three brokers; `orders` has one partition with three batches of 1 kB, `spread` six with one each."""
+    cluster = simulation.cluster(brokers=3, topics={"orders": 1, "spread": 6})
+    with simulation.producer(cluster, batch_size=0, linger_ms=0) as producer:
+        for topic, partitions in (("orders", [0, 0, 0]), ("spread", range(6))):
+            for number in partitions:
+                producer.send(topic, b"x" * 1000, partition=number).result(10)
+    cluster.history.clear()
+    return cluster
+
+
+def consumer_of(simulation: Simulation, cluster: KafkaCluster, *topics: str, **options: Any) -> KafkaConsumer:
+    return simulation.consumer(cluster, *topics, **{"auto_offset_reset": "earliest", **options})
+
+
+# ---------------------------------------------------------------------------------------- fetching
+
+
+@pytest.mark.parametrize(
+    ("min_bytes", "wait_ms", "seconds"), [(1, 500, 0.1), (100_000, 500, 0.5), (100_000, 3000, 3.0)]
+)
+def test_fetch_min_bytes_and_fetch_max_wait_ms(
+    simulation: Simulation, cluster: KafkaCluster, min_bytes: int, wait_ms: float, seconds: float
+) -> None:
+    consumer = consumer_of(simulation, cluster, fetch_min_bytes=min_bytes, fetch_max_wait_ms=wait_ms)
+    consumer.assign([ORDERS_0])
+    assert consumer.position(ORDERS_0) == 0
+    began = simulation.now
+    assert consumer.poll(10_000)
+    assert seconds * 0.9 - 0.1 <= simulation.now - began <= seconds + 0.1
+
+
+@pytest.mark.parametrize(("max_bytes", "fetches"), [(52_428_800, 1), (1500, 3)])
+def test_fetch_max_bytes(simulation: Simulation, cluster: KafkaCluster, max_bytes: int, fetches: int) -> None:
+    assert fetches_that_bring(simulation, cluster, fetch_max_bytes=max_bytes) == fetches
+    asked = cluster.history.requests(FetchRequest)
+    assert {request.max_bytes for request in asked} == {max_bytes}
+
+
+@pytest.mark.parametrize(("max_bytes", "fetches"), [(1_048_576, 1), (1500, 3)])
+def test_max_partition_fetch_bytes(
+    simulation: Simulation, cluster: KafkaCluster, max_bytes: int, fetches: int
+) -> None:
+    assert fetches_that_bring(simulation, cluster, max_partition_fetch_bytes=max_bytes) == fetches
+
+
+def fetches_that_bring(simulation: Simulation, cluster: KafkaCluster, **options: Any) -> int:
+    """How many fetches it takes to read the three batches of `orders`."""
+    consumer = consumer_of(simulation, cluster, **options)
+    consumer.assign([ORDERS_0])
+    read = 0
+    while read < 3:
+        read += sum(map(len, consumer.poll(5000).values()))
+    return len({fetch_offset for fetch_offset in offsets_asked_for(cluster) if fetch_offset < 3})
+
+
+def offsets_asked_for(cluster: KafkaCluster) -> list[int]:
+    return [
+        partition.fetch_offset
+        for request in cluster.history.requests(FetchRequest)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+# ---------------------------------------------------------------------------------------- topics
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_allow_auto_create_topics(simulation: Simulation, cluster: KafkaCluster, wanted: bool) -> None:
+    consumer = consumer_of(simulation, cluster, "notthereyet", allow_auto_create_topics=wanted)
+    consumer.poll(3000)
+    asked = cluster.history.requests(MetadataRequest)
+    assert {request.allow_auto_topic_creation for request in asked} == {wanted}
+    assert ("notthereyet" in consumer.topics()) == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("excluded", [True, False])
+def test_exclude_internal_topics(simulation: Simulation, cluster: KafkaCluster, excluded: bool) -> None:
+    with consumer_of(simulation, cluster, "orders", group_id="makes-the-topic-of-offsets") as member:
+        member.poll(5000)
+    consumer = consumer_of(simulation, cluster, exclude_internal_topics=excluded)
+    consumer.subscribe(pattern="(orders|__consumer_offsets)$")
+    consumer.poll(3000)
+    internal = {"__consumer_offsets"} if not excluded else set()
+    assert consumer.subscription() == {"orders"} | internal
+
+
+@pytest.mark.parametrize(("age_ms", "asked"), [(300_000, 1), (1000, 4)])
+def test_metadata_max_age_ms(
+    simulation: Simulation, cluster: KafkaCluster, age_ms: float, asked: int
+) -> None:
+    consumer = consumer_of(simulation, cluster, metadata_max_age_ms=age_ms)
+    consumer.assign([ORDERS_0])
+    consumer.poll(100)
+    simulation.sleep(3.5)
+    assert cluster.history.count("Metadata") == asked
+
+
+# ---------------------------------------------------------------------------------------- requests
+
+
+def test_client_id(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer_of(simulation, cluster, "orders", client_id="till-7").poll(1000)
+    assert {entry.client_id for entry in cluster.history.entries("Fetch")} == {"till-7"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("timeout_ms", [60_000, 2000])
+def test_default_api_timeout_ms(simulation: Simulation, cluster: KafkaCluster, timeout_ms: float) -> None:
+    consumer = consumer_of(simulation, cluster, default_api_timeout_ms=timeout_ms)
+    began = simulation.now
+    with pytest.raises(UnknownTopicOrPartition):
+        consumer.beginning_offsets([TopicPartition("orders", 77)])
+    assert simulation.now - began == pytest.approx(timeout_ms / 1000, abs=0.2)
+
+
+@pytest.mark.parametrize(("timeout_ms", "attempts"), [(30_000, 1), (1000, 3)])
+def test_request_timeout_ms(
+    simulation: Simulation, cluster: KafkaCluster, timeout_ms: float, attempts: int
+) -> None:
+    consumer = consumer_of(simulation, cluster, request_timeout_ms=timeout_ms, default_api_timeout_ms=3500)
+    consumer.topics()
+    rule = cluster.controls.rule(api=ListOffsetsRequest, then="swallow")
+    with pytest.raises(KafkaError):
+        consumer.beginning_offsets([ORDERS_0])
+    assert rule.fired == attempts
+
+
+@pytest.mark.parametrize(
+    ("backoff_ms", "backoff_max_ms", "seconds"), [(100, 1000, 0.7), (1000, 1000, 3.0), (1000, 9000, 7.0)]
+)
+def test_retry_backoff(
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    backoff_ms: float,
+    backoff_max_ms: float,
+    seconds: float,
+) -> None:
+    # KIP-580: doubled each time, up to the maximum, 20 % more or less.
+    consumer = consumer_of(
+        simulation, cluster, retry_backoff_ms=backoff_ms, retry_backoff_max_ms=backoff_max_ms
+    )
+    consumer.beginning_offsets([ORDERS_0])
+    cluster.controls.fail_next(ListOffsetsRequest, LeaderNotAvailable, times=3)
+    began = simulation.now
+    consumer.beginning_offsets([ORDERS_0])
+    assert seconds * 0.8 <= simulation.now - began <= seconds * 1.2 + 0.1
+
+
+# ---------------------------------------------------------------------------------------- connections
+
+
+@pytest.mark.parametrize(("idle_ms", "connections"), [(540_000, 1), (1000, 2)])
+def test_connections_max_idle_ms(
+    simulation: Simulation, cluster: KafkaCluster, idle_ms: float, connections: int
+) -> None:
+    consumer = consumer_of(simulation, cluster, connections_max_idle_ms=idle_ms)
+    consumer.beginning_offsets([ORDERS_0])
+    leader = cluster.partition("orders", 0).leader
+    before = cluster.history.count(ApiVersionsRequest, broker=leader)
+    simulation.sleep(3)
+    consumer.beginning_offsets([ORDERS_0])
+    assert cluster.history.count(ApiVersionsRequest, broker=leader) - before + 1 == connections
+
+
+def test_receive_message_max_bytes(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"wide": 60})
+    assert len(consumer_of(simulation, cluster).partitions_for_topic("wide") or ()) == 60
+    consumer = consumer_of(simulation, cluster, receive_message_max_bytes=1024, default_api_timeout_ms=1000)
+    with pytest.raises(KafkaError, match="1024"):
+        consumer.partitions_for_topic("wide")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backoff_ms", "backoff_max_ms", "least", "most"),
+    [(50, 1000, 30, 80), (1000, 1000, 9, 24), (50, 50, 100, 700)],
+)
+def test_reconnect_backoff(
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    backoff_ms: float,
+    backoff_max_ms: float,
+    least: int,
+    most: int,
+) -> None:
+    consumer = consumer_of(
+        simulation,
+        cluster,
+        "orders",
+        reconnect_backoff_ms=backoff_ms,
+        reconnect_backoff_max_ms=backoff_max_ms,
+    )
+    consumer.poll(1000)
+    for broker in range(3):
+        cluster.controls.crash_broker(broker)
+    before = link_failures(consumer)
+    consumer.poll(4000)
+    assert least <= link_failures(consumer) - before <= most
+
+
+def link_failures(consumer: KafkaConsumer) -> int:
+    return consumer._cluster.nodes.failures
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "maximum_ms", "least", "most"), [(10_000, 30_000, 0, 2), (500, 500, 4, 60)]
+)
+def test_socket_connection_setup_timeout(
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    timeout_ms: float,
+    maximum_ms: float,
+    least: int,
+    most: int,
+) -> None:
+    consumer = consumer_of(
+        simulation,
+        cluster,
+        socket_connection_setup_timeout_ms=timeout_ms,
+        socket_connection_setup_timeout_max_ms=maximum_ms,
+        default_api_timeout_ms=5000,
+    )
+    cluster.controls.rule(api=ApiVersionsRequest, then="swallow")
+    with pytest.raises(KafkaError):
+        consumer.topics()
+    assert least <= link_failures(consumer) <= most
