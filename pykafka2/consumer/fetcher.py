@@ -189,7 +189,7 @@ class Fetcher:
         """Give up data of paused partitions, the largest first: it is fetched again when they are resumed."""
         size_of = self._buffer.bytes_of
         held = [partition for partition in self._paused if partition in self._states and size_of(partition)]
-        for partition in sorted(held, key=size_of, reverse=True):
+        for partition in sorted(sorted(held), key=size_of, reverse=True):
             if wanted_bytes <= 0:
                 return
             wanted_bytes -= size_of(partition)

@@ -223,7 +223,7 @@ class Reader:
     def send_changes(self) -> None:
         """Have the driver's thread follow what has changed; what it fetched of such partitions is void."""
         subscription, buffer, fetcher = self._subscription, self._buffer, self._fetcher
-        unsent, unsent_pauses = tuple(subscription.unsent), tuple(subscription.unsent_pauses)
+        unsent, unsent_pauses = sorted(subscription.unsent), sorted(subscription.unsent_pauses)
         commands: list[Callable[[], None]] = []
         for partition in unsent:
             buffer.discard(partition)

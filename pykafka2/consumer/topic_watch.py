@@ -78,7 +78,7 @@ class TopicWatch:
     def _look(self, topics: frozenset[str]) -> dict[str | TopicPartition, float]:
         now = self._cluster.driver.clock.monotonic()
         missing: dict[str | TopicPartition, float] = {}
-        for topic in topics:
+        for topic in sorted(topics):
             known = self._metadata.topic(topic)
             if known is None or not known.is_usable:
                 missing[topic] = self._missing.get(topic, now)
@@ -90,7 +90,7 @@ class TopicWatch:
 
     def _raise_refusal(self, topics: frozenset[str]) -> None:
         """Raise what the brokers say of a topic, once for each answer, if no waiting will cure it."""
-        for topic in topics:
+        for topic in sorted(topics):
             error = self._metadata.topic_error(topic)
             if error is not None and not error.retriable:
                 self._metadata.request_update(error)  # so that the next answer may say something better

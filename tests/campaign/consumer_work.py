@@ -141,12 +141,13 @@ class Application:
 
     def _begin(self) -> None:
         habits, simulation = self.habits, self._world.simulation
-        options = habits.options[min(len(self.lives), len(habits.options) - 1)]
+        drawn = options = habits.options[min(len(self.lives), len(habits.options) - 1)]
         if habits.way == ASYNCHRONOUS:
-            options = {**options, "default_offset_commit_callback": lambda offsets, error: None}
+            options = {**drawn, "default_offset_commit_callback": lambda offsets, error: None}
         consumer = simulation.consumer(self._world.cluster, group_id=GROUP_ID, **options)
         self.lives.append(Life(simulation.last_client, options, consumer, habits.way, habits.topics))
-        simulation.note(f"{habits.name} begins as {simulation.last_client}: {habits.way}, {options}")
+        # A note is part of the trace, so it says nothing that has an address in it.
+        simulation.note(f"{habits.name} begins as {simulation.last_client}: {habits.way}, {drawn}")
         self._world.clients.append(simulation.last_client)
         self._world.consumers.append(consumer)
         self._fenced = False

@@ -15,7 +15,9 @@ from tests.campaign.producer_faults import RequestFault
 from tests.campaign.run import main
 from tests.gate import rest_in_gate
 from tests.simulation import consumer_mutants as mutants
+from tests.simulation.consumers_story import tell
 from tests.simulation.planting import assert_caught
+from tests.simulation.test_trace import hash_in_a_fresh_interpreter
 
 OVERLAPS = {"OneOwnerPerGeneration", "OwnersDoNotOverlap"}
 # A group that never rests: what else is wrong is looked for only when it does.
@@ -127,3 +129,17 @@ def test_faults_of_groups_have_names_of_their_own() -> None:
     names = [kind.name for kind in consumer_kinds()]
     assert len(set(names)) == len(names) > len(OF_GROUPS_ALONE)
     assert len({promise.__name__ for promise in PROMISES}) == len(PROMISES)
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.usefixtures("quiet")
+def test_the_consumers_leave_the_same_trace_in_two_fresh_interpreters() -> None:
+    """Whatever order their sets of names have: in this seed two brokers are asked at the same moment."""
+    report = tell(19)
+    assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
+    hashes = {
+        hash_in_a_fresh_interpreter("tests.simulation.consumers_story", 19, hash_seed)
+        for hash_seed in ("1", "77")
+    }
+    assert hashes == {report.trace_hash}
