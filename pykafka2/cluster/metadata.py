@@ -343,6 +343,11 @@ class Metadata:
         """True if asking again may tell more: an election under way, a topic that is just being made."""
         if not self._wanted_ids <= self.snapshot.names_by_id.keys():
             return True
+        if (
+            not self._asked_for_all
+            and self._asked_by_name & self.wanted_topics() - self.snapshot.topics.keys()
+        ):
+            return True  # it was asked for by name, and there is no word of it
         for topic in response.topics:
             if topic.name not in self._wanted and topic.name not in self._pinned:
                 continue

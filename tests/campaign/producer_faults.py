@@ -7,6 +7,7 @@ never says that a batch is missing that it has.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -158,7 +159,11 @@ class WithoutTopics:
     """The answer of a broker that has not heard of any topic yet, as one that has just started."""
 
     def __call__(self, request: Any, response: Any) -> Any:
-        return None if response is None else attrs.evolve(response, topics=[])
+        if response is None:
+            return None
+        changed = copy.copy(response)  # the broker may have kept its own
+        changed.topics = []
+        return changed
 
 
 # ---------------------------------------------------------------------- how they are drawn

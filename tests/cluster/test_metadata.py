@@ -231,6 +231,26 @@ def test_an_answer_without_brokers_is_a_failure(cluster: ScriptedCluster, client
     assert client.metadata.last_error is None
 
 
+def test_a_topic_of_which_an_answer_says_nothing_is_asked_for_again(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    def silent(request: MetadataRequest, broker: ScriptedBroker) -> object:
+        answer = cluster.metadata(request)
+        answer.topics = []
+        return answer
+
+    client.wait_for_topic("bills", 10)
+    cluster.on(MetadataRequest, silent)  # type: ignore[arg-type]
+    client.metadata.want_topic("orders", cluster.now)
+    cluster.runtime.run_for(3)
+    gaps = [later - sooner for sooner, later in pairwise(times(cluster)[1:])]
+    assert len(gaps) >= 3, "asked for again"
+    assert min(gaps) >= 0.1 - 1e-9, "and not in a hurry"
+    assert client.metadata.partition_count("bills") == 1, "what was known stays"
+    del cluster.handlers[MetadataRequest]
+    client.wait_for_topic("orders", 3)
+
+
 def test_changes_are_reported_to_the_event_sink(cluster: ScriptedCluster, client: ClusterClient) -> None:
     events: list[object] = []
     client.event_sink.subscribe(events.append)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.campaign.producer_faults import OF_REQUESTS, producer_kinds
+from pykafka2.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tests.campaign.producer_faults import OF_REQUESTS, WithoutTopics, producer_kinds
 from tests.campaign.producer_promises import PROMISES
 from tests.campaign.producer_story import ProducerShape, run_seed
 from tests.campaign.run import main
@@ -168,3 +169,9 @@ def test_faults_of_requests_have_names_of_their_own() -> None:
     names = [kind.name for kind in producer_kinds()]
     assert len(set(names)) == len(names) > len(OF_REQUESTS)
     assert len({promise.__name__ for promise in PROMISES}) == len(PROMISES)
+
+
+def test_answers_of_brokers_that_know_no_topic_yet_can_be_made() -> None:
+    told = MetadataResponse(brokers=[], topics=[MetadataResponseTopic(name="orders", partitions=[])])
+    assert WithoutTopics()(None, told).topics == []
+    assert len(told.topics) == 1, "the broker may have kept its own"
