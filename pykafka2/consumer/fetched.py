@@ -20,8 +20,9 @@ from pykafka2.consumer.isolation import Visibility
 from pykafka2.errors import CorruptData, KafkaError, RecordTooLarge, SerializationError
 from pykafka2.protocol.messages.fetch import AbortedTransaction
 from pykafka2.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, RecordBatch, slices
+from pykafka2.records.column_group import ColumnGroup
 from pykafka2.records.columns import Columns
-from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_columns, decode_any_records
+from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records
 from pykafka2.types import ConsumerRecord, TopicPartition
 
 FIRST_OFFSET = struct.Struct(">q")
@@ -203,39 +204,39 @@ class FetchedData:
         Nothing at or behind the offset `end` is taken, if that is given.
         """
         self._restart(position)
-        while len(into) < limit:
+        group = ColumnGroup(into, str(self.partition), check_crcs, max_output_bytes)
+        try:
+            with group:
+                return self._add_batches(group, position, limit, end)
+        except KafkaError:
+            if group.failed is not None:  # not the last one that was added: what passes over it must know
+                self._index = self._batches.index(group.failed) + 1
+            raise
+
+    def _add_batches(self, group: ColumnGroup, position: int, limit: int, end: int | None) -> int:
+        while len(group) < limit:
             if end is not None and position >= end:
                 break
             batch = self._next_batch(position)
             if end is not None and (batch is None or batch.last_offset >= end):
-                return self._take_upto(end, batch, position, into, check_crcs, max_output_bytes)
+                return self._add_upto(end, batch, position, group)
             if batch is None:
                 if self.error is not None:
                     self._is_behind_batches = True
                     raise copy(self.error)  # not the one kept here, whose traceback would lead back here
                 return max(position, self.next_offset)
-            decode_any_columns(batch, into, str(self.partition), position, check_crcs, max_output_bytes)
+            group.add(batch, position)
             position = max(position, batch.next_offset)
         return position
 
-    def _take_upto(
-        self,
-        end: int,
-        batch: AnyBatch | None,
-        position: int,
-        into: Columns,
-        check_crcs: bool,
-        max_output_bytes: int,
-    ) -> int:
+    def _add_upto(self, end: int, batch: AnyBatch | None, position: int, group: ColumnGroup) -> int:
         """The last batch of a range; what cannot be read behind it is none of its concern."""
         if batch is None:
             if self.error is not None and self.next_offset < end:
                 raise copy(self.error)
             return max(position, min(self.next_offset, end))
-        try:
-            decode_any_columns(batch, into, str(self.partition), position, check_crcs, max_output_bytes)
-        finally:
-            into.end_before(end)
+        group.end_offset = end
+        group.add(batch, position)
         return end
 
     def damage(self, position: int, end: int | None) -> Damage | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pykafka2.records.runs import Bytes, Rows, Run, UniformRun
+from pykafka2.records.runs import ArrayRun, Bytes, HeaderArrays, Run, UniformRun
 from pykafka2.types import Headers
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -35,6 +35,19 @@ def to_table(runs: Sequence[Run]) -> pa.Table:
     """The runs, one after the other; see `Columns.to_arrow`."""
     batches: list[Any] = []
     others: list[Run] = []
+    for run in runs:
+        if isinstance(run, ArrayRun) and len(run.buffer) <= MAX_ARRAY_BYTES:
+            batches += _of_lists(others)
+            batches.append(_of_arrays(run))
+            others = []
+        else:
+            others.append(run)
+    return pa.Table.from_batches(batches + _of_lists(others), SCHEMA)
+
+
+def _of_lists(runs: list[Run]) -> list[Any]:
+    batches: list[Any] = []
+    others: list[Run] = []
     for sizes, alike in groupby(_pieces(runs), _sizes):
         group = list(alike)
         if sizes is None or sum(map(len, group)) < FEWEST_ALIKE:
@@ -44,7 +57,7 @@ def to_table(runs: Sequence[Run]) -> pa.Table:
         batches += (_of_one_size(part, *sizes) for part in _groups(group))
         others = []
     batches += map(_of_rows, _groups(others))
-    return pa.Table.from_batches(batches, SCHEMA)
+    return batches
 
 
 def _pieces(runs: Iterable[Run]) -> Iterator[Run]:
@@ -145,13 +158,72 @@ def _times(run: UniformRun, records: Any) -> Any:
 
 def _array(matrix: Any, size: int) -> Any:
     """An array of binary over the matrix, without a copy; of nulls for a size of -1."""
-    count = len(matrix)
     if size < 0:
-        return pa.nulls(count, pa.binary())
+        return pa.nulls(len(matrix), pa.binary())
+    return _fields(matrix.reshape(-1), len(matrix), size)
+
+
+def _fields(data: Any, count: int, size: int) -> Any:
+    """As many fields of one size, back to back in `data`."""
     ends = np.arange(count + 1, dtype=np.int32) * np.int32(size)
-    return pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(matrix.reshape(-1))]
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+# ---------------------------------------------------------------------------------------- of any size
+
+
+def _of_arrays(run: ArrayRun) -> Any:
+    """Keys and values are taken out of the buffer, each copied once, without a step in Python for any."""
+    count, offsets = len(run), run.offsets
+    headers = pa.nulls(count, HEADERS) if run.headers is None else _header_arrays(run, run.headers)
+    return _batch(
+        np.arange(offsets.start, offsets.stop) if isinstance(offsets, range) else offsets,
+        run.times,
+        _taken(run.buffer, run.key_at, run.key_sizes),
+        _taken(run.buffer, run.value_at, run.value_sizes),
+        headers,
     )
+
+
+def _header_arrays(run: ArrayRun, found: HeaderArrays) -> Any:
+    count = len(run)
+    names = _taken(run.buffer, found.name_at, found.name_sizes)
+    _, ends, data = names.buffers()
+    if data is not None and np.frombuffer(data, np.uint8).max(initial=0) >= 0x80:
+        return _headers(run.headers_list(), count)  # some might not be UTF-8
+    names = pa.Array.from_buffers(pa.string(), len(names), [None, ends, data])
+    values = _taken(run.buffer, found.value_at, found.value_sizes)
+    entries = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    counts = np.bincount(found.rows, minlength=count)
+    ends_of_rows = np.zeros(count + 1, np.int32)
+    np.cumsum(counts, out=ends_of_rows[1:])
+    has_some = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
+    return pa.Array.from_buffers(HEADERS, count, [has_some, pa.py_buffer(ends_of_rows)], children=[entries])
+
+
+def _taken(buffer: bytes, at: Any, sizes: Any) -> Any:
+    """The pieces of the buffer that begin at these places, in ascending order; a size of -1 is null."""
+    count, size = len(at), int(sizes[0])
+    if (sizes == size).all():
+        if size < 0:
+            return pa.nulls(count, pa.binary())
+        if size > 0:
+            # Each place of the buffer is where an item of that size might begin.
+            items = np.ndarray((len(buffer) - size + 1,), f"V{size}", buffer, 0, (1,))
+            return _fields(items[at], count, size)
+    # What lies between two pieces counts as a piece too, so every other one is taken.
+    ends = np.empty(2 * count, np.int32)
+    ends[0::2] = at
+    ends[1::2] = at + np.maximum(sizes, 0)
+    pieces = pa.Array.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(ends), pa.py_buffer(buffer)]
+    )
+    taken = pieces.take(pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32)))
+    if sizes.min() >= 0:
+        return taken
+    _, taken_ends, data = taken.buffers()
+    is_there = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), count, [is_there, taken_ends, data])
 
 
 # ---------------------------------------------------------------------------------------- others
@@ -164,7 +236,7 @@ def _of_rows(runs: list[Run]) -> Any:
     values: Bytes = []
     headers: list[Headers] | None = None
     for run in runs:
-        if isinstance(run, Rows) and run.headers:
+        if not isinstance(run, UniformRun) and run.headers:
             headers = [] if headers is None else headers
             headers += [[]] * (len(offsets) - len(headers))
             headers += run.headers_list()

@@ -163,11 +163,13 @@ class RecordBatch:
 
     def records_bytes(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
         """The encoded records, decompressed; CorruptData if they cannot be or are larger than allowed."""
+        return bytes(self.records_view(max_output_bytes))
+
+    def records_view(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Buffer:
+        """The same, as a view where nothing is to be decompressed."""
         body = self.buffer[HEADER_BYTES:]
         codec_id = self.attributes & CODEC_MASK
-        if codec_id:
-            return codec(codec_id).decompress(body, max_output_bytes)
-        return bytes(body)
+        return codec(codec_id).decompress(body, max_output_bytes) if codec_id else body
 
     def with_offsets(
         self, base_offset: int, leader_epoch: int = NO_LEADER_EPOCH, log_append_time: int | None = None

@@ -18,6 +18,7 @@ from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import (
+    has_gaps,
     open_batch,
     raise_corrupt,
     raise_leftover,
@@ -132,7 +133,7 @@ class _ColumnDecoder:
         self._first_offset = first_offset
         self._has_create_time = batch.timestamp_type != LOG_APPEND_TIME
         self._base_timestamp = batch.base_timestamp if self._has_create_time else batch.max_timestamp
-        self._has_gaps = batch.last_offset_delta != batch.count - 1 or batch.count > 1 << 20
+        self._has_gaps = has_gaps(batch)
 
     def run(self) -> None:
         batch, buffer = self._batch, self._buffer

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CodecUnavailable, CorruptData, UnsupportedCompressionType
-from pykafka2.records.batch import MIN_RECORD_BYTES, RecordBatch
+from pykafka2.records.batch import MIN_RECORD_BYTES, Buffer, RecordBatch
 from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw
 from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord, Headers
 
@@ -198,7 +198,7 @@ def decode_tuples(
     the header says that there are no gaps; the broker, which verifies just that, needs it, a reader does not.
     Without it, offsets that are not ascending within the batch's range are CorruptData.
 
-    Hot: 0.6 us a record of 100 bytes; columns.py is built on it.
+    Hot: 0.6 us a record of 100 bytes, in the broker, which looks into every batch that it appends.
     """
     buffer = open_batch(batch, where, check_crcs, max_output_bytes)
     base_offset, count = batch.base_offset, batch.count
@@ -295,17 +295,27 @@ def decode_tuples(
 
 def sizes_of_offsets(batch: RecordBatch) -> Iterable[int]:
     """How many bytes each record's offset delta takes, if the header tells; else zeros: they must be read."""
-    if batch.last_offset_delta != batch.count - 1 or batch.count > 1 << 20:
+    if has_gaps(batch):
         return repeat(0)
     return SIZES_OF_OFFSETS if batch.count <= len(SIZES_OF_OFFSETS) else chain(SIZES_OF_OFFSETS, repeat(3))
 
 
+def has_gaps(batch: RecordBatch) -> bool:
+    """Whether offsets must be read from the records, as the header does not tell them."""
+    return batch.last_offset_delta != batch.count - 1 or batch.count > 1 << 20
+
+
 def open_batch(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> bytes:
     """The encoded records, after all checks that need no parsing: checksum, codec, count."""
+    return bytes(open_body(batch, where, check_crcs, max_output_bytes))
+
+
+def open_body(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Buffer:
+    """The same without a copy: a view, where nothing was to be decompressed."""
     if check_crcs:
         batch.verify_crc(where)
     try:
-        buffer = batch.records_bytes(max_output_bytes)
+        buffer = batch.records_view(max_output_bytes)
     except (CorruptData, UnsupportedCompressionType, CodecUnavailable) as error:
         raise type(error)(f"{where} at offset {batch.base_offset}: {error}") from error
     if batch.count * MIN_RECORD_BYTES > len(buffer):

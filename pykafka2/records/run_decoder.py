@@ -15,7 +15,7 @@ from pykafka2.records.batch import RecordBatch
 from pykafka2.records.column_decoder import decode_opened, looks_uniform
 from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import decode_opened_records, open_batch
-from pykafka2.records.runs import UniformRun
+from pykafka2.records.runs import Rows, UniformRun
 from pykafka2.types import ConsumerRecord
 
 
@@ -67,7 +67,7 @@ def _records(columns: Columns, batch: RecordBatch, topic: str, partition: int) -
     record_type, new = ConsumerRecord, ConsumerRecord.__new__
     leader_epoch, timestamp_type = batch.partition_leader_epoch, batch.timestamp_type
     for run in columns.runs():
-        if not isinstance(run, UniformRun):
+        if isinstance(run, Rows):
             headers = run.headers
             for index, (offset, timestamp, key, value) in enumerate(
                 zip(run.offsets, run.timestamps, run.keys, run.values, strict=True)
@@ -86,6 +86,8 @@ def _records(columns: Columns, batch: RecordBatch, topic: str, partition: int) -
                 record.serialized_value_size = -1 if value is None else len(value)
                 yield record
             continue
+        if not isinstance(run, UniformRun):
+            raise TypeError(run)  # arrays are made where columns are asked for
         key_size, value_size = run.key.size, run.value.size
         for offset, timestamp, key, value in zip(
             run.offsets, run.timestamps, run.keys, run.values, strict=True

@@ -1,12 +1,13 @@
 """Runs of records within columns: one by one as lists, or of one layout, of which only the place is kept.
 
-Pure data; made by column_decoder.py, looked at through columns.py and arrow_columns.py.
+Pure data; made by column_decoder.py and array_decoder.py, looked at through columns.py and arrow_columns.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 import attrs
 
@@ -29,16 +30,120 @@ class Rows:
         return len(self.offsets)
 
     def cut(self, start: int, stop: int) -> Rows:
-        headers = {at - start: one for at, one in self.headers.items() if start <= at < stop}
         wanted = slice(start, stop)
         return Rows(
-            self.offsets[wanted], self.timestamps[wanted], self.keys[wanted], self.values[wanted], headers
+            self.offsets[wanted],
+            self.timestamps[wanted],
+            self.keys[wanted],
+            self.values[wanted],
+            _in_rows(self.headers, start, stop),
         )
 
     def headers_list(self) -> list[Headers]:
-        if not self.headers:
-            return [[] for _ in self.offsets]
-        return [self.headers.get(at) or [] for at in range(len(self.offsets))]
+        return _in_each_row(self.headers, len(self.offsets))
+
+
+@attrs.define(eq=False)
+class HeaderArrays:
+    """Where headers lie in a buffer, in order, and the row of the record that each belongs to."""
+
+    rows: Any
+    name_at: Any
+    name_sizes: Any
+    value_at: Any
+    value_sizes: Any
+
+    def cut(self, start: int, stop: int) -> HeaderArrays:
+        wanted = slice(*self.rows.searchsorted([start, stop]).tolist())
+        return HeaderArrays(
+            self.rows[wanted] - start,
+            self.name_at[wanted],
+            self.name_sizes[wanted],
+            self.value_at[wanted],
+            self.value_sizes[wanted],
+        )
+
+    def add_to(self, rows: list[Headers], buffer: bytes) -> None:
+        """Add each header to the list of its row."""
+        columns = (self.rows, self.name_at, self.name_sizes, self.value_at, self.value_sizes)
+        for row, name_at, name_size, at, size in zip(*(one.tolist() for one in columns), strict=True):
+            name = buffer[name_at : name_at + name_size].decode("utf-8", "surrogateescape")
+            rows[row].append((name, None if size < 0 else buffer[at : at + size]))
+
+
+@attrs.define(eq=False)
+class ArrayRun:
+    """Records of any layout in `buffer`, with arrays of numpy's that say where everything lies.
+
+    A size of -1 stands for null; fields follow one another in the buffer, key before value.
+    """
+
+    buffer: bytes
+    offsets: Sequence[int]
+    times: Any
+    key_at: Any
+    key_sizes: Any
+    value_at: Any
+    value_sizes: Any
+    headers: HeaderArrays | None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def cut(self, start: int, stop: int) -> ArrayRun:
+        wanted = slice(start, stop)
+        return ArrayRun(
+            self.buffer,
+            self.offsets[wanted],
+            self.times[wanted],
+            self.key_at[wanted],
+            self.key_sizes[wanted],
+            self.value_at[wanted],
+            self.value_sizes[wanted],
+            None if self.headers is None else self.headers.cut(start, stop),
+        )
+
+    @property
+    def timestamps(self) -> list[int]:
+        found: list[int] = self.times.tolist()
+        return found
+
+    @property
+    def keys(self) -> Bytes:
+        return self._field(self.key_at, self.key_sizes)
+
+    @property
+    def values(self) -> Bytes:
+        return self._field(self.value_at, self.value_sizes)
+
+    def headers_list(self) -> list[Headers]:
+        found: list[Headers] = [[] for _ in range(len(self.offsets))]
+        if self.headers is not None:
+            self.headers.add_to(found, self.buffer)
+        return found
+
+    def _field(self, at: Any, sizes: Any) -> Bytes:
+        buffer, is_null = self.buffer, sizes < 0
+        if is_null.all():
+            return [None] * len(sizes)
+        ends = (at + sizes).tolist()
+        if not is_null.any():
+            return [buffer[start:end] for start, end in zip(at.tolist(), ends, strict=True)]
+        # A null ends before it begins.
+        return [
+            buffer[start:end] if start <= end else None for start, end in zip(at.tolist(), ends, strict=True)
+        ]
+
+
+def _in_rows(headers: dict[int, Headers], start: int, stop: int) -> dict[int, Headers]:
+    """Those of some rows, counted from the first of these."""
+    return {at - start: one for at, one in headers.items() if start <= at < stop}
+
+
+def _in_each_row(headers: dict[int, Headers], count: int) -> list[Headers]:
+    if not headers:
+        return [[] for _ in range(count)]
+    return [headers.get(at) or [] for at in range(count)]
 
 
 @attrs.define
@@ -113,4 +218,4 @@ def _longer(higher: int, lower: int) -> int:
     return higher << 7 | lower & 0x7F
 
 
-Run = Rows | UniformRun
+Run = Rows | UniformRun | ArrayRun

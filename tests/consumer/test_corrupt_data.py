@@ -6,11 +6,13 @@ import gc
 import weakref
 from collections.abc import Iterator
 
+import numpy  # noqa: F401
 import pytest
 
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.fetched import FetchedData
 from pykafka2.errors import CorruptData, CorruptMessage, KafkaError, TopicAuthorizationFailed
+from pykafka2.records.columns import Columns
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
@@ -59,6 +61,26 @@ def test_a_later_poll_reads_again_and_goes_on_when_the_broker_has_healed(
         log.batches[3] = whole
         assert lengths(consumer, call) == 3
         assert consumer.position(ORDERS_0) == 6
+
+
+def test_a_damaged_batch_among_others_is_the_one_to_be_passed_over() -> None:
+    """Columns of several batches are made at once where numpy is loaded."""
+    blob = b""
+    for base_offset in (0, 60, 120):
+        builder = BatchBuilder()
+        for _ in range(60):
+            builder.append(1000, None, b"value")
+        blob += builder.build(base_offset=base_offset)
+    damaged = bytearray(blob)
+    damaged[len(blob) // 3 + 61] ^= 0xFF  # the length of its first record
+    data = FetchedData(ORDERS_0, 0, 0, memoryview(damaged))
+    columns = Columns()
+    with pytest.raises(CorruptData, match="in the batch from 60"):
+        data.take_columns(0, 1000, columns, check_crcs=False)
+    assert columns.offsets == list(range(60))
+    damage = data.damage(0, None)
+    assert damage is not None
+    assert (damage.offset, damage.next_offset) == (60, 120)
 
 
 # ---------------------------------------------------------------------------------------- memory
