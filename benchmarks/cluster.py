@@ -6,6 +6,8 @@ the target, since a busy machine makes nothing faster.
 """
 
 import argparse
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -14,6 +16,9 @@ from statistics import median
 
 from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.testing import KafkaCluster, Simulation
+
+LENGTH = struct.Struct(">i")
+ALL_TOPICS = struct.pack(">ihhihi", 14, 3, 1, 1, -1, -1)  # Metadata v1, as nobody
 
 
 def start_seconds() -> float:
@@ -42,6 +47,21 @@ def create_seconds(partitions: int) -> float:
         return time.perf_counter() - started
 
 
+def metadata_seconds(topics: int, *, again: bool) -> float:
+    """From asking for all topics to the last byte of the answer: the first such answer, or the second."""
+    with KafkaCluster(brokers=1, topics={f"topic-{number}": 3 for number in range(topics)}) as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), 10) as connection,
+            connection.makefile("rb") as stream,
+        ):
+            for _ in range(1 + again):
+                started = time.perf_counter()
+                connection.sendall(ALL_TOPICS)
+                stream.read(*LENGTH.unpack(stream.read(LENGTH.size)))
+            return time.perf_counter() - started
+
+
 def idle_seconds(virtual: float) -> float:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 6})
@@ -68,6 +88,8 @@ def main() -> int:
         "three brokers start": (start_seconds, 0.1),
         "pykafka2 broker, Python's start to ready": (cold_seconds, None),
         "create 1,000 partitions x 3 replicas": (lambda: create_seconds(1000), 2.0),
+        "Metadata of 1,000 topics": (lambda: metadata_seconds(1000, again=False), None),
+        "the same again": (lambda: metadata_seconds(1000, again=True), 0.005),
         "60 idle virtual seconds, 3 brokers, 2 clients": (lambda: idle_seconds(60.0), 1.0),
     }
     missed = 0

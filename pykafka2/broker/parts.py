@@ -106,6 +106,7 @@ class Parts:
             controllers=self._shared.controllers,
             controller_node=self.controller_node,
             answers=Answers(node.id, APIS, node.problems),
+            known_metadata=self._shared.known_metadata,
             entropy=self._entropy,
             next_producer_id=self._next_producer_id,
             services_of=services_of,

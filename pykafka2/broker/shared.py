@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2.broker.base.known_metadata import KnownMetadata
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
@@ -44,6 +45,7 @@ class Shared:
     events: EventLog
     problems: Problems
     tls: TlsContext | None = None
+    known_metadata: KnownMetadata = attrs.field(factory=KnownMetadata)
     history_started_at: float = 0.0
     """When history, metrics and timeline begin, by the monotonic clock: at the start of the cluster, or when
     it was last told to forget."""

@@ -50,12 +50,19 @@ def _rest_of_header(client_id: str | None, is_flexible: bool) -> bytes:
     return b"".join(parts)[_START.size :]
 
 
-def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
-    """The frame of a response, its four length bytes first.  Raises what Message.encode raises."""
+def encode_response(
+    response: Response, version: int, correlation_id: int, body: bytes | None = None
+) -> list[Buffer]:
+    """The frame of a response, its four length bytes first; `body` is what `response.encode(version)` gives,
+    where that is known.  Raises what Message.encode raises.
+    """
     header = ResponseHeader(correlation_id=correlation_id)
     parts: list[Buffer] = [b""]
     header.encode_into(response_header_version(type(response), version), parts)
-    response.encode_into(version, parts)
+    if body is None:
+        response.encode_into(version, parts)
+    else:
+        parts.append(body)
     return _framed(parts)
 
 

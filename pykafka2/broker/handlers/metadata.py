@@ -51,18 +51,41 @@ def handle(
     image = services.image
     asked = request.topics
     # Version 0 has no null: there an empty list asks for all topics.
-    wants_all = asked is None or (context.version == 0 and not asked)
-    if wants_all or asked is None:
+    if asked is None or (context.version == 0 and not asked):
+        return _about_all(services, context, request)
+    may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
+    if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(map(_is_by_id, asked)):
+        return refuse(request, InvalidRequest.code or 0)
+    distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
+    topics = [_asked(services, image, topic, may_create=may_create) for topic in distinct]
+    response = _about_brokers(services, request)
+    response.topics = _with_operations(topics) if request.include_topic_authorized_operations else topics
+    return response
+
+
+def _about_all(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """The answer about all topics; its bytes are known if it was asked for since the last change."""
+    image = services.image
+    with_operations = request.include_topic_authorized_operations
+
+    def build() -> list[MetadataResponseTopic]:
         topics = [_known(image, topic) for topic in image.topics.values()]
-    else:
-        may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
-        if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(map(_is_by_id, asked)):
-            return refuse(request, InvalidRequest.code or 0)
-        distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
-        topics = [_asked(services, image, topic, may_create=may_create) for topic in distinct]
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        return _with_operations(topics) if with_operations else topics
+
+    response = _about_brokers(services, request)
+    # A fault rule may change the answer, or have it made of another image.
+    if context.faults is not None:
+        response.topics = build()
+        return response
+    with_cluster = request.include_cluster_authorized_operations
+    key = (context.version, with_operations, with_cluster, response.controller_id)
+    context.delivery.known_body = services.known_metadata.fill(response, image, key, build)
+    return response
+
+
+def _about_brokers(services: Services, request: MetadataRequest) -> MetadataResponse:
+    """An answer without topics."""
+    image = services.image
     with_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -71,9 +94,16 @@ def handle(
         ],
         cluster_id=image.cluster_id,
         controller_id=services.any_live_broker(),
-        topics=topics,
+        topics=[],
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
     )
+
+
+def _with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+    """These topics, each with what may be done with it."""
+    for topic in topics:
+        topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    return topics
 
 
 def _is_by_id(topic: MetadataRequestTopic) -> bool:

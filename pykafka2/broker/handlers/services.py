@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.known_metadata import KnownMetadata
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.controllers import Controllers
@@ -38,6 +39,7 @@ class Services:
         controllers: Controllers,
         controller_node: ControllerNode,
         answers: Answers,
+        known_metadata: KnownMetadata,
         entropy: Entropy,
         next_producer_id: Callable[[], int],
         services_of: Callable[[int], Services],
@@ -48,6 +50,7 @@ class Services:
         self.coordinators = coordinators
         self.controller_node = controller_node
         self.answers = answers
+        self.known_metadata = known_metadata
         self.go_on_with = answers.go_on_with
         self.next_producer_id = next_producer_id
         """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""

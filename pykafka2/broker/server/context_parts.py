@@ -120,6 +120,10 @@ class ReplyDelivery:
     throttle: float = 0.0
     """For how long the connection is muted once the reply has been given."""
     closing: ClosingReply | None = None
+    known_body: bytes | None = None
+    """The reply's bytes, without header and length, where its handler knows them: of a request that no fault
+    rule has met, and if it is not throttled in the end.
+    """
 
 
 @attrs.define(eq=False)

@@ -357,7 +357,8 @@ def _encoded(context: RequestContext, response: Response) -> list[Buffer]:
     """The bytes of a reply; only the first half of them, if its connection is to end so."""
     received, delivery = context.received, context.delivery
     version = 0 if received.is_unsupported else received.version
-    payload = encode_response(response, version, received.correlation_id)
+    body = None if delivery.throttle else delivery.known_body
+    payload = encode_response(response, version, received.correlation_id, body)
     if delivery.closing is not None and delivery.closing.sends_half:
         whole = b"".join(payload)
         payload = [whole[: len(whole) // 2]]

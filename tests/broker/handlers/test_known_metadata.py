@@ -1,0 +1,173 @@
+"""Metadata about all topics is made once for each image, and the same as if it was made anew.
+
+Whoever changes an answer (a fault rule, a throttle, a test that looks at the history) changes no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from pykafka2.broker.base.known_metadata import MAX_BODIES, KnownMetadata
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire
+
+Connect = Callable[..., Wire]
+VERSIONS = range(14)
+one_broker = pytest.mark.kafka(brokers=1, topics={"orders": 3, "audit": 1})
+
+
+def about_all(version: int, *, operations: bool = False) -> MetadataRequest:
+    asked = MetadataRequest(topics=[] if version == 0 else None)
+    if 8 <= version <= 10:
+        asked.include_cluster_authorized_operations = operations
+    if version >= 8:
+        asked.include_topic_authorized_operations = operations
+    return asked
+
+
+def told(wire: Wire) -> MetadataResponse:
+    """The answer, whichever broker it happens to name as the controller."""
+    answers = [wire.call(about_all(12), 12) for _ in range(8)]
+    assert all(one.topics == answers[0].topics and one.brokers == answers[0].brokers for one in answers)
+    return answers[0]
+
+
+def names(response: MetadataResponse) -> list[str | None]:
+    return [topic.name for topic in response.topics]
+
+
+@one_broker
+@pytest.mark.parametrize("operations", [False, True])
+def test_it_is_the_answer_that_is_made_anew(
+    kafka_cluster: KafkaCluster, connect: Connect, operations: bool
+) -> None:
+    """A request that met a rule is answered without what is known."""
+    wire = connect(0)
+    for version in VERSIONS:
+        first, known = (wire.call(about_all(version, operations=operations), version) for _ in range(2))
+        rule = kafka_cluster.controls.rule(api="Metadata", then="delay:0")
+        anew = wire.call(about_all(version, operations=operations), version)
+        assert rule.fired == 1
+        kafka_cluster.controls.remove_rule(rule)
+        assert first == known == anew, f"v{version}"
+
+
+@pytest.mark.kafka(brokers=3, topics={"orders": 3})
+def test_what_has_changed_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(0)
+    before = told(wire)
+    assert names(before) == ["orders"]
+    kafka_cluster.create_topic("audit", partitions=1)
+    assert sorted(map(str, names(told(wire)))) == ["audit", "orders"]
+    kafka_cluster.controls.crash_broker(2)
+    after = told(wire)
+    assert [broker.node_id for broker in after.brokers] == [0, 1]
+    (orders,) = (topic for topic in after.topics if topic.name == "orders")
+    assert {partition.leader_id for partition in orders.partitions} == {0, 1}
+    kafka_cluster.delete_topic("audit")
+    assert names(told(wire)) == ["orders"]
+
+
+@pytest.mark.kafka(brokers=2, topics={"orders": 1})
+def test_a_broker_that_learns_late_answers_from_what_it_knows(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    """The brokers share what is known, each of its own image."""
+    early, late = connect(0), connect(1)
+    kafka_cluster.controls.hold_metadata(1)
+    kafka_cluster.create_topic("audit", partitions=1)
+    for _ in range(2):
+        assert len(names(told(early))) == 2
+        assert names(told(late)) == ["orders"]
+    kafka_cluster.controls.release_metadata()
+    assert len(names(told(late))) == 2
+
+
+@one_broker
+def test_a_rule_that_changes_an_answer_changes_no_other(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    def emptied(request: Any, response: MetadataResponse) -> MetadataResponse:
+        for topic in response.topics:
+            topic.name = "changed"
+            topic.partitions.clear()
+        del response.brokers[:]
+        return response
+
+    wire = connect(0)
+    before = wire.call(about_all(12), 12)
+    kafka_cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply=emptied)
+    assert names(wire.call(about_all(12), 12)) == ["changed", "changed"]
+    assert wire.call(about_all(12), 12) == before
+    assert wire.call(about_all(11), 11).topics[0].partitions
+
+
+@one_broker
+def test_a_throttled_answer_is_throttled_alone(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(0)
+    for seconds in (0.001, 0.0):
+        before = wire.call(about_all(12), 12)
+        kafka_cluster.controls.throttle("wire", "Metadata", seconds, times=1)
+        throttled, after = wire.call(about_all(12), 12), wire.call(about_all(12), 12)
+        assert throttled.throttle_time_ms == 1000 * seconds
+        assert before.throttle_time_ms == after.throttle_time_ms == 0
+        assert throttled.topics == before.topics == after.topics
+    shown = [entry.response.throttle_time_ms for entry in kafka_cluster.history.entries("Metadata")]
+    assert shown == [0, 1, 0, 0, 0, 0]
+
+
+@one_broker
+def test_another_asker_costs_no_new_topics(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    for broker in (0, 0):
+        connect(broker).call(about_all(12), 12)
+    first, second = (entry.response.topics for entry in kafka_cluster.history.entries("Metadata"))
+    assert first is not second
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+@one_broker
+def test_who_changes_what_the_history_shows_changes_no_answer(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    wire = connect(0)
+    before = wire.call(about_all(12), 12)
+    for version in (12, 11, 12):
+        for entry in kafka_cluster.history.entries("Metadata"):
+            for topic in entry.response.topics:
+                topic.name = "changed"
+            entry.response.topics.clear()
+        assert wire.call(about_all(version), version).topics == before.topics
+
+
+def test_it_is_made_once_for_each_image_and_encoded_once_for_each_version(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    known = KnownMetadata()
+    image = kafka_cluster.brokers[0].image
+    built: list[int] = []
+
+    def build() -> list[MetadataResponseTopic]:
+        built.append(1)
+        return [MetadataResponseTopic(name="orders", partitions=[])]
+
+    def fill(version: int, controller: int = 0, of: Any = image) -> bytes:
+        response = MetadataResponse(brokers=[], topics=[], controller_id=controller)
+        body = known.fill(response, of, (version, False, False, controller), build)
+        assert body == response.encode(version)
+        return body
+
+    assert fill(12) is fill(12)
+    assert len(built) == 1
+    assert fill(12, controller=1) != fill(12)
+    assert fill(8) != fill(12)
+    assert len(built) == 3
+    fill(12, of=attrs.evolve(image))
+    assert len(built) == 4
+    for controller in range(3 * MAX_BODIES):
+        fill(12, controller)
+    assert len(known._bodies) <= MAX_BODIES
