@@ -1,0 +1,121 @@
+"""What a rebalance answers leaves together: in one turn of the brokers' loop, whatever connections it is on.
+
+Otherwise a test of some client sees who was told first, and others are served in between.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pykafka2.broker.server import threads
+from pykafka2.broker.server.channel import Slot
+from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.processor import Processor
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from pykafka2.testing import QUICK, KafkaCluster
+from tests.testing.wire import Wire
+
+MEMBERS = 6
+GROUP = "billing"
+
+Turns = dict[str, list[int]]
+"""In which turn of the loop each answer of an API left, in their order."""
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """Looks where answers are handed to the sockets; no turn has time for a second look at its parts."""
+    seen: Turns = defaultdict(list)
+    number = 0
+    run_once = threads.Loop.run_once
+    replies_leave = Processor.replies_leave
+
+    def counted(loop: threads.Loop, *arguments: Any) -> float:
+        nonlocal number
+        number += 1
+        return run_once(loop, *arguments)
+
+    def noted(processor: Processor, connection: Connection, slots: Sequence[Slot]) -> None:
+        pending = processor.connections[connection].pending
+        for slot in slots:
+            seen[type(pending[slot].request).__name__.removesuffix("Request")].append(number)
+        replies_leave(processor, connection, slots)
+
+    monkeypatch.setattr(threads.Loop, "run_once", counted)
+    monkeypatch.setattr(Processor, "replies_leave", noted)
+    monkeypatch.setattr(threads, "MAX_TURN", 0.0)
+    return seen
+
+
+def join(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id=member_id,
+        protocol_type="test",
+        protocols=[JoinGroupRequestProtocol(name="any", metadata=b"")],
+    )
+
+
+def sync(member_id: str, generation: int, members: Sequence[str]) -> SyncGroupRequest:
+    shares = [SyncGroupRequestAssignment(member_id=member, assignment=b"share") for member in members]
+    return SyncGroupRequest(group_id=GROUP, generation_id=generation, member_id=member_id, assignments=shares)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_joins_and_syncs_leave_in_one_turn(
+    turns: Turns, brokers: int, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    """With three brokers the answers wait for the followers of the group's log."""
+    config = {**QUICK, "threads": "shared", "num.network.threads": 3}
+    with KafkaCluster(brokers, config=config) as cluster, ExitStack() as stack:
+        with Wire(cluster.brokers[0].address) as asker:
+            cluster.wait_until(lambda: not find(asker))
+        coordinator = cluster.brokers[cluster.coordinator(GROUP)]
+        wires = [stack.enter_context(Wire(coordinator.address)) for _ in range(MEMBERS)]
+        joined = [wire.call(join(), 3) for wire in wires[:1]]
+        members = [joined[0].member_id]
+        generation = joined[0].generation_id
+        assert wires[0].call(sync(members[0], generation, members), 3).error_code == 0
+        turns.clear()
+
+        for wire in wires[1:]:
+            wire.send(join(), 3)
+        wait_for(lambda: len(cluster.group(GROUP).members) == MEMBERS)
+        wires[0].send(join(members[0]), 3)
+        answers = [wire.receive(JoinGroupRequest, 3)[1] for wire in wires]
+        assert {answer.generation_id for answer in answers} == {generation + 1}
+        assert len(turns["JoinGroup"]) == MEMBERS
+        assert len(set(turns["JoinGroup"])) == 1, turns
+
+        members = [answer.member_id for answer in answers]
+        leader = members.index(answers[0].leader)
+        for number, wire in enumerate(wires):
+            if number != leader:
+                wire.send(sync(members[number], generation + 1, ()), 3)
+        wait_for(lambda: waiting(cluster) == MEMBERS - 1)
+        wires[leader].send(sync(members[leader], generation + 1, members), 3)
+        shares = [wire.receive(SyncGroupRequest, 3)[1].assignment for wire in wires]
+        assert shares == [b"share"] * MEMBERS
+        assert len(set(turns["SyncGroup"])) == 1, turns
+
+
+def find(wire: Wire) -> int:
+    return wire.call(FindCoordinatorRequest(key=GROUP), 3).error_code
+
+
+def waiting(cluster: KafkaCluster) -> int:
+    """Requests for assignments that are not answered."""
+    return sum(entry.answered_at is None for entry in cluster.history.entries("SyncGroup"))
