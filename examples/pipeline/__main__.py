@@ -1,0 +1,85 @@
+"""The whole pipeline in one command: brokers, orders, the Spark job, and the comparison."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from examples.pipeline.orders import Totals, encoded, make_orders, plain_totals, the_last_order
+from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2.testing import KafkaCluster
+from spark_connector.testing import local_session, why_no_spark
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m examples.pipeline", description=__doc__)
+    parser.add_argument("--orders", type=int, default=20_000, help="how many (default: 20000)")
+    parser.add_argument("--seed", type=int, default=1, help="of the orders (default: 1)")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the sink")
+    given = parser.parse_args(arguments)
+    reason = why_no_spark()
+    if reason is not None:
+        print(f"the pipeline needs Spark: {reason}", file=sys.stderr)
+        return 2
+    sink = dict(one.split("=", 1) for one in given.option)
+    orders = make_orders(given.orders, given.seed)
+    with KafkaCluster(brokers=3, topics={"orders": 4, "totals": 2}, process=True) as cluster:
+        servers = cluster.bootstrap_servers
+        print(f"brokers at {servers}")
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            keys = [one.customer.encode() for one in orders]
+            producer.send_many("orders", encoded(orders), keys=keys).result(60)
+            # Into every partition, so that the end of time is the last of each.
+            last = encoded([the_last_order(orders)])
+            for partition in range(4):
+                producer.send_many("orders", last, partitions=[partition]).result(60)
+        print(f"{len(orders)} orders are in topic orders; Spark starts (some seconds)")
+        _run_job(servers, len(orders) // 6 or 1, sink)
+        return _compared(_read_totals(servers), plain_totals(orders), len(orders))
+
+
+def _run_job(servers: str, per_batch: int, sink: dict[str, str]) -> None:
+    from examples.pipeline import job  # with pyspark, which has been looked for now
+
+    spark = local_session()
+    try:
+        with tempfile.TemporaryDirectory() as checkpoint:
+            job.watch(job.start(spark, servers, checkpoint, per_batch=per_batch, sink=sink), print)
+    finally:
+        spark.stop()
+
+
+def _read_totals(servers: str) -> list[tuple[int, str, int, int]]:
+    """All of topic totals, without Spark; records of transactions that were aborted do not count."""
+    found = []
+    with KafkaConsumer(
+        "totals",
+        bootstrap_servers=servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=2_000,
+    ) as consumer:
+        for record in consumer:
+            one = json.loads(record.value or b"{}")
+            found.append((one["start_ms"], one["category"], one["orders"], one["cents"]))
+    return found
+
+
+def _compared(read: list[tuple[int, str, int, int]], wanted: Totals, orders: int) -> int:
+    found = {(start, category): (count, cents) for start, category, count, cents in read}
+    repeated = len(read) - len(found)
+    wrong = {key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)}
+    for key in sorted(wrong)[:10]:
+        print(f"{key}: Spark says {found.get(key)}, plain Python {wanted.get(key)}")
+    if wrong or repeated:
+        print(f"DIFFERENT: {len(wrong)} of {len(wanted)} totals are wrong, {repeated} came twice")
+        return 1
+    print(f"{orders} orders, {len(found)} totals: the same as plain Python's, none missing, none twice")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
