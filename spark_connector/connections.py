@@ -12,11 +12,22 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from pykafka2 import KafkaConsumer
+from pykafka2 import KafkaAdminClient, KafkaConsumer
 from pykafka2.errors import ConfigurationError, UnknownOption
 
 MOST_KEPT = 8
 """Clients of a process; the one that was used the longest ago makes room."""
+
+
+COMMON = (
+    "bootstrap.", "client.", "connections.", "default.api.", "metadata.", "receive.",
+    "reconnect.", "request.", "retry.", "sasl.", "security.", "send.", "socket.", "ssl.",
+)  # fmt: skip
+"""How the names of options begin that clients of every kind have."""
+
+
+DEFAULTS = {"client.id": "pykafka2-spark", "allow.auto.create.topics": "false"}
+"""A topic that is gone stays gone, though somebody looks for it."""
 
 
 class Client(Protocol):
@@ -64,19 +75,29 @@ def consumer(options: Mapping[str, str]) -> KafkaConsumer:
     return kept("consumer", options, lambda: new_consumer(options))
 
 
+def admin(options: Mapping[str, str]) -> KafkaAdminClient:
+    """An admin client, kept for this process."""
+    return kept("admin", options, lambda: new_admin(options))
+
+
 def new_consumer(options: Mapping[str, str]) -> KafkaConsumer:
     """A consumer of options `kafka.*` (without that prefix).
 
     Raises:
         UnknownOption, ConfigurationError: the clients do not know or refuse an option.
     """
-    defaults = {"client.id": "pykafka2-spark"}
     try:
-        return KafkaConsumer({**defaults, **options})
+        return KafkaConsumer({**DEFAULTS, **options})
     except UnknownOption as error:
         raise UnknownOption(f"among the options kafka.*: {error}") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"among the options kafka.*: {error}") from None
+
+
+def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
+    """An admin client of those of a consumer's options that it knows."""
+    chosen = {name: value for name, value in options.items() if name.startswith(COMMON)}
+    return KafkaAdminClient({"client.id": "pykafka2-spark", **chosen})
 
 
 def _forget_parents() -> None:

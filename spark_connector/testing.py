@@ -68,6 +68,7 @@ def local_session(master: str = "local[2]", **conf: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
         **{name.replace("_", "."): value for name, value in conf.items()},
     }
     builder = SparkSession.builder.master(master).appName("pykafka2")

@@ -36,7 +36,7 @@ _OF_GROUPS = (
     "max.poll.interval.ms",
     "max.poll.records",
 )
-_JAAS = re.compile(r"""^\s*[\w.$]*\.(?:Plain|Scram)LoginModule\s+required\b(?P<rest>[^;]*);?\s*$""")
+_JAAS = re.compile(r"""^\s*[\w.$]*\.(?:Plain|Scram)LoginModule\s+required\b(?P<rest>.*?);?\s*$""", re.DOTALL)
 _JAAS_ENTRY = re.compile(r"""(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"';]+)""")
 SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key")
 

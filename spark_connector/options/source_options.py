@@ -343,7 +343,9 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None = None) -
     _check_contradictions(options)
     if streaming is not None:
         _check_kind(options, named, streaming)
-    return options
+    if options.isolation is None:
+        return options
+    return attrs.evolve(options, kafka={**options.kafka, "isolation.level": options.isolation})
 
 
 def _check_selection(options: SourceOptions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -11,20 +10,18 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pykafka2 import TopicPartition
 from pykafka2.errors import ConfigurationError
 from spark_connector import connections
-from spark_connector.errors import DataLoss
 from spark_connector.offsets import Offsets
 from spark_connector.options.source_options import EARLIEST, SourceOptions, source_options
+from spark_connector.source.losses import tell
 from spark_connector.source.positions import ending_offsets, starting_offsets
 from spark_connector.source.ranges import OffsetRange, tasks_of
-from spark_connector.source.reading import HINT, RangeTask
+from spark_connector.source.reading import RangeTask
 from spark_connector.source.schema import chosen_columns
 from spark_connector.source.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-logger = logging.getLogger(__name__)
 
 
 class RangePartition(InputPartition):
@@ -42,11 +39,9 @@ class KafkaBatchReader(DataSourceReader):
         self._task = RangeTask(options, columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        consumer = connections.new_consumer(self._options.kafka)
-        try:
-            ranges = self._ranges(Topics(self._options, consumer))
-        finally:
-            consumer.close()
+        kafka = self._options.kafka
+        with connections.new_consumer(kafka) as consumer, connections.new_admin(kafka) as admin:
+            ranges = self._ranges(Topics(self._options, consumer, admin))
         tasks = tasks_of(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(one) for one in tasks] or [RangePartition(None)]
 
@@ -75,10 +70,8 @@ class KafkaBatchReader(DataSourceReader):
                 )
             first = beginnings[partition]
             if start < first and start < end:
-                what = f"{name}: offsets {start} to {first - 1} are gone"
-                if self._options.fail_on_data_loss:
-                    raise DataLoss(f"{what}. {HINT}")
-                logger.warning("%s; failOnDataLoss is false, so the query goes on", what)
+                lost = f"{name}: offsets {start} to {min(first, end) - 1} are gone"
+                tell(lost, fails=self._options.fail_on_data_loss)
                 start = min(first, end)
             found[partition] = start
         return found

@@ -5,7 +5,6 @@ Runs in Spark's Python workers.  Neighbour: connections.py keeps the consumer fr
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -14,16 +13,13 @@ import pyarrow as pa
 from pykafka2 import Columns, KafkaConsumer, TopicPartition
 from pykafka2.errors import KafkaTimeoutError, OffsetOutOfRange, UnknownTopicOrPartition
 from spark_connector import connections
-from spark_connector.errors import DataLoss
 from spark_connector.options.source_options import SourceOptions
+from spark_connector.source.arrow import arrow_schema
+from spark_connector.source.losses import tell
 from spark_connector.source.ranges import OffsetRange
-from spark_connector.source.schema import arrow_schema
-
-logger = logging.getLogger(__name__)
 
 ROWS_PER_BATCH = 10_000
 """As Spark's own default; more at once is slower."""
-HINT = "Some data may have been missed; with failOnDataLoss=false the query goes on with what is left"
 
 
 @attrs.define
@@ -74,9 +70,7 @@ class RangeTask:
         return min(first, end)
 
     def _tell(self, what: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLoss(f"{what}. {HINT}")
-        logger.warning("%s; failOnDataLoss is false, so the query goes on", what)
+        tell(what, fails=self._options.fail_on_data_loss)
 
     def _consumer_options(self) -> dict[str, str]:
         limit = self._options.kafka.get("default.api.timeout.ms", str(int(self._options.poll_timeout_ms)))

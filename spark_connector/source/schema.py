@@ -1,10 +1,9 @@
-"""The source's columns: their types for Spark and for Arrow."""
+"""The source's columns: their types for Spark.  Neighbour: arrow.py has them for Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -32,24 +31,10 @@ SPARK_TYPES: dict[str, DataType] = {
     "timestampType": IntegerType(),
     "headers": HEADERS,
 }
-ARROW_TYPES = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-}
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
     return StructType([StructField(name, SPARK_TYPES[name]) for name in columns])
-
-
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
 
 
 def chosen_columns(schema: StructType, offered: Sequence[str]) -> tuple[str, ...]:

@@ -1,63 +1,52 @@
-"""Micro-batch reading.  One reader lives as long as the query, in a process of its own on the driver.
-
-A second copy is made once and travels to the tasks, which only read(); nothing that the first one learns
-reaches it but by partitions().
-"""
+"""Which reader of streams this version of Spark takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+import pyspark
+from pyspark.sql.datasource import DataSourceStreamReader
 
-from spark_connector import connections
-from spark_connector.offsets import from_spark, to_spark
-from spark_connector.options.source_options import LATEST, SourceOptions, source_options
-from spark_connector.source.batch import RangePartition
-from spark_connector.source.positions import starting_offsets
-from spark_connector.source.ranges import OffsetRange, tasks_of
-from spark_connector.source.reading import RangeTask
+from pykafka2.errors import ConfigurationError
+from spark_connector.offsets import to_spark
+from spark_connector.options.source_options import SourceOptions, source_options
 from spark_connector.source.schema import chosen_columns
-from spark_connector.source.topics import Topics
+from spark_connector.source.stream_reader import StreamReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
-
-class KafkaStreamReader(DataSourceStreamReader):
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self._options = options
-        self._task = RangeTask(options, columns)
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        topics = self._topics()
-        return to_spark(starting_offsets(self._options, topics, topics.partitions(), LATEST))
-
-    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
-        topics = self._topics()
-        return to_spark(topics.ends(topics.partitions()))
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begins, ends = from_spark(start), from_spark(end)
-        ranges = [
-            OffsetRange(one.topic, one.partition, begins.get(one, 0), offset) for one, offset in ends.items()
-        ]
-        tasks = tasks_of(ranges, self._options.min_partitions, self._options.max_records_per_partition)
-        return [RangePartition(one) for one in tasks]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]] | Iterator[pa.RecordBatch]:
-        wanted = cast("OffsetRange | None", partition.value)
-        return iter(()) if wanted is None else self._task.read(wanted)
-
-    def stop(self) -> None:
-        connections.close_all()
-
-    def _topics(self) -> Topics:
-        return Topics(self._options, connections.consumer(self._options.kafka))
+HAS_LIMITS = "limit" in inspect.signature(DataSourceStreamReader.latestOffset).parameters
+"""Whether this Spark says where a batch begins when it asks for its end (4.2 and newer)."""
 
 
-def stream_reader(given: Mapping[str, str], schema: StructType) -> KafkaStreamReader:
+class UnlimitedStreamReader(StreamReader):
+    """For Spark 4.1, which says neither where the batch begins nor how the query is triggered: no limits."""
+
+    def latestOffset(self, *nothing: Any, **at_all: Any) -> dict[str, Any]:  # noqa: N802
+        return to_spark(self._batches().end_of_next(None, takes_all=False))
+
+
+def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     options = source_options(given, streaming=True)
-    return KafkaStreamReader(options, chosen_columns(schema, options.column_names))
+    columns = chosen_columns(schema, options.column_names)
+    if HAS_LIMITS:
+        from spark_connector.source.limited_stream import (
+            LimitedStreamReader,
+        )  # its base classes came with 4.2
+
+        return LimitedStreamReader(options, columns)
+    for name, value in limits_of(options).items():
+        if value is not None:
+            raise ConfigurationError(f"{name} takes Spark 4.2 or newer; this is {pyspark.__version__}")
+    return UnlimitedStreamReader(options, columns)
+
+
+def limits_of(options: SourceOptions) -> dict[str, int | None]:
+    return {
+        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+        "maxBytesPerTrigger": options.max_bytes_per_trigger,
+    }

@@ -1,18 +1,19 @@
 """Which partitions a source reads, and where they begin and end: the source's questions to the brokers.
 
 Driver side, one thread.  A question that fails for a passing reason is asked again (fetchOffset.numRetries).
+Neighbours: connections.py has the clients; positions.py and micro_batches.py ask.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 import attrs
 
-from pykafka2 import KafkaConsumer, TopicPartition
+from pykafka2 import KafkaAdminClient, KafkaConsumer, TopicPartition
 from pykafka2.errors import KafkaError, KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition
 from spark_connector.clock import sleep
 from spark_connector.offsets import Offsets
@@ -25,25 +26,37 @@ T = TypeVar("T")
 
 @attrs.define
 class Topics:
-    """What the options select, as the cluster has it now."""
+    """What the options select, as the cluster has it now.  Holds no client of its own, and closes none."""
 
     _options: SourceOptions
     _consumer: KafkaConsumer
+    _admin: KafkaAdminClient
     _sleep: Callable[[float], object] = sleep
 
     def partitions(self) -> set[TopicPartition]:
-        """All that is selected and there.
+        """All that is selected.
 
         Raises:
             UnknownTopicOrPartition: a topic, or an assigned partition, that the options name is not there.
         """
-        return self._asked(self._find_partitions)
+        found, missing = self.partitions_there()
+        if missing:
+            raise UnknownTopicOrPartition("; ".join(missing))
+        return found
+
+    def partitions_there(self) -> tuple[set[TopicPartition], list[str]]:
+        """What of the selection is there, and for what is not, a sentence each."""
+        return self._asked(self._find)
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> Offsets:
+        if not partitions:
+            return {}
         return self._asked(lambda: self._consumer.beginning_offsets(list(partitions)))
 
     def ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """With read_committed, where the first open transaction begins."""
+        if not partitions:
+            return {}
         return self._asked(lambda: self._consumer.end_offsets(list(partitions)))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -53,49 +66,46 @@ class Topics:
 
     # ------------------------------------------------------------------ inside
 
-    def _find_partitions(self) -> set[TopicPartition]:
+    def _find(self) -> tuple[set[TopicPartition], list[str]]:
         options = self._options
-        if options.assign is not None:
-            return self._assigned(options.assign)
         if options.subscribe is not None:
-            return {one for topic in options.subscribe for one in self._partitions_of(topic, "subscribe")}
-        matches = re.compile(options.subscribe_pattern or "").fullmatch
-        found: set[TopicPartition] = set()
-        for topic in sorted(filter(matches, self._consumer.topics())):
-            try:
-                found |= self._partitions_of(topic, "subscribePattern")
-            except UnknownTopicOrPartition:
-                continue  # deleted in between
-        return found
+            return self._partitions_of(options.subscribe, "subscribe")
+        if options.subscribe_pattern is not None:
+            matches = re.compile(options.subscribe_pattern).fullmatch
+            # One that is deleted in between is not missed.
+            return self._partitions_of(filter(matches, self._admin.list_topics()), "")[0], []
+        wanted = set(options.assign or ())
+        there, missing = self._partitions_of(sorted({one.topic for one in wanted}), "assign")
+        for one in sorted(wanted - there):
+            if any(other.topic == one.topic for other in there):
+                missing.append(f"assign: topic {one.topic!r} has no partition {one.partition}")
+        return wanted & there, missing
 
-    def _assigned(self, wanted: Collection[TopicPartition]) -> set[TopicPartition]:
-        there = {
-            one for topic in {one.topic for one in wanted} for one in self._partitions_of(topic, "assign")
+    def _partitions_of(self, names: Iterable[str], option: str) -> tuple[set[TopicPartition], list[str]]:
+        described = self._admin.describe_topics(names, raise_errors=False)
+        missing: list[str] = []
+        for name, error in described.errors.items():
+            if not isinstance(error, UnknownTopicOrPartition):
+                raise error
+            missing.append(f"{option}: there is no topic {name!r}")
+        found = {
+            TopicPartition(name, one.partition)
+            for name in described
+            if name not in described.errors
+            for one in described[name].partitions
         }
-        for missing in sorted(set(wanted) - there):
-            count = sum(one.topic == missing.topic for one in there)
-            raise UnknownTopicOrPartition(
-                f"assign: topic {missing.topic!r} has {count} partitions and no partition {missing.partition}"
-            )
-        return set(wanted)
-
-    def _partitions_of(self, topic: str, option: str) -> set[TopicPartition]:
-        numbers = self._consumer.partitions_for_topic(topic)
-        if numbers is None:
-            raise UnknownTopicOrPartition(f"{option}: there is no topic {topic!r}")
-        return {TopicPartition(topic, number) for number in numbers}
+        return found, missing
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        for left in range(self._options.fetch_offset_retries, -1, -1):
+        left = self._options.fetch_offset_retries
+        while True:
             try:
                 return ask()
             except (KafkaTimeoutError, NoBrokersAvailable):
-                raise  # after the client has tried all the time that it had
+                raise  # after the client has tried for all the time that it had
             except KafkaError as error:
                 if not left or not getattr(error, "retriable", False):
                     raise
-                if isinstance(error, UnknownTopicOrPartition):
-                    raise
-                logger.warning("offsets could not be had and are asked for again: %s", error)
+                left -= 1
+                logger.warning("a question for offsets failed and is asked again: %s", error)
                 self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-        raise AssertionError("unreachable")

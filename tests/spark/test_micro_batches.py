@@ -1,0 +1,397 @@
+"""Where micro-batches end, asked as Spark asks, against a broker and without Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import attrs
+import pytest
+
+from pykafka2 import KafkaProducer, TopicPartition
+from pykafka2.errors import ConfigurationError, FencedLeaderEpoch, UnknownTopicOrPartition
+from pykafka2.testing import KafkaCluster, Topic
+from spark_connector import connections
+from spark_connector.errors import DataLoss
+from spark_connector.offsets import Offsets
+from spark_connector.options.source_options import source_options
+from spark_connector.source.micro_batches import MicroBatches
+from spark_connector.source.samples import Samples
+from spark_connector.source.topics import Topics
+from tests.spark.kafka_data import AGES, add_partitions, age_out, send
+
+pytestmark = pytest.mark.kafka(brokers=1, topics={"t": Topic(partitions=2, configs=AGES)})
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+@attrs.define
+class Stream:
+    """A query's reader as Spark has it, with a clock that stands still."""
+
+    batches: MicroBatches
+    slept: list[float]
+    now: float = 100.0
+
+    def begin(self) -> Offsets:
+        """The first batch, which is empty."""
+        first = self.batches.first_offsets()
+        assert self.next(first) == first
+        return first
+
+    def next(self, start: Offsets, *, once: bool = False) -> Offsets:
+        return self.batches.end_of_next(dict(start), takes_all=once)
+
+
+@contextmanager
+def stream(cluster: KafkaCluster, **given: str) -> Iterator[Stream]:
+    chosen = {"subscribe": "t"} if not {"assign", "subscribePattern", "subscribe"} & given.keys() else {}
+    options = source_options(
+        {"kafka.bootstrap.servers": cluster.bootstrap_servers, **chosen, **given}, streaming=True
+    )
+    with connections.new_consumer(options.kafka) as consumer, connections.new_admin(options.kafka) as admin:
+        slept: list[float] = []
+        topics = Topics(options, consumer, admin, slept.append)
+        samples = Samples(consumer, options.isolation_level)
+        found = Stream(MicroBatches(options, topics, samples, lambda: found.now), slept)
+        yield found
+
+
+# ---------------------------------------------------------------------------------------- the beginning
+
+
+def test_a_new_query_begins_at_the_end(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5, 3])
+    with stream(kafka_cluster) as query:
+        assert query.begin() == {T0: 5, T1: 3}
+
+
+def test_the_beginning_stays_what_it_was_when_it_is_asked_for_again(kafka_cluster: KafkaCluster) -> None:
+    with stream(kafka_cluster) as query:
+        assert query.batches.first_offsets() == {T0: 0, T1: 0}
+        send(kafka_cluster, "t", [5])
+        assert query.batches.first_offsets() == {T0: 0, T1: 0}
+
+
+def test_the_first_batch_is_empty_and_the_second_has_all(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5, 3])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        assert query.begin() == {T0: 0, T1: 0}
+        assert query.next({T0: 0, T1: 0}) == {T0: 5, T1: 3}
+
+
+def test_the_first_batch_played_again_is_not_followed_by_an_empty_one(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        first = query.batches.first_offsets()
+        query.batches.begun()
+        assert query.next(first) == {T0: 5, T1: 0}
+
+
+def test_a_query_that_goes_on_has_no_empty_batch(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        assert query.next({T0: 2, T1: 0}) == {T0: 5, T1: 0}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_empty"),
+    [
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"t": {"0": 2, "1": -2}}'}, False),
+        ({"startingTimestamp": "0"}, False),
+        ({"startingOffsets": "latest"}, True),
+        ({"startingOffsets": '{"t": {"0": 2, "1": -1}}'}, True),
+        ({"startingTimestamp": "0", "startingOffsetsByTimestampStrategy": "latest"}, True),
+    ],
+    ids=str,
+)
+def test_once_reads_at_once_where_the_beginning_is_found_again(
+    kafka_cluster: KafkaCluster, given: dict[str, str], is_empty: bool
+) -> None:
+    send(kafka_cluster, "t", [5, 1])
+    with stream(kafka_cluster, **given) as query:
+        first = query.batches.first_offsets()
+        assert query.next(first, once=True) == (first if is_empty else {T0: 5, T1: 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "begins"),
+    [
+        ({"startingOffsets": '{"t": {"0": 2, "1": -2}}'}, {T0: 2, T1: 0}),
+        ({"startingOffsets": '{"t": {"0": -1, "1": 1}}'}, {T0: 5, T1: 1}),
+        ({"startingTimestamp": "2000"}, {T0: 1, T1: 1}),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 3500, "1": 0}}'}, {T0: 3, T1: 0}),
+        ({"startingTimestamp": "1000", "startingOffsets": "latest"}, {T0: 0, T1: 0}),
+        (
+            {"startingTimestamp": "1000", "startingOffsetsByTimestamp": '{"t": {"0": 9000, "1": 9000}}'},
+            {T0: 0, T1: 0},
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 2000, "1": 2000}}', "startingOffsets": "latest"},
+            {T0: 1, T1: 1},
+        ),
+        ({"startingTimestamp": "4000", "startingOffsetsByTimestampStrategy": "latest"}, {T0: 3, T1: 3}),
+    ],
+    ids=str,
+)
+def test_a_query_begins_where_it_was_told(
+    kafka_cluster: KafkaCluster, given: dict[str, str], begins: Offsets
+) -> None:
+    send(kafka_cluster, "t", [5, 3], first_ms=1000)
+    with stream(kafka_cluster, **given) as query:
+        assert query.begin() == begins
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingTimestamp": "4000"}, "startingTimestamp: t-1 has no record of that time or later"),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 0, "1": 9000}}'},
+            "startingOffsetsByTimestamp: t-1 has no",
+        ),
+        (
+            {"startingOffsets": '{"t": {"0": 0}}'},
+            "startingOffsets has to name every .*: it does not name t-1",
+        ),
+        ({"startingOffsets": '{"t": {"0": 0, "1": 0, "7": 0}}'}, "it names t-7, which are not read"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 0}}'}, "startingOffsetsByTimestamp has to name every"),
+    ],
+    ids=str,
+)
+def test_a_beginning_that_is_not_there_is_said(
+    kafka_cluster: KafkaCluster, given: dict[str, str], words: str
+) -> None:
+    send(kafka_cluster, "t", [5, 3], first_ms=1000)
+    with stream(kafka_cluster, **given) as query, pytest.raises(ConfigurationError, match=words):
+        query.begin()
+
+
+# ---------------------------------------------------------------------------------------- what is read
+
+
+def test_a_topic_that_is_not_there_is_named(kafka_cluster: KafkaCluster) -> None:
+    with (
+        stream(kafka_cluster, subscribe="t,nothing") as query,
+        pytest.raises(UnknownTopicOrPartition, match="subscribe: there is no topic 'nothing'"),
+    ):
+        query.begin()
+
+
+def test_a_partition_that_is_not_there_is_named(kafka_cluster: KafkaCluster) -> None:
+    with (
+        stream(kafka_cluster, assign='{"t": [0, 9]}') as query,
+        pytest.raises(UnknownTopicOrPartition, match="assign: topic 't' has no partition 9"),
+    ):
+        query.begin()
+
+
+def test_only_assigned_partitions_are_read(kafka_cluster: KafkaCluster) -> None:
+    with stream(kafka_cluster, assign='{"t": [1]}') as query:
+        assert query.begin() == {T1: 0}
+
+
+def test_a_pattern_takes_whole_names_and_later_topics(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.create_topic("orders-1", partitions=1)
+    kafka_cluster.create_topic("old-orders-1", partitions=1)
+    with stream(kafka_cluster, subscribePattern=r"orders-\d") as query:
+        first = query.begin()
+        assert first == {TopicPartition("orders-1", 0): 0}
+        kafka_cluster.create_topic("orders-2", partitions=1)
+        send(kafka_cluster, "orders-2", [4])
+        assert query.next(first) == {TopicPartition("orders-1", 0): 0, TopicPartition("orders-2", 0): 4}
+
+
+def test_a_new_partition_is_read_from_its_beginning(kafka_cluster: KafkaCluster) -> None:
+    with stream(kafka_cluster) as query:
+        first = query.begin()
+        add_partitions(kafka_cluster, "t", 3)
+        send(kafka_cluster, "t", [1, 0, 6])
+        assert query.next(first) == {T0: 1, T1: 0, T2: 6}
+
+
+def test_nothing_new_is_no_batch(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    with stream(kafka_cluster) as query:
+        first = query.begin()
+        assert query.next(first) == first
+        assert query.batches.last_look() == first
+
+
+def test_committed_reads_end_before_an_open_transaction(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    with (
+        KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="x") as producer,
+        stream(kafka_cluster, startingOffsets="earliest", isolation="read_committed") as committed,
+        stream(kafka_cluster, startingOffsets="earliest") as uncommitted,
+    ):
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", value=b"x", partition=0)
+        producer.flush()
+        assert committed.next(committed.begin()) == {T0: 5, T1: 0}
+        assert uncommitted.next(uncommitted.begin()) == {T0: 6, T1: 0}
+        producer.commit_transaction()
+        assert committed.next({T0: 5, T1: 0})[T0] > 5
+
+
+# ---------------------------------------------------------------------------------------- limits
+
+
+def test_a_limit_is_shared_out_and_ends(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [30, 10])
+    with stream(kafka_cluster, startingOffsets="earliest", maxOffsetsPerTrigger="20") as query:
+        at = query.begin()
+        seen = []
+        while (following := query.next(at)) != at:
+            seen.append(following)
+            at = following
+        assert seen == [{T0: 15, T1: 5}, {T0: 30, T1: 10}]
+
+
+def test_once_knows_no_limit(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [30, 10])
+    with stream(kafka_cluster, startingOffsets="earliest", maxOffsetsPerTrigger="20") as query:
+        assert query.next(query.batches.first_offsets(), once=True) == {T0: 30, T1: 10}
+
+
+def test_few_records_wait_for_more_or_for_the_delay(kafka_cluster: KafkaCluster) -> None:
+    given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "5s", "startingOffsets": "earliest"}
+    with stream(kafka_cluster, **given) as query:
+        first = query.begin()
+        send(kafka_cluster, "t", [3])
+        assert query.next(first) == (at := {T0: 3, T1: 0})  # the first batch does not wait
+        send(kafka_cluster, "t", [3])
+        assert query.next(at) == at
+        query.now += 4.9
+        assert query.next(at) == at
+        query.now += 0.2
+        assert query.next(at) == (at := {T0: 6, T1: 0})
+        send(kafka_cluster, "t", [10])
+        assert query.next(at) == {T0: 16, T1: 0}
+
+
+def test_both_limits_together(kafka_cluster: KafkaCluster) -> None:
+    given = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "20", "startingOffsets": "earliest"}
+    send(kafka_cluster, "t", [25])
+    with stream(kafka_cluster, **given) as query:
+        assert query.next(query.begin()) == {T0: 20, T1: 0}
+        assert query.next({T0: 20, T1: 0}) == {T0: 20, T1: 0}
+
+
+@pytest.mark.parametrize("batch_bytes", [4_000, 60_000, 1 << 20])
+def test_bytes_are_limited_within_a_quarter(kafka_cluster: KafkaCluster, batch_bytes: int) -> None:
+    send(kafka_cluster, "t", [6000, 2000], size=100, batch_bytes=batch_bytes)
+    batches = kafka_cluster.log("t", 0).batches()
+    per_record = sum(batch.size_bytes for batch in batches) / 6000
+    with stream(kafka_cluster, startingOffsets="earliest", maxBytesPerTrigger="200k") as query:
+        at, taken = query.begin(), []
+        while (following := query.next(at)) != at:
+            taken.append(sum(following[one] - at[one] for one in at) * per_record)
+            at = following
+    assert at == {T0: 6000, T1: 2000}
+    for size in taken[:-1]:
+        assert size == pytest.approx(200 << 10, rel=0.25)
+
+
+def test_one_record_larger_than_the_limit_is_still_read(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [2], size=5000)
+    with stream(kafka_cluster, startingOffsets="earliest", maxBytesPerTrigger="10") as query:
+        assert query.next(query.begin()) == {T0: 1, T1: 0}
+
+
+# ---------------------------------------------------------------------------------------- available now
+
+
+def test_available_now_ends_where_it_began_to_look(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5, 5])
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "6", "minOffsetsPerTrigger": "5"}
+    with stream(kafka_cluster, **given) as query:
+        query.batches.prepare_for_available_now()
+        add_partitions(kafka_cluster, "t", 3)
+        send(kafka_cluster, "t", [5, 5, 5])
+        at = {T0: 0, T1: 0}
+        assert query.next(at) == (at := {T0: 3, T1: 3})
+        assert query.next(at) == (at := {T0: 5, T1: 5})  # though fewer than minOffsetsPerTrigger
+        assert query.next(at) == at
+
+
+# ---------------------------------------------------------------------------------------- losses
+
+
+def lose(cluster: KafkaCluster) -> None:
+    cluster.delete_topic("t")
+    cluster.create_topic("t", partitions=2)
+    send(cluster, "t", [1])
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ({T0: 5, T1: 0}, "t-0 went back from offset 5 to 1. Some data may have been missed"),
+        ({T0: 0, T1: 0, T2: 3}, "t-2: gone. Some data may have been missed"),
+    ],
+    ids=["back", "gone"],
+)
+def test_a_loss_fails_the_query(kafka_cluster: KafkaCluster, start: Offsets, words: str) -> None:
+    lose(kafka_cluster)
+    with stream(kafka_cluster) as query, pytest.raises(DataLoss, match=words):
+        query.next(start)
+
+
+@pytest.mark.parametrize("start", [{T0: 5, T1: 0}, {T0: 0, T1: 0, T2: 3}], ids=["back", "gone"])
+def test_a_loss_is_told_and_passed_over(
+    kafka_cluster: KafkaCluster, start: Offsets, caplog: pytest.LogCaptureFixture
+) -> None:
+    lose(kafka_cluster)
+    with stream(kafka_cluster, failOnDataLoss="false") as query, caplog.at_level(logging.WARNING):
+        assert query.next(start) == {T0: 1, T1: 0}
+        assert "failOnDataLoss is false, so the query goes on" in caplog.text
+
+
+def test_a_topic_that_was_deleted_is_a_loss(kafka_cluster: KafkaCluster) -> None:
+    with (
+        stream(kafka_cluster) as query,
+        stream(kafka_cluster, failOnDataLoss="false") as lenient,
+    ):
+        first = query.begin()
+        lenient.begin()
+        kafka_cluster.delete_topic("t")
+        with pytest.raises(DataLoss, match="t-0, t-1: gone"):
+            query.next(first)
+        assert lenient.next(first) == {}
+
+
+def test_a_new_partition_that_does_not_begin_at_0_is_a_loss(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5, 5])
+    age_out(kafka_cluster, "t", 1)
+    with (
+        stream(kafka_cluster) as query,
+        pytest.raises(DataLoss, match="new partition t-1 begins at offset 5, not at 0"),
+    ):
+        query.next({T0: 5})
+
+
+# ---------------------------------------------------------------------------------------- brokers in trouble
+
+
+def test_a_question_is_asked_again(kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stream(
+        kafka_cluster, **{"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "70"}
+    ) as query:
+        topics = query.batches._topics
+        failures = [FencedLeaderEpoch(), FencedLeaderEpoch()]
+
+        def ends(partitions: object) -> Offsets:
+            if failures:
+                raise failures.pop()
+            return {T0: 1}
+
+        monkeypatch.setattr(topics._consumer, "end_offsets", ends, raising=False)
+        assert topics.ends([T0]) == {T0: 1}
+        assert query.slept == [0.07, 0.07]
+        failures += [FencedLeaderEpoch() for _ in range(3)]
+        with pytest.raises(FencedLeaderEpoch):
+            topics.ends([T0])

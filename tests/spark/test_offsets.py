@@ -1,0 +1,35 @@
+"""Offsets in checkpoints: the shape of Spark's own connector, in one order."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pykafka2 import TopicPartition
+from spark_connector.errors import WrongOffsets
+from spark_connector.offsets import from_spark, shown, to_spark
+
+
+def test_topics_go_by_name_and_partitions_by_number() -> None:
+    given = {TopicPartition("b", 10): 1, TopicPartition("b", 2): 2, TopicPartition("a", 0): 3}
+    assert json.dumps(to_spark(given)) == '{"a": {"0": 3}, "b": {"2": 2, "10": 1}}'
+
+
+def test_they_come_back_as_they_were() -> None:
+    given = {TopicPartition("b", 10): 1, TopicPartition("a", 0): 3}
+    assert from_spark(json.loads(json.dumps(to_spark(given)))) == given
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"t": 3}, {"t": {"zero": 1}}, {"t": {"0": -1}}, {"t": {"0": "1"}}, {"t": {"0": None}}],
+    ids=str,
+)
+def test_another_shape_is_refused(told: dict[str, object]) -> None:
+    with pytest.raises(WrongOffsets, match="offsets of topic 't'"):
+        from_spark(told)
+
+
+def test_partitions_in_messages() -> None:
+    assert shown({TopicPartition("b", 10), TopicPartition("a", 0)}) == "a-0, b-10"

@@ -1,0 +1,221 @@
+"""Options of the source: what is known, what is refused, in which words."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pykafka2 import TopicPartition
+from pykafka2.errors import ConfigurationError, UnknownOption
+from spark_connector import connections
+from spark_connector.options.reading import table_of
+from spark_connector.options.source_options import SourceOptions, source_options
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+LEAST = {**SERVERS, "subscribe": "orders"}
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def read(streaming: bool | None = True, /, **given: str) -> SourceOptions:
+    return source_options({**LEAST, **given}, streaming=streaming)
+
+
+def test_defaults_are_those_of_sparks_own_connector() -> None:
+    options = read()
+    assert options.starting_offsets is None
+    assert options.ending_offsets == "latest"
+    assert options.fail_on_data_loss
+    assert options.starting_offsets_by_timestamp_strategy == "error"
+    assert (options.fetch_offset_retries, options.fetch_offset_retry_interval_ms) == (3, 1000)
+    assert options.max_trigger_delay_ms == 15 * 60_000
+    assert options.poll_timeout_ms == 120_000
+    assert options.isolation_level == "read_uncommitted"
+    assert options.column_names == (
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("written", ["startingoffsets", "startingOffsets", "STARTINGOFFSETS"])
+def test_case_means_nothing(written: str) -> None:
+    assert read(**{written: "Earliest"}).starting_offsets == "earliest"
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "value"),
+    [
+        ({"startingOffsets": '{"t": {"0": 23, "1": -2}}'}, "starting_offsets", {T0: 23, T1: -2}),
+        ({"startingTimestamp": "1700000000000"}, "starting_timestamp", 1_700_000_000_000),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 5}}'}, "starting_offsets_by_timestamp", {T0: 5}),
+        ({"failOnDataLoss": "FALSE"}, "fail_on_data_loss", False),
+        ({"maxTriggerDelay": "2h"}, "max_trigger_delay_ms", 7_200_000),
+        ({"maxTriggerDelay": "90"}, "max_trigger_delay_ms", 90),
+        ({"maxBytesPerTrigger": "64m"}, "max_bytes_per_trigger", 64 << 20),
+        ({"maxBytesPerTrigger": "10kb"}, "max_bytes_per_trigger", 10 << 10),
+        ({"columns": "VALUE, timestamptype"}, "columns", ("value", "timestampType")),
+        ({"fetchOffset.numRetries": "0"}, "fetch_offset_retries", 0),
+        ({"kafkaConsumer.pollTimeoutMs": "512"}, "poll_timeout_ms", 512),
+        ({"subscribe": "a, b,,a"}, "subscribe", ("a", "b")),
+    ],
+)
+def test_values_are_read(given: dict[str, str], field: str, value: object) -> None:
+    assert getattr(read(**given), field) == value
+
+
+def test_assign_names_partitions() -> None:
+    assert source_options({**SERVERS, "assign": '{"t": [1, 0, 1]}'}).assign == (T0, T1)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingOffsets": "newest"}, "startingOffsets='newest': legal is 'earliest', 'latest'"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "'t' has '0': -3"),
+        ({"startingOffsets": '{"t": {"0": 1'}, "it is not JSON"),
+        ({"startingOffsets": "{}"}, "not a JSON object, or an empty one"),
+        ({"startingTimestamp": "-1"}, "startingTimestamp='-1': legal is milliseconds"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0': legal is a whole number of at least 1"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': legal is a time such as '15m'"),
+        ({"minPartitions": "-1"}, "minPartitions='-1'"),
+        ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition='0'"),
+        ({"failOnDataLoss": "perhaps"}, "failOnDataLoss='perhaps': legal is 'true' or 'false'"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "legal is 'error' or 'latest'"),
+        ({"isolation": "committed"}, "isolation='committed'"),
+        ({"columns": "value,headres"}, "there is no column 'headres'"),
+        ({"subscribe": " , "}, "subscribe=' , ': legal is topics with commas between"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "minOffsetsPerTrigger=9 is more than max",
+        ),
+        ({"endingOffsets": "latest"}, "endingOffsets has no meaning for a stream query"),
+        ({"endingTimestamp": "1"}, "endingTimestamp has no meaning for a stream query"),
+        (
+            {"endingOffsetsByTimestamp": '{"t":{"0":1}}'},
+            "endingOffsetsByTimestamp has no meaning for a stream",
+        ),
+        ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "give one of them"),
+        ({"includeHeaders": "true", "columns": "value"}, "columns does not name headers"),
+        ({"assign": '{"t": [0]}'}, "subscribe and assign are given"),
+        ({"subscribePattern": "a.*"}, "subscribe and subscribePattern are given"),
+        ({"topic": "totals"}, "topic is an option of the sink, not of the source"),
+        ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset is refused: startingOffsets says"),
+        ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer is refused"),
+        ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer is refused"),
+        ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit is refused: the source commits no"),
+        ({"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes is refused"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
+    ],
+    ids=lambda one: "+".join(one) if isinstance(one, dict) else "",
+)
+def test_what_is_wrong_is_said(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**given)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingOffsets": "latest"}, "a batch query cannot begin at latest"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query cannot begin at latest"),
+        ({"endingOffsets": "earliest"}, "a query cannot end before it begins"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "-2 is earliest, where a query cannot end"),
+    ],
+)
+def test_what_is_wrong_for_a_batch_is_said(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        read(False, **given)
+
+
+def test_no_selection_is_said() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"one of subscribe, subscribePattern and assign .*; none is"
+    ):
+        source_options(SERVERS)
+
+
+@pytest.mark.parametrize(
+    ("written", "nearest"),
+    [("startingOfsets", "startingOffsets"), ("maxOffsetPerTrigger", "maxOffsetsPerTrigger")],
+)
+def test_an_unknown_option_names_the_nearest(written: str, nearest: str) -> None:
+    with pytest.raises(UnknownOption, match=f"no option '{written}'; the nearest is '{nearest}'"):
+        read(**{written: "1"})
+
+
+def test_limits_of_streams_are_ignored_in_a_batch_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        read(False, maxOffsetsPerTrigger="5")
+    assert "maxOffsetsPerTrigger has no meaning for a batch query and is ignored" in caplog.text
+
+
+def test_what_spark_itself_adds_is_no_error() -> None:
+    read(checkpointLocation="/tmp/x", queryName="q")
+
+
+def test_options_of_groups_mean_nothing() -> None:
+    assert read(**{"kafka.group.id": "g", "groupIdPrefix": "p"}).kafka == {
+        "bootstrap.servers": "localhost:9092"
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "translated"),
+    [
+        (
+            {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"},
+            {"ssl.cafile": "/ca.pem"},
+        ),
+        (
+            {"ssl.keystore.type": "pem", "ssl.keystore.location": "/me.pem"},
+            {"ssl.certfile": "/me.pem", "ssl.keyfile": "/me.pem"},
+        ),
+        ({"ssl.endpoint.identification.algorithm": ""}, {"ssl.check.hostname": "false"}),
+        (
+            {
+                "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                'username="me" password="o\\"k;";'
+            },
+            {"sasl.plain.username": "me", "sasl.plain.password": 'o"k;'},
+        ),
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_java_clients_options_are_translated(given: dict[str, str], translated: dict[str, str]) -> None:
+    options = read(**{f"kafka.{name}": value for name, value in given.items()})
+    assert options.kafka == {"bootstrap.servers": "localhost:9092", **translated}
+
+
+def test_a_jaas_line_that_is_not_understood_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{"kafka.sasl.jaas.config": 'Krb5LoginModule required secret="hush";'})
+    assert "hush" not in str(caught.value)
+    assert "only PlainLoginModule and ScramLoginModule" in str(caught.value)
+
+
+def test_secrets_are_in_no_repr() -> None:
+    options = read(**{"kafka.ssl.key.password": "hush", "kafka.sasl.plain.password": "hush"})
+    assert "hush" not in repr(options)
+    assert "localhost:9092" in repr(options)
+
+
+def test_unknown_options_of_clients_are_named_as_they_were_written() -> None:
+    options = read(**{"kafka.fetch.max.byte": "1"})
+    with pytest.raises(
+        UnknownOption, match=r"among the options kafka\.\*.*'fetch_max_byte'.*nearest is 'fetch_max_bytes"
+    ):
+        connections.new_consumer(options.kafka)
+
+
+def test_options_of_java_alone_are_refused_with_the_reason() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"among the options kafka\.\*.*Java key stores are not read"
+    ):
+        connections.new_consumer(read(**{"kafka.ssl.truststore.location": "/ca.jks"}).kafka)
+
+
+def test_every_option_says_what_it_is() -> None:
+    for field, declared in table_of(SourceOptions).values():
+        assert declared.doc.endswith("."), field
+        assert declared.legal, field
+        assert declared.default, field

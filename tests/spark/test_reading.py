@@ -1,0 +1,164 @@
+"""What a task reads: columns, values, order, losses; against a broker and without Spark."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import KafkaTimeoutError
+from pykafka2.testing import KafkaCluster, Topic
+from spark_connector import connections
+from spark_connector.errors import DataLoss
+from spark_connector.options.source_options import source_options
+from spark_connector.source.ranges import OffsetRange
+from spark_connector.source.reading import RangeTask
+from tests.spark.kafka_data import AGES, age_out, send
+
+pytestmark = pytest.mark.kafka(brokers=1, topics={"t": Topic(partitions=2, configs=AGES)})
+
+
+@pytest.fixture(autouse=True)
+def _close(kafka_cluster: KafkaCluster) -> Iterator[None]:
+    yield
+    connections.close_all()
+
+
+def read(cluster: KafkaCluster, start: int, end: int, partition: int = 0, **given: str) -> pa.Table:
+    options = source_options(
+        {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **given}, streaming=True
+    )
+    task = RangeTask(options, options.column_names)
+    return pa.Table.from_batches(task.read(OffsetRange("t", partition, start, end)))
+
+
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    return table.to_pylist()  # type: ignore[no-any-return]
+
+
+def test_all_columns_are_those_of_sparks_own_connector(kafka_cluster: KafkaCluster) -> None:
+    with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        headers = [("a", b"1"), ("b", None)]
+        producer.send("t", key=b"k", value=b"v", partition=1, timestamp_ms=1_700_000_000_123, headers=headers)
+        producer.send("t", partition=1, timestamp_ms=1_700_000_000_124)
+    first, second = rows(read(kafka_cluster, 0, 2, 1, includeHeaders="true"))
+    at = datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC)
+    assert first == {
+        "key": b"k",
+        "value": b"v",
+        "topic": "t",
+        "partition": 1,
+        "offset": 0,
+        "timestamp": at.replace(microsecond=123_000),
+        "timestampType": 0,
+        "headers": [{"key": "a", "value": b"1"}, {"key": "b", "value": None}],
+    }
+    assert (second["key"], second["value"], second["headers"]) == (None, None, None)
+
+
+def test_a_range_is_read_and_nothing_else(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [50])
+    assert [row["offset"] for row in rows(read(kafka_cluster, 7, 31))] == list(range(7, 31))
+
+
+def test_columns_are_given_in_the_order_asked_for(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [3])
+    table = read(kafka_cluster, 0, 3, columns="offset,value,timestampType")
+    assert table.column_names == ["offset", "value", "timestampType"]
+    assert rows(table)[2] == {"offset": 2, "value": b"0000000002", "timestampType": 0}
+
+
+def test_many_rows_come_in_batches_of_sparks_size(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [25_000], size=4)
+    table = read(kafka_cluster, 0, 25_000)
+    assert max(batch.num_rows for batch in table.to_batches()) == 10_000
+    assert table.column("offset").to_pylist() == list(range(25_000))
+    assert set(table.column("topic").to_pylist()) == {"t"}
+
+
+def test_aborted_records_are_left_out_of_committed_reads(kafka_cluster: KafkaCluster) -> None:
+    servers = kafka_cluster.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+        producer.init_transactions()
+        for value in (b"aborted", b"committed"):
+            producer.begin_transaction()
+            producer.send("t", value=value, partition=0)
+            if value == b"aborted":
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    committed = read(kafka_cluster, 0, 4, isolation="read_committed")
+    assert committed.column("value").to_pylist() == [b"committed"]
+    everything = read(kafka_cluster, 0, 4)
+    assert everything.column("value").to_pylist() == [b"aborted", b"committed"]
+
+
+def test_offsets_that_are_gone_fail_the_task(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [50])
+    age_out(kafka_cluster, "t")
+    with pytest.raises(DataLoss, match=r"t-0: offsets 10 to 49 are gone\. Some data may have been missed"):
+        read(kafka_cluster, 10, 51)
+
+
+@pytest.mark.parametrize(("end", "left"), [(51, [50]), (30, [])])
+def test_what_is_left_is_read(
+    kafka_cluster: KafkaCluster, end: int, left: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    send(kafka_cluster, "t", [50])
+    age_out(kafka_cluster, "t")
+    options = {"failOnDataLoss": "false", "columns": "offset"}
+    with caplog.at_level(logging.WARNING):
+        task = RangeTask(
+            source_options(
+                {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "t", **options}
+            ),
+            ("offset",),
+        )
+        found = [
+            one for batch in task.read(OffsetRange("t", 0, 10, end)) for one in batch["offset"].to_pylist()
+        ]
+    assert found == left
+    assert "are gone; failOnDataLoss is false" in caplog.text
+
+
+def test_a_log_that_ends_before_the_range_is_a_loss(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    with pytest.raises(DataLoss, match="t-0 ends before offset 7"):
+        read(kafka_cluster, 7, 9)
+
+
+def test_a_topic_that_is_gone_is_a_loss(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    read(kafka_cluster, 0, 5)
+    kafka_cluster.delete_topic("t")
+    with pytest.raises(DataLoss, match="t-0 is gone"):
+        read(kafka_cluster, 0, 5, **{"kafkaConsumer.pollTimeoutMs": "3000"})
+
+
+def test_records_that_do_not_come_are_waited_for_as_long_as_told(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    with pytest.raises(
+        KafkaTimeoutError, match=r"no records from offset 5 on .* \(kafkaConsumer.pollTimeoutMs"
+    ):
+        read(kafka_cluster, 0, 6, **{"kafkaConsumer.pollTimeoutMs": "200", "kafka.fetch.max.wait.ms": "50"})
+
+
+def test_connections_are_kept_from_task_to_task(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    read(kafka_cluster, 0, 5)
+    there = {one.peer for one in kafka_cluster.connections("pykafka2-spark")}
+    read(kafka_cluster, 0, 5)
+    assert {one.peer for one in kafka_cluster.connections("pykafka2-spark")} == there
+
+
+def test_no_group_is_made(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5])
+    read(kafka_cluster, 0, 5, **{"kafka.group.id": "g"})
+    asked = {entry.api for entry in kafka_cluster.history}
+    assert not asked & {"JoinGroup", "OffsetCommit", "FindCoordinator", "ConsumerGroupHeartbeat"}
