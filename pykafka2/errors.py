@@ -205,6 +205,15 @@ class TlsInterrupted(TlsError):
     retriable = True
 
 
+class TlsCertificateRejected(TlsError):
+    """The broker's certificate was not signed by a trusted authority, has expired or was revoked; see
+    ssl_cafile."""
+
+
+class TlsHostNameMismatch(TlsError):
+    """The broker's certificate is for another host name than the one it was connected to by."""
+
+
 class RequestTimeout(Disconnected):
     """The broker did not answer within request_timeout_ms; whether it acted is not known."""
 
@@ -620,6 +629,10 @@ class SaslAuthenticationFailed(BrokerError):
 
     code = 58
     fatal = True
+
+
+class TokenExpired(SaslAuthenticationFailed):
+    """The OAUTHBEARER token that the provider gave was no longer good; it was not sent."""
 
 
 class UnknownProducerId(BrokerError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Self, TypedDict, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
@@ -23,17 +23,16 @@ from pykafka2.option_fields import (
     OPTION,
     Because,
     Option,
-    callback,
     choice,
     custom,
     duration,
     flag,
     integer,
-    names,
     text,
 )
 from pykafka2.refused_options import COMMON_IGNORED, COMMON_REFUSED
 from pykafka2.refused_options import Refused as Refused
+from pykafka2.security_options import TLS_SOURCES, SecurityConfig, SecurityOptions, check_security
 
 
 class IgnoredOption(UserWarning):
@@ -47,14 +46,6 @@ def _read_addresses(value: Any) -> Addresses:
         raise Because(str(error)) from None
 
 
-def _read_security_protocol(value: Any) -> str:
-    if not isinstance(value, str) or value.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ValueError
-    if value.upper().startswith("SASL"):
-        raise Because("SASL is not implemented yet")
-    return value.upper()
-
-
 # ---------------------------------------------------------------------------------------------------
 # What all clients share
 # ---------------------------------------------------------------------------------------------------
@@ -66,7 +57,7 @@ BOOTSTRAP_LEGAL = "'host:port', several with commas between, or a list of them"
 
 
 @attrs.define(kw_only=True, frozen=True)
-class ClientOptions:
+class ClientOptions(SecurityOptions):
     """Options of every client.  Durations are seconds; the public names and units stand in the table."""
 
     bootstrap_servers: Addresses = custom(
@@ -140,57 +131,25 @@ class ClientOptions:
         "The largest response that is accepted; a larger one closes the connection.",
         minimum=1024,
     )
-    security_protocol: str = custom(
-        "security_protocol",
-        "PLAINTEXT",
-        _read_security_protocol,
-        "'PLAINTEXT' or 'SSL'",
-        "How to talk to the brokers; with SSL certificates are checked and host names compared.",
-    )
-    ssl_context: Any = callback(
-        "ssl_context", "A ready ssl.SSLContext; replaces the other ssl options.", legal="an ssl.SSLContext"
-    )
-    ssl_cafile: str | None = text(
-        "ssl_cafile", None, "PEM file of trusted authorities; None trusts those of the machine."
-    )
-    ssl_certfile: str | None = text(
-        "ssl_certfile", None, "PEM file of the client's certificate and its chain."
-    )
-    ssl_keyfile: str | None = text("ssl_keyfile", None, "PEM file of the client's private key.")
-    ssl_password: str | None = text(
-        "ssl_password", None, "Password of ssl_keyfile.", secret=True, aliases=("ssl_key_password",)
-    )
-    ssl_crlfile: str | None = text("ssl_crlfile", None, "PEM file of revoked certificates.")
-    ssl_ciphers: str | None = text("ssl_ciphers", None, "Ciphers in OpenSSL's notation, up to TLS 1.2.")
-    ssl_check_hostname: bool = flag(
-        "ssl_check_hostname", True, "Whether a broker's certificate must carry its host name."
-    )
-    ssl_enabled_protocols: tuple[str, ...] = names(
-        "ssl_enabled_protocols", ("TLSv1.2", "TLSv1.3"), "The TLS versions allowed."
-    )
 
     @classmethod
     def from_given(cls, given: Mapping[str, Any]) -> Self:
         """From the values that were really given, by field name.  Subclasses check here what must agree."""
-        if "ssl_enabled_protocols" in given:
-            _check_tls_versions(given["ssl_enabled_protocols"])
-        if given.get("ssl_keyfile") and not given.get("ssl_certfile"):
-            raise ConfigurationError("ssl_keyfile is given without ssl_certfile; a key needs its certificate")
-        options = cls(**given)
-        if options.security_protocol == "PLAINTEXT":
-            _warn_of_tls_options(sorted(name for name in given if name in TLS_FILES))
+        options = cls(**check_security(given))
+        if not options.uses_tls:
+            _warn_of_ignored(
+                options, sorted(name for name in given if name in TLS_SOURCES), "is encrypted", "SSL"
+            )
+        if not options.uses_sasl and options.sasl_mechanism is not None:
+            _warn_of_ignored(options, ["sasl_mechanism"], "authenticates", "SASL_SSL")
         return options
 
 
-TLS_FILES = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
-"""Who gives one of these means to speak TLS."""
-
-
-def _warn_of_tls_options(names: list[str]) -> None:
+def _warn_of_ignored(options: ClientOptions, names: list[str], what: str, instead: str) -> None:
     if names:
         _warn(
-            f"{', '.join(names)}: ignored, as security_protocol is 'PLAINTEXT' and nothing is encrypted; "
-            "set security_protocol='SSL'"
+            f"{', '.join(names)}: ignored, as security_protocol is {options.security_protocol!r} and nothing "
+            f"{what}; set security_protocol={instead!r}"
         )
 
 
@@ -200,13 +159,6 @@ def _warn(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "pykafka2":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, IgnoredOption, stacklevel=level)
-
-
-def _check_tls_versions(versions: tuple[str, ...]) -> None:
-    if not versions or not {*versions} <= {"TLSv1.2", "TLSv1.3"}:
-        raise ConfigurationError(
-            f"ssl_enabled_protocols={versions!r}: legal are 'TLSv1.2' and 'TLSv1.3', at least one of them"
-        )
 
 
 O = TypeVar("O", bound=ClientOptions)  # noqa: E741
@@ -300,7 +252,7 @@ class OptionTable(Generic[O]):
             raise ConfigurationError(f"{option.name}={shown}: legal is {option.legal}{more}") from None
 
 
-class ClientConfig(TypedDict, total=False):
+class ClientConfig(SecurityConfig, total=False):
     """The keyword options that every client takes, for type checkers."""
 
     bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
@@ -321,14 +273,3 @@ class ClientConfig(TypedDict, total=False):
     send_buffer_bytes: int | None
     receive_buffer_bytes: int | None
     receive_message_max_bytes: int
-    security_protocol: str
-    ssl_context: Any
-    ssl_cafile: str | None
-    ssl_certfile: str | None
-    ssl_keyfile: str | None
-    ssl_password: str | None
-    ssl_key_password: str | None
-    ssl_crlfile: str | None
-    ssl_ciphers: str | None
-    ssl_check_hostname: bool
-    ssl_enabled_protocols: str | Sequence[str]

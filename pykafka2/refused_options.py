@@ -16,37 +16,55 @@ class Refused:
     harmless: tuple[object, ...] = ()
 
 
-_SASL = Refused("SASL is not implemented yet; use security_protocol PLAINTEXT or SSL")
+_KERBEROS = Refused("Kerberos needs a C library and is not offered")
+_PROVIDER = Refused("classes of Java are not loaded; give a callable as sasl_oauth_token_provider")
+_REFRESH = Refused(
+    "a token is asked for anew when four fifths of its life are over, and with each connection"
+)
+_ASSERTION = Refused("assertions are not signed here; give a sasl_oauth_token_provider that does it")
+_BROKERS = Refused("it says how brokers check tokens; a client does not")
 _JAVA_SECURITY = Refused("it belongs to Java's security providers; TLS here is OpenSSL's")
 _PEM_ONLY = Refused(
     "Java key stores are not read; give PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
 )
-_PEM_TEXT = Refused("PEM text in an option is not read yet; give PEM files with ssl_cafile and ssl_certfile")
 _METRICS = Refused("metrics are read with metrics(); there are no reporters", harmless=([], ()))
 
 COMMON_REFUSED: dict[str, Refused] = {
     **dict.fromkeys(
         (
-            "sasl_client_callback_handler_class",
-            "sasl_jaas_config",
             "sasl_kerberos_domain_name",
             "sasl_kerberos_kinit_cmd",
             "sasl_kerberos_min_time_before_relogin",
             "sasl_kerberos_name",
             "sasl_kerberos_ticket_renew_jitter",
             "sasl_kerberos_ticket_renew_window_factor",
+        ),
+        _KERBEROS,
+    ),
+    **dict.fromkeys(
+        (
+            "sasl_client_callback_handler_class",
             "sasl_login_callback_handler_class",
             "sasl_login_class",
+            "sasl_oauthbearer_jwt_retriever_class",
+        ),
+        _PROVIDER,
+    ),
+    **dict.fromkeys(
+        (
             "sasl_login_connect_timeout_ms",
-            "sasl_login_read_timeout_ms",
             "sasl_login_refresh_buffer_seconds",
             "sasl_login_refresh_min_period_seconds",
             "sasl_login_refresh_window_factor",
             "sasl_login_refresh_window_jitter",
             "sasl_login_retry_backoff_max_ms",
             "sasl_login_retry_backoff_ms",
-            "sasl_mechanism",
-            "sasl_oauth_token_provider",
+            "sasl_oauthbearer_header_urlencode",
+        ),
+        _REFRESH,
+    ),
+    **dict.fromkeys(
+        (
             "sasl_oauthbearer_assertion_algorithm",
             "sasl_oauthbearer_assertion_claim_aud",
             "sasl_oauthbearer_assertion_claim_exp_seconds",
@@ -58,28 +76,26 @@ COMMON_REFUSED: dict[str, Refused] = {
             "sasl_oauthbearer_assertion_private_key_file",
             "sasl_oauthbearer_assertion_private_key_passphrase",
             "sasl_oauthbearer_assertion_template_file",
-            "sasl_oauthbearer_client_credentials_client_id",
-            "sasl_oauthbearer_client_credentials_client_secret",
+        ),
+        _ASSERTION,
+    ),
+    **dict.fromkeys(
+        (
             "sasl_oauthbearer_clock_skew_seconds",
             "sasl_oauthbearer_expected_audience",
             "sasl_oauthbearer_expected_issuer",
-            "sasl_oauthbearer_header_urlencode",
             "sasl_oauthbearer_jwks_endpoint_refresh_ms",
             "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms",
             "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms",
             "sasl_oauthbearer_jwks_endpoint_url",
-            "sasl_oauthbearer_jwt_retriever_class",
             "sasl_oauthbearer_jwt_validator_class",
-            "sasl_oauthbearer_scope",
             "sasl_oauthbearer_scope_claim_name",
             "sasl_oauthbearer_sub_claim_name",
-            "sasl_oauthbearer_token_endpoint_url",
-            "sasl_plain_password",
-            "sasl_plain_username",
         ),
-        _SASL,
+        _BROKERS,
     ),
-    "sasl_kerberos_service_name": Refused(_SASL.reason, harmless=("kafka",)),
+    "sasl_kerberos_service_name": Refused(_KERBEROS.reason, harmless=("kafka",)),
+    "ssl_cipher_suites": Refused("write OpenSSL's names in ssl_ciphers", harmless=([], ())),
     **dict.fromkeys(
         (
             "security_providers",
@@ -103,10 +119,6 @@ COMMON_REFUSED: dict[str, Refused] = {
         ),
         _PEM_ONLY,
     ),
-    **dict.fromkeys(
-        ("ssl_keystore_certificate_chain", "ssl_keystore_key", "ssl_truststore_certificates"), _PEM_TEXT
-    ),
-    "ssl_cipher_suites": Refused("write OpenSSL's names in ssl_ciphers", harmless=([], ())),
     "ssl_endpoint_identification_algorithm": Refused(
         "host names are compared unless ssl_check_hostname is False", harmless=("https",)
     ),

@@ -81,6 +81,9 @@ OTHERS = """
 OTHER_NAMES = OTHERS.split()
 
 
+SASL = {"security_protocol": "SASL_PLAINTEXT"}
+
+
 def parse(**given: Any) -> ProducerOptions:
     return PRODUCER_OPTIONS.parse(None, given)
 
@@ -171,9 +174,46 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"bootstrap_servers": "http://host:9092"}, "is a URL; write host:port"),
         ({"bootstrap_servers": 9092}, "bootstrap_servers=9092"),
         ({"bootstrap_servers": "::1"}, r"write an IPv6 address in brackets"),
-        ({"security_protocol": "TLS"}, "legal is 'PLAINTEXT' or 'SSL'"),
-        ({"security_protocol": "SASL_SSL"}, "SASL is not implemented yet"),
-        ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism is refused: SASL is not implemented yet"),
+        ({"security_protocol": "TLS"}, "legal is one of 'PLAINTEXT', 'SSL'"),
+        (
+            {"security_protocol": "SASL_SSL"},
+            "security_protocol='SASL_SSL' needs sasl_mechanism: one of PLAIN",
+        ),
+        ({"sasl_mechanism": "GSSAPI"}, "Kerberos needs a C library and is not offered"),
+        ({"sasl_mechanism": "AWS_MSK_IAM"}, "a token provider that signs for MSK"),
+        ({**SASL, "sasl_mechanism": "PLAIN"}, "sasl_mechanism='PLAIN' needs sasl_username"),
+        (
+            {**SASL, "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ann"},
+            "sasl_mechanism='SCRAM-SHA-256' needs sasl_password",
+        ),
+        ({**SASL, "sasl_mechanism": "OAUTHBEARER"}, "needs one source of tokens: .*; given: none"),
+        (
+            {**SASL, "sasl_mechanism": "OAUTHBEARER", "oauth_cb": print, "sasl_oauth_token_provider": print},
+            "given: sasl_oauth_token_provider, oauth_cb",
+        ),
+        (
+            {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "a.Class"},
+            "sasl_oauth_token_provider has to be callable, or an object with a method token",
+        ),
+        (
+            {
+                **SASL,
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauthbearer_token_endpoint_url": "https://a/token",
+            },
+            "sasl_oauthbearer_token_endpoint_url needs sasl_oauthbearer_client_id",
+        ),
+        (
+            {
+                **SASL,
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauthbearer_token_endpoint_url": "file:///etc/passwd",
+            },
+            "has to begin with https://",
+        ),
+        ({"sasl_kerberos_service_name": "other"}, "Kerberos needs a C library"),
+        ({"ssl_cafile": "ca.pem", "ssl_ca_pem": "-----"}, "ssl_cafile and ssl_ca_pem say the same"),
+        ({"ssl_key_pem": "-----"}, "ssl_key_pem is given without ssl_certificate_pem"),
         ({"transactional_id": ""}, "transactional_id='': legal is a string that is not empty"),
         ({"transactional_id": "t", "enable_idempotence": False}, "enable_idempotence=False contradicts"),
         ({"transactional_id": "t", "acks": 1}, "acks=1 contradicts transactional_id"),

@@ -43,7 +43,8 @@ from pykafka2.types import Node
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
-    from pykafka2.network.tls import TlsContext
+    from pykafka2.network.sasl.mechanism import SaslMechanism
+    from pykafka2.network.tls import ReloadingTlsContext
 
 R = TypeVar("R", bound=Response)
 
@@ -82,6 +83,7 @@ class ClusterClient:
         if runtime is None:
             runtime = self._own_runtime = lifecycle.load_for_io_thread(_thread_runtime)
         self.runtime = runtime
+        self._sasl = _sasl_mechanism(options, runtime)
         self.driver = driver = Driver(runtime, name)
         self.event_sink = driver.event_sink
         random = driver.entropy.random
@@ -335,7 +337,9 @@ class ClusterClient:
         tell_each([partial(self.router.close, error, now), partial(self.calls.close, error, now)])
 
     def _make_link(self, node: Node, purpose: Purpose) -> NodeLink:
-        return NodeLink(node, purpose, self.options, self.driver, self._tls, on_lost=self._on_lost)
+        return NodeLink(
+            node, purpose, self.options, self.driver, self._tls, self._sasl, on_lost=self._on_lost
+        )
 
     def _on_lost(self, link: NodeLink, error: KafkaError) -> None:
         """A connection broke: what it knew may be out of date."""
@@ -403,9 +407,17 @@ def _load_protocol() -> None:
     decode_response(answer[4:], ApiVersionsRequest, 0)
 
 
-def _tls_context(options: ClientOptions) -> TlsContext | None:
-    if options.security_protocol != "SSL":
+def _tls_context(options: ClientOptions) -> ReloadingTlsContext | None:
+    if not options.uses_tls:
         return None
-    from pykafka2.network.tls import TlsContext
+    from pykafka2.network.tls import ReloadingTlsContext
 
-    return TlsContext.from_options(options)
+    return ReloadingTlsContext(options)
+
+
+def _sasl_mechanism(options: ClientOptions, runtime: Runtime) -> SaslMechanism | None:
+    if not options.uses_sasl:
+        return None
+    from pykafka2.network.sasl.chosen import sasl_mechanism
+
+    return sasl_mechanism(options, options.client_id, runtime.clock, runtime.entropy)

@@ -28,6 +28,8 @@ from pykafka2.errors import (
 from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.sasl.mechanism import SaslMechanism
+from pykafka2.network.setting_up import OnWorkDone
 from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.options import ClientOptions
 from pykafka2.types import Node
@@ -79,6 +81,7 @@ class NodeLink:
         options: ClientOptions,
         driver: Driver,
         tls: TlsWrapper | None,
+        sasl: SaslMechanism | None = None,
         *,
         on_lost: Callable[[NodeLink, KafkaError], None],
     ) -> None:
@@ -97,6 +100,7 @@ class NodeLink:
         self._options = options
         self._driver = driver
         self._tls = tls
+        self._sasl = sasl
         self._on_lost = on_lost
         self._endpoints: list[Endpoint] = []
         self._attempt = 0
@@ -151,7 +155,12 @@ class NodeLink:
     def is_ready(self, now: float) -> bool:
         """True if a request sent now would leave now: connected, agreed on versions, not throttled."""
         connection = self.connection
-        return self.state is LinkState.READY and connection is not None and connection.throttled_until <= now
+        return (
+            self.state is LinkState.READY
+            and connection is not None
+            and connection.is_ready
+            and connection.throttled_until <= now
+        )
 
     # ------------------------------------------------------------------ acting
 
@@ -282,6 +291,8 @@ class NodeLink:
                 request_timeout=options.request_timeout,
                 setup_timeout=self._setup_timeout.delay(self._setup_timeout.attempts),
                 max_frame_bytes=options.max_frame_bytes,
+                sasl=self._sasl,
+                offload=self._offload,
             ),
             on_ready=self._on_ready,
             on_closed=self._on_closed,
@@ -298,6 +309,9 @@ class NodeLink:
         except KafkaError as error:
             connection.close(now, error)
             self._on_closed(error, now)
+
+    def _offload(self, work: Callable[[], Any], on_done: OnWorkDone) -> None:
+        self._driver.offload(work, lambda outcome, now: on_done(outcome.value, outcome.error, now))
 
     def _on_ready(self, now: float) -> None:
         self._move_to(LinkState.READY)

@@ -30,9 +30,11 @@ from pykafka2.events import EventSink, RequestAnswered, RequestSent, StateMoved
 from pykafka2.logs import ClientLogger
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
-from pykafka2.network.handshake import handshake
+from pykafka2.network.handshake import Agreement, handshake, reauthenticate
 from pykafka2.network.in_flight import InFlight, InFlightWindow, OnFailure, OnResponse
+from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Call, Script
+from pykafka2.network.setting_up import Offloader, SettingUp
 from pykafka2.network.telling import tell_each
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
@@ -43,6 +45,10 @@ LONGEST_THROTTLE = 60.0
 HANDSHAKE_MAX_FRAME_BYTES = 512 * 1024
 """What a peer that is not yet known to be a broker may make us read at once: as much as a broker reads of a
 client before it is authenticated.  An ApiVersions answer has about 1 KB, a token some KB."""
+
+
+REAUTHENTICATE_AT = 0.85
+"""Share of a session's lifetime after which the client authenticates again, as soon as Java may (KIP-368)."""
 
 
 class HandlerFailed(RuntimeError):
@@ -64,6 +70,7 @@ class ConnectionState(Enum):
     CONNECTING = "connecting"
     HANDSHAKING = "handshaking"
     READY = "ready"
+    REAUTHENTICATING = "re-authenticating"
     CLOSED = "closed"
 
 
@@ -71,8 +78,16 @@ _S = ConnectionState
 LEGAL_MOVES: dict[ConnectionState, frozenset[ConnectionState]] = {
     _S.CONNECTING: frozenset({_S.HANDSHAKING, _S.CLOSED}),
     _S.HANDSHAKING: frozenset({_S.READY, _S.CLOSED}),
-    _S.READY: frozenset({_S.CLOSED}),
+    _S.READY: frozenset({_S.REAUTHENTICATING, _S.CLOSED}),
+    _S.REAUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
     _S.CLOSED: frozenset(),
+}
+
+
+SETTING_UP = {
+    _S.CONNECTING: "accept the connection",
+    _S.HANDSHAKING: "finish the handshake",
+    _S.REAUTHENTICATING: "finish to authenticate again",
 }
 
 
@@ -84,6 +99,9 @@ class ConnectionOptions:
     request_timeout: float = 30.0
     setup_timeout: float = 10.0
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    sasl: SaslMechanism | None = None
+    offload: Offloader | None = None
+    """Needed where `sasl` has work to do off the driver's thread."""
 
 
 @attrs.define(eq=False)
@@ -114,7 +132,7 @@ class Connection:
         *,
         on_ready: Callable[[float], None],
         on_closed: Callable[[KafkaError, float], None],
-        shake_hands: Script[ApiVersions] | None = None,
+        shake_hands: Script[Agreement] | None = None,
         event_sink: EventSink | None = None,
     ) -> None:
         self.broker = broker
@@ -128,8 +146,10 @@ class Connection:
         self._on_closed = on_closed
         self._event_sink = event_sink or EventSink()
         self._reader = FrameReader(broker, min(options.max_frame_bytes, HANDSHAKE_MAX_FRAME_BYTES))
-        self._script = handshake(broker) if shake_hands is None else shake_hands
+        script = handshake(broker, options.sasl) if shake_hands is None else shake_hands
+        self._set_up: SettingUp | None = self._setting_up(script)
         self._setup_deadline = now + options.setup_timeout
+        self._reauthenticate_at = FOREVER
         self._in_flight = InFlightWindow()
         self._unwritten: list[Unwritten] = []
 
@@ -137,7 +157,7 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
-        """True between the end of the handshake and the end of the connection."""
+        """True between the end of the handshake and the end of the connection, but for re-authentication."""
         return self.state is ConnectionState.READY
 
     @property
@@ -162,7 +182,7 @@ class Connection:
         deadline = self._in_flight.next_deadline()
         for one in self._unwritten:
             deadline = min(deadline, one.deadline)
-        return deadline if self.is_ready else min(deadline, self._setup_deadline)
+        return min(deadline, self._reauthenticate_at if self.is_ready else self._setup_deadline)
 
     def poll(self, now: float) -> None:
         """End the connection if an answer or the handshake is overdue, or a request without an answer cannot
@@ -170,19 +190,20 @@ class Connection:
         connection."""
         if now < self.next_deadline():
             return
-        if self.is_ready:
-            overdue = self._in_flight.take_overdue(now)
-            if overdue:
-                first = overdue[0]
-                waited = first.deadline - first.sent_at
-                error = RequestTimeout(f"{self.broker} did not answer {first.api} within {waited:g} s")
-            else:
-                error = RequestTimeout(f"{self.broker} did not take what was written to it in time")
+        overdue = self._in_flight.take_overdue(now) if self.api_versions is not None else []
+        if overdue:
+            first = overdue[0]
+            waited = first.deadline - first.sent_at
+            error = RequestTimeout(f"{self.broker} did not answer {first.api} within {waited:g} s")
             self._end(error, now)
             tell_each([partial(self._answer_failure, waiting, error, now) for waiting in overdue])
             self._on_closed(error, now)
+        elif any(one.deadline <= now for one in self._unwritten):
+            self.fail(RequestTimeout(f"{self.broker} did not take what was written to it in time"), now)
+        elif self.is_ready:
+            self._authenticate_again(now)
         else:
-            doing = "accept the connection" if self.state is _S.CONNECTING else "finish the handshake"
+            doing = SETTING_UP[self.state]
             self.fail(
                 Disconnected(
                     f"{self.broker} did not {doing} in time; check the address, and that security_protocol "
@@ -245,7 +266,8 @@ class Connection:
     def on_open(self, now: float) -> None:
         """Bytes may flow: shake hands."""
         self._move_to(ConnectionState.HANDSHAKING, now)
-        self._advance_script(None, now)
+        if self._set_up is not None:
+            self._set_up.go_on(None, now)
 
     def buffer(self) -> memoryview:
         return self._reader.buffer()
@@ -351,7 +373,9 @@ class Connection:
         self._move_to(ConnectionState.CLOSED, now, str(error))
         if self.pipe is not None:
             self.pipe.close()
-        self._script.close()
+        if self._set_up is not None:
+            self._set_up.close()
+            self._set_up = None
         waiting = self._in_flight.take_all()
         unwritten, self._unwritten = self._unwritten, []
         for_others = _for_others(self.broker, error)
@@ -363,34 +387,39 @@ class Connection:
 
     # ------------------------------------------------------------------ the handshake
 
-    def _advance_script(self, response: Any, now: float) -> None:
-        try:
-            step = self._script.send(response)
-            if not isinstance(step, Call):
-                raise IllegalState(f"a handshake can only call, not {step!r}")
-            version = step.request.MAX_VERSION if step.version is None else step.version
-            correlation_id = self._write(step.request, version, now)
-        except StopIteration as done:
-            self.api_versions = done.value
-            self._move_to(ConnectionState.READY, now)
-            self._reader.max_frame_bytes = self._options.max_frame_bytes
-            self._on_ready(now)
-            return
-        except KafkaError as error:
-            self.fail(error, now)
-            return
-        except Exception as error:
-            # A token callable of the user's, say: no reason to end more than this connection.
-            log = ClientLogger(__name__, self._options.client_id)
-            log.exception("%s: the handshake failed", self.broker)
-            self.fail(IllegalState(f"the handshake with {self.broker} failed: {error!r}"), now)
-            return
+    def call_for_set_up(self, step: Call, on_answer: OnResponse, now: float) -> None:
+        """Send a request of the handshake's."""
+        version = step.request.MAX_VERSION if step.version is None else step.version
+        correlation_id = self._write(step.request, version, now)
         deadline = min(now + self._options.request_timeout, self._setup_deadline)
         self._in_flight.add(
-            InFlight(
-                step.request, version, correlation_id, now, deadline, self._advance_script, self._on_lost
-            )
+            InFlight(step.request, version, correlation_id, now, deadline, on_answer, self._on_lost)
         )
+
+    def on_agreed(self, agreement: Agreement, now: float) -> None:
+        """The handshake is done, or the session was renewed."""
+        is_first = self.api_versions is None
+        self._set_up = None
+        self.api_versions = agreement.versions
+        self._move_to(ConnectionState.READY, now)
+        self._reader.max_frame_bytes = self._options.max_frame_bytes
+        lifetime = agreement.session_lifetime_ms / 1000.0
+        self._reauthenticate_at = now + lifetime * REAUTHENTICATE_AT if lifetime > 0 else FOREVER
+        if is_first:
+            self._on_ready(now)
+
+    def _authenticate_again(self, now: float) -> None:
+        """What is in flight is answered first; nothing else is sent until this is done (KIP-368)."""
+        versions, sasl = self.api_versions, self._options.sasl
+        if versions is None or sasl is None:
+            raise IllegalState(f"{self.broker}: a session without SASL has no end")
+        self._move_to(ConnectionState.REAUTHENTICATING, now, "the session is about to end")
+        self._setup_deadline = now + self._options.setup_timeout
+        set_up = self._set_up = self._setting_up(reauthenticate(self.broker, versions, sasl))
+        set_up.go_on(None, now)
+
+    def _setting_up(self, script: Script[Agreement]) -> SettingUp:
+        return SettingUp(script, self, self._options.offload, ClientLogger(__name__, self._options.client_id))
 
     def _on_lost(self, error: KafkaError, now: float) -> None:
         """A handshake's request has no answer, or the script failed on it: there is no going on."""

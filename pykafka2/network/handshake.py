@@ -6,11 +6,19 @@ it by hand.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any
 
-from pykafka2.errors import SaslAuthenticationFailed, UnsupportedSaslMechanism, UnsupportedVersion, error_of
+import attrs
+
+from pykafka2.errors import (
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+    UnsupportedVersion,
+    error_of,
+)
 from pykafka2.network.api_versions import ApiVersions
-from pykafka2.network.script import Script, call
+from pykafka2.network.sasl.mechanism import Exchange, SaslMechanism
+from pykafka2.network.script import Offload, Script, call
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -18,21 +26,13 @@ SOFTWARE_NAME = "pykafka2"
 SOFTWARE_VERSION = "0.1.0"
 
 
-class SaslMechanism(Protocol):
-    """One authentication exchange, client side.  A new object for each connection."""
+@attrs.define(frozen=True)
+class Agreement:
+    """What a handshake came to."""
 
-    name: str
-
-    def first_token(self) -> bytes:
-        """What to send first.  May raise `SaslAuthenticationFailed`."""
-        ...
-
-    def next_token(self, challenge: bytes) -> bytes | None:
-        """The answer to the broker's token; None when the exchange is complete.
-
-        Raises `SaslAuthenticationFailed` if the broker does not prove who it is.
-        """
-        ...
+    versions: ApiVersions
+    session_lifetime_ms: int = 0
+    """The client has to authenticate again before this is over; 0 if it never has to (KIP-368)."""
 
 
 def handshake(
@@ -41,16 +41,15 @@ def handshake(
     *,
     software_name: str = SOFTWARE_NAME,
     software_version: str = SOFTWARE_VERSION,
-) -> Script[ApiVersions]:
-    """Agree on versions, then authenticate; the result is what the broker speaks.
+) -> Script[Agreement]:
+    """Agree on versions, then authenticate.
 
     Raises `UnsupportedVersion`, `UnsupportedSaslMechanism`, `SaslAuthenticationFailed`, or what the broker
     answered.
     """
     versions = yield from negotiate(broker, software_name, software_version)
-    if sasl is not None:
-        yield from authenticate(broker, versions, sasl)
-    return versions
+    lifetime_ms = 0 if sasl is None else (yield from authenticate(broker, versions, sasl))
+    return Agreement(versions, lifetime_ms)
 
 
 def negotiate(broker: str, software_name: str, software_version: str) -> Script[ApiVersions]:
@@ -91,14 +90,33 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
         )
     version = versions.choose(SaslAuthenticateRequest)
     lifetime_ms = 0
-    token: bytes | None = sasl.first_token()
-    while token is not None:
-        response = yield from call(SaslAuthenticateRequest(auth_bytes=token), version)
-        if response.error_code:
-            error = error_of(response.error_code, response.error_message)
-            if isinstance(error, SaslAuthenticationFailed):
-                raise SaslAuthenticationFailed(f"{broker} refused the credentials: {error}")
-            raise error
-        lifetime_ms = response.session_lifetime_ms
-        token = sasl.next_token(bytes(response.auth_bytes))
+    exchange = sasl.exchange()
+    try:
+        step = next(exchange, None)
+        while step is not None:
+            if isinstance(step, Offload):
+                answer = yield step
+            else:
+                response = yield from call(SaslAuthenticateRequest(auth_bytes=step), version)
+                if response.error_code:
+                    why = f"the broker refused the credentials: {response.error_message or 'no reason given'}"
+                    raise error_of(response.error_code, why)
+                lifetime_ms = response.session_lifetime_ms
+                answer = bytes(response.auth_bytes)
+            step = _next(exchange, answer)
+    except SaslAuthenticationFailed as error:
+        raise type(error)(f"{broker}: sasl_mechanism={sasl.name}: {error}") from error
     return lifetime_ms
+
+
+def reauthenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Script[Agreement]:
+    """Authenticate once more on a connection whose versions are known (KIP-368)."""
+    return Agreement(versions, (yield from authenticate(broker, versions, sasl)))
+
+
+def _next(exchange: Exchange, answer: Any) -> bytes | Offload | None:
+    """What the exchange wants after an answer; None at its end."""
+    try:
+        return exchange.send(answer)
+    except StopIteration:
+        return None

@@ -7,7 +7,7 @@ knows neither sockets nor clocks: a connection runs the handshake, the driver ru
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -44,6 +44,13 @@ class Gather(Step):
     """Send these requests together and answer with the list of their responses, in order."""
 
     requests: tuple[Request[Any], ...]
+
+
+@attrs.define(frozen=True)
+class Offload(Step):
+    """Run this work, which may block, on another thread; answer with its result, or with what it raised."""
+
+    work: Callable[[], Any]
 
 
 Script = Generator[Step, Any, T]

@@ -6,10 +6,13 @@ made, so plaintext clients never pay for it.  The stream itself: tls_transport.p
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError
+from pykafka2.logs import ClientLogger
 from pykafka2.network.tls_transport import TlsTransport
 from pykafka2.network.transport import SocketTransport
 
@@ -17,6 +20,50 @@ if TYPE_CHECKING:
     import ssl
 
     from pykafka2.options import ClientOptions
+
+
+class ReloadingTlsContext:
+    """A client's TLS that follows its files: certificates are renewed on disk while a service runs.
+
+    Each new connection looks at the files' times; where one has changed all are read again.  Files that
+    cannot be used then (one of two is written) are logged, and what was read before goes on being used.
+    Belongs to the driver's thread.
+    """
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self._log = ClientLogger(__name__, options.client_id)
+        named = (options.ssl_cafile, options.ssl_certfile, options.ssl_keyfile, options.ssl_crlfile)
+        self._files = [file for file in named if file is not None and options.ssl_context is None]
+        self._seen = self._times()
+        self._context = TlsContext.from_options(options)
+
+    def wrap_connecting(self, transport: SocketTransport, server_name: str) -> TlsTransport:
+        """The client's side of TLS over a transport that is being connected."""
+        times = self._times()
+        if times != self._seen:
+            try:
+                self._context = TlsContext.from_options(self._options)
+                self._log.info("certificates were read again, as their files have changed")
+            except ConfigurationError as error:
+                self._log.warning("certificates that were read before are used: %s", error)
+            self._seen = times
+        return self._context.wrap_connecting(transport, server_name)
+
+    def wrap_accepted(self, transport: SocketTransport) -> TlsTransport:
+        """A client accepts nobody."""
+        return self._context.wrap_accepted(transport)
+
+    def _times(self) -> list[tuple[int, int] | None]:
+        return [_time_and_size(file) for file in self._files]
+
+
+def _time_and_size(file: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None  # it is being replaced
+    return found.st_mtime_ns, found.st_size
 
 
 class TlsContext:
@@ -36,6 +83,8 @@ class TlsContext:
         cert_file: str | None = None,
         key_file: str | None = None,
         key_password: str | None = None,
+        cert_pem: str | None = None,
+        key_pem: str | None = None,
         crl_file: str | None = None,
         ciphers: str | None = None,
         verify: bool = True,
@@ -55,14 +104,21 @@ class TlsContext:
                 self._context.load_default_certs(_purpose(server_side))
             if crl_file is not None:
                 _check_revocation(self._context, crl_file)
+            # Without a password OpenSSL would ask for one on the terminal.
             if cert_file is not None:
-                # Without a password OpenSSL would ask for one on the terminal.
                 self._context.load_cert_chain(cert_file, key_file, password=key_password or "")
+            elif cert_pem is not None:
+                _load_pem(self._context, cert_pem, key_pem, key_password or "")
             if ciphers is not None:
                 self._context.set_ciphers(ciphers)
         except (OSError, ValueError) as error:
-            named = ", ".join(
-                str(file) for file in (ca_file, crl_file, cert_file, key_file, ciphers) if file is not None
+            named = (
+                ", ".join(
+                    str(file)
+                    for file in (ca_file, crl_file, cert_file, key_file, ciphers)
+                    if file is not None
+                )
+                or "PEM text"
             )
             raise ConfigurationError(
                 f"the TLS options cannot be used ({named}): {error}; "
@@ -74,9 +130,12 @@ class TlsContext:
         """A client's context from its ssl_* options.  Raises `ConfigurationError`."""
         tls = cls(
             ca_file=options.ssl_cafile,
+            ca_data=options.ssl_ca_pem,
             cert_file=options.ssl_certfile,
             key_file=options.ssl_keyfile,
             key_password=options.ssl_password,
+            cert_pem=options.ssl_certificate_pem,
+            key_pem=options.ssl_key_pem,
             crl_file=options.ssl_crlfile,
             ciphers=options.ssl_ciphers,
             check_hostname=options.ssl_check_hostname,
@@ -111,6 +170,17 @@ def _new_context(server_side: bool, verify: bool, check_hostname: bool) -> ssl.S
     context.check_hostname = check_hostname and verify
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     return context
+
+
+def _load_pem(context: ssl.SSLContext, cert_pem: str, key_pem: str | None, password: str) -> None:
+    """`ssl` reads a chain from a file only: one that none but this user may read, and not for long."""
+    descriptor, path = tempfile.mkstemp(suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(cert_pem + "\n" + (key_pem or ""))
+        context.load_cert_chain(path, password=password)
+    finally:
+        os.unlink(path)
 
 
 def _purpose(server_side: bool) -> ssl.Purpose:

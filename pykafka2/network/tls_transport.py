@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import Disconnected, KafkaError, TlsError, TlsInterrupted
+from pykafka2.errors import (
+    Disconnected,
+    KafkaError,
+    TlsCertificateRejected,
+    TlsError,
+    TlsHostNameMismatch,
+    TlsInterrupted,
+)
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, SocketTransport
 
 if TYPE_CHECKING:
@@ -166,7 +173,7 @@ class TlsTransport:
             if self._server_side and self._is_plaintext:
                 self._ciphertext = memoryview(ALERT_FOR_PLAINTEXT)
             self._send_alert()
-            raise TlsError(self._words_for(error)) from error
+            raise _kind_of(error)(self._words_for(error)) from error
         return True
 
     def _receive_ciphertext(self) -> bool:
@@ -253,6 +260,18 @@ _ADVICE = (
     ("CERTIFICATE_REQUIRED", "it wants a client certificate; set ssl_certfile and ssl_keyfile"),
     ("UNKNOWN_CA", "the other side does not trust this side's certificate authority"),
 )
+
+
+HOST_NAME_CODES = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+
+
+def _kind_of(error: Exception) -> type[TlsError]:
+    """Which of our errors an error of `ssl` is; only one about a certificate has a `verify_code`."""
+    code = getattr(error, "verify_code", None)
+    if code is None:
+        return TlsError
+    return TlsHostNameMismatch if code in HOST_NAME_CODES else TlsCertificateRejected
 
 
 def _reason(error: Exception) -> str:

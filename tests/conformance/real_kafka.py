@@ -45,8 +45,16 @@ process.roles={roles}
 node.id={node}
 controller.quorum.voters=0@127.0.0.1:{controller_port}
 listeners={listeners}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+listener.name.sasl_plaintext.connections.max.reauth.ms={max_reauth_ms}
+listener.name.sasl_plaintext.plain.sasl.jaas.config={security}.plain.PlainLoginModule required \\
+ user_{user}="{password}";
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={security}.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config={security}.oauthbearer.OAuthBearerLoginModule \\
+ required unsecuredLoginStringClaim_sub="broker";
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={log_dir}
@@ -64,6 +72,10 @@ share.coordinator.state.topic.replication.factor={replicas}
 share.coordinator.state.topic.min.isr={min_isr}
 share.coordinator.state.topic.num.partitions=1
 """
+
+SASL_USER, SASL_PASSWORD = "ann", "ann-secret"
+MAX_REAUTH_MS = 6_000
+"""How long a session lasts on the listener with SASL."""
 
 # Tests shall not wait: for the first rebalance, or for a heartbeat that tells of the next one.
 QUICK_GROUPS = {
@@ -92,6 +104,7 @@ class RealKafka:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: list[int] = []
+        self._sasl_ports: list[int] = []
         self._ready = False
 
     def start(self) -> Self:
@@ -121,6 +134,11 @@ class RealKafka:
         """Each broker's address, by id; of one that serves."""
         return [f"127.0.0.1:{port}" for port in self._ports]
 
+    @property
+    def sasl_addresses(self) -> list[str]:
+        """Where each broker asks for authentication, by SASL without TLS."""
+        return [f"127.0.0.1:{port}" for port in self._sasl_ports]
+
     def log(self) -> str:
         """What the server complained about so far."""
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
@@ -147,11 +165,12 @@ class RealKafka:
     def _spawn(self) -> None:
         if self._process is not None:
             _kill(self._process)
-        *self._ports, controller_port = _free_ports(self._brokers + 1)
+        *ports, controller_port = _free_ports(2 * self._brokers + 1)
+        self._ports, self._sasl_ports = ports[: self._brokers], ports[self._brokers :]
         folder = Path(tempfile.mkdtemp(prefix="nodes-", dir=self._folder))
         settings = [
-            _settings_of(node, port, controller_port, folder, self._brokers, self._extra)
-            for node, port in enumerate(self._ports)
+            _settings_of(node, port, sasl_port, controller_port, folder, self._brokers, self._extra)
+            for node, (port, sasl_port) in enumerate(zip(self._ports, self._sasl_ports, strict=True))
         ]
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -169,15 +188,23 @@ class RealKafka:
         return bool(readable) and self._process.stdout.readline() == b"READY\n"
 
 
-def _settings_of(node: int, port: int, controller_port: int, folder: Path, brokers: int, extra: str) -> str:
+def _settings_of(
+    node: int, port: int, sasl_port: int, controller_port: int, folder: Path, brokers: int, extra: str
+) -> str:
     """Write a node's properties; the file's name.  The first node is the controller, too."""
-    listener, controller = f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"
+    listener = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}"
+    controller = f"CONTROLLER://127.0.0.1:{controller_port}"
     quick = "".join(f"{name}={value}\n" for name, value in QUICK_GROUPS.items())
     text = quick + PROPERTIES.format(
         roles="broker" if node else "broker,controller",
         listeners=listener if node else f"{listener},{controller}",
         node=node,
         port=port,
+        sasl_port=sasl_port,
+        max_reauth_ms=MAX_REAUTH_MS,
+        security="org.apache.kafka.common.security",
+        user=SASL_USER,
+        password=SASL_PASSWORD,
         controller_port=controller_port,
         log_dir=folder / f"data-{node}",
         replicas=min(3, brokers),

@@ -17,6 +17,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.types import TopicPartition
+from tests.shown_options import SECURITY_SHOWN_BY
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,12 +27,9 @@ FAILURES = "tests/consumer/test_failures.py"
 MEMBER = "tests/consumer/groups/test_member_options.py"
 AUTOMATIC = "tests/consumer/commits/test_automatic_commits.py"
 TCP = "tests/network/test_tcp.py"
-TLS = "tests/network/test_tls.py"
 ROUTER = "tests/cluster/test_router.py"
 REBOOTSTRAP = (ROUTER, "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses")
 SOCKET = (TCP, "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel")
-CONTEXT = (TLS, "test_a_context_is_made_from_a_clients_options")
-CLIENT_CERTIFICATE = (TLS, "test_a_client_certificate_that_is_asked_for")
 
 SHOWN_BY: dict[str, tuple[str, str]] = {
     "allow_auto_create_topics": (HERE, "test_allow_auto_create_topics"),
@@ -108,20 +106,11 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "request_timeout_ms": (HERE, "test_request_timeout_ms"),
     "retry_backoff_max_ms": (HERE, "test_retry_backoff"),
     "retry_backoff_ms": (HERE, "test_retry_backoff"),
-    "security_protocol": ("tests/consumer/test_on_cluster.py", "test_a_cluster_with_tls_is_read"),
+    **SECURITY_SHOWN_BY,
     "send_buffer_bytes": SOCKET,
     "session_timeout_ms": (MEMBER, "test_what_a_member_says_of_itself"),
     "socket_connection_setup_timeout_max_ms": (HERE, "test_socket_connection_setup_timeout"),
     "socket_connection_setup_timeout_ms": (HERE, "test_socket_connection_setup_timeout"),
-    "ssl_cafile": (TLS, "test_an_unknown_authority_is_refused_with_what_to_do"),
-    "ssl_certfile": CLIENT_CERTIFICATE,
-    "ssl_check_hostname": (TLS, "test_a_wrong_host_name_is_refused_and_may_be_allowed"),
-    "ssl_ciphers": CONTEXT,
-    "ssl_context": CONTEXT,
-    "ssl_crlfile": (TLS, "test_options_that_cannot_be_used_are_named"),
-    "ssl_enabled_protocols": (TLS, "test_tls_1_2_and_1_3_are_spoken"),
-    "ssl_keyfile": CLIENT_CERTIFICATE,
-    "ssl_password": (TLS, "test_an_encrypted_key_needs_its_password"),
     "value_deserializer": (FAILURES, "test_deserializers_see_topic_and_headers_and_none_stays_none"),
 }
 

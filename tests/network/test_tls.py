@@ -12,9 +12,16 @@ from typing import Any
 import pytest
 import trustme
 
-from pykafka2.errors import ConfigurationError, KafkaError, TlsError, TlsInterrupted
+from pykafka2.errors import (
+    ConfigurationError,
+    KafkaError,
+    TlsCertificateRejected,
+    TlsError,
+    TlsHostNameMismatch,
+    TlsInterrupted,
+)
 from pykafka2.network.connection import Connection, ConnectionOptions
-from pykafka2.network.tls import TlsContext
+from pykafka2.network.tls import ReloadingTlsContext, TlsContext
 from pykafka2.network.transport import READABLE, WRITABLE
 from pykafka2.options import ClientOptions, OptionTable
 from tests.network.sockets import End, Link, until
@@ -183,7 +190,7 @@ def test_an_unknown_authority_is_refused_with_what_to_do(
     other = Certificates(tmp_path)
     link = make_link(server=certificates.server())
     error, told = both_fail(link, client=other.client(), server_name="localhost")
-    assert isinstance(error, TlsError)
+    assert isinstance(error, TlsCertificateRejected)
     assert not error.retriable
     assert f"localhost:{link.endpoint.port}" in str(error)
     assert "ssl_cafile" in str(error)
@@ -203,7 +210,7 @@ def test_a_wrong_host_name_is_refused_and_may_be_allowed(
 ) -> None:
     link = make_link(server=certificates.server())
     error = near_fails(link, client=certificates.client(), server_name="kafka.example.org")
-    assert isinstance(error, TlsError)
+    assert isinstance(error, TlsHostNameMismatch)
     assert "kafka.example.org" in str(error)
     assert "the certificate is for another name" in str(error)
     near, _ = link.establish(
@@ -214,7 +221,9 @@ def test_a_wrong_host_name_is_refused_and_may_be_allowed(
 
 def test_a_wrong_ip_address_is_refused(certificates: Certificates, make_link: Callable[..., Link]) -> None:
     link = make_link(server=certificates.server())
-    assert "IP address" in str(near_fails(link, client=certificates.client(), server_name="127.0.0.9"))
+    error = near_fails(link, client=certificates.client(), server_name="127.0.0.9")
+    assert isinstance(error, TlsHostNameMismatch)
+    assert "IP address" in str(error)
 
 
 def test_tls_to_a_plaintext_port_that_answers_nonsense_is_named(
@@ -407,6 +416,57 @@ def test_an_encrypted_key_needs_its_password(certificates: Certificates, tmp_pat
         with pytest.raises(ConfigurationError, match="password") as caught:
             TlsContext(server_side=True, verify=False, key_password=wrong, **files)  # type: ignore[arg-type]
         assert "secret" not in str(caught.value)
+
+
+def client_options(**options: Any) -> ClientOptions:
+    return OptionTable(ClientOptions).parse({"security_protocol": "SSL"}, options)
+
+
+def test_certificates_may_be_given_as_text(
+    certificates: Certificates, make_link: Callable[..., Link]
+) -> None:
+    """As Java has them in ssl.keystore.certificate.chain, ssl.keystore.key, ssl.truststore.certificates."""
+    text = Path(certificates.client_file).read_text(encoding="utf-8")
+    key, certificate, rest = text.partition("-----BEGIN CERTIFICATE")
+    options = client_options(
+        ssl_ca_pem=Path(certificates.ca_file).read_text(encoding="utf-8"),
+        ssl_certificate_pem=certificate + rest,
+        ssl_key_pem=key,
+    )
+    assert key.splitlines()[1] not in repr(options)
+    link = make_link(server=certificates.server(verify=True, ca_file=certificates.ca_file))
+    near, far = link.establish(client=TlsContext.from_options(options), server_name="localhost")
+    assert near.is_open
+    assert far.is_open
+
+
+def test_text_that_is_no_certificate_is_said_without_quoting_it() -> None:
+    with pytest.raises(ConfigurationError, match="the TLS options cannot be used") as refused:
+        TlsContext.from_options(client_options(ssl_certificate_pem="hush", ssl_key_pem="hush"))
+    assert "hush" not in str(refused.value)
+
+
+def test_files_that_change_are_read_again_by_the_next_connection(
+    certificates: Certificates,
+    make_link: Callable[..., Link],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A service outlives its certificates: they are renewed on disk, half of them first."""
+    other = Certificates(tmp_path)
+    ca_file = tmp_path / "trusted.pem"
+    ca_file.write_text(Path(other.ca_file).read_text(encoding="utf-8"), encoding="utf-8")
+    tls = ReloadingTlsContext(client_options(ssl_cafile=str(ca_file)))
+    assert isinstance(
+        near_fails(make_link(server=certificates.server()), client=tls, server_name="localhost"), TlsError
+    )
+    ca_file.write_text("half a file", encoding="utf-8")
+    near, _ = make_link(server=other.server()).establish(client=tls, server_name="localhost")
+    assert near.is_open, "what was read before is used"
+    assert "certificates that were read before are used" in caplog.text
+    ca_file.write_text(Path(certificates.ca_file).read_text(encoding="utf-8"), encoding="utf-8")
+    near, _ = make_link(server=certificates.server()).establish(client=tls, server_name="localhost")
+    assert near.is_open
 
 
 def test_verification_and_host_names_are_on_unless_switched_off(certificates: Certificates) -> None:

@@ -12,6 +12,8 @@ from pykafka2.errors import KafkaError
 from pykafka2.events import Event, EventSink
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES
+from pykafka2.network.sasl.mechanism import SaslMechanism
+from pykafka2.network.setting_up import Offloader
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import decode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -69,13 +71,20 @@ class Asker:
 class Wire:
     """A connection, its owner, and a broker that answers by hand."""
 
-    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, **keywords: Any) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        *,
+        sasl: SaslMechanism | None = None,
+        offload: Offloader | None = None,
+        **keywords: Any,
+    ) -> None:
         self.owner = Owner()
         self.pipe = FakePipe()
         self.events: list[Event] = []
         event_sink = EventSink()
         event_sink.subscribe(self.events.append)
-        options = ConnectionOptions("tester", 30.0, 10.0, max_frame_bytes)
+        options = ConnectionOptions("tester", 30.0, 10.0, max_frame_bytes, sasl, offload)
         self.connection = Connection(
             "node 1",
             0.0,

@@ -20,6 +20,7 @@ from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.shown_options import SECURITY_SHOWN_BY
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +28,6 @@ HERE = "tests/producer/test_options_act.py"
 IN_TIME = "tests/producer/test_producer_in_virtual_time.py"
 STICKY = "tests/producer/test_sticky.py"
 NAMED = "tests/producer/test_partitioners.py"
-TLS = "tests/network/test_tls.py"
 ROUTER = "tests/cluster/test_router.py"
 
 SHOWN_BY: dict[str, tuple[str, str]] = {
@@ -86,25 +86,13 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "retries": (IN_TIME, "test_retries_are_counted"),
     "retry_backoff_max_ms": (HERE, "test_retry_backoff"),
     "retry_backoff_ms": (HERE, "test_retry_backoff"),
-    "security_protocol": (
-        "tests/producer/test_producer_on_sockets.py",
-        "test_tls_delivers_and_plaintext_to_a_tls_port_is_said",
-    ),
+    **SECURITY_SHOWN_BY,
     "send_buffer_bytes": (
         "tests/network/test_tcp.py",
         "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel",
     ),
     "socket_connection_setup_timeout_max_ms": (HERE, "test_socket_connection_setup_timeout"),
     "socket_connection_setup_timeout_ms": (HERE, "test_socket_connection_setup_timeout"),
-    "ssl_cafile": (TLS, "test_an_unknown_authority_is_refused_with_what_to_do"),
-    "ssl_certfile": (TLS, "test_a_client_certificate_that_is_asked_for"),
-    "ssl_check_hostname": (TLS, "test_a_wrong_host_name_is_refused_and_may_be_allowed"),
-    "ssl_ciphers": (TLS, "test_a_context_is_made_from_a_clients_options"),
-    "ssl_context": (TLS, "test_a_context_is_made_from_a_clients_options"),
-    "ssl_crlfile": (TLS, "test_options_that_cannot_be_used_are_named"),
-    "ssl_enabled_protocols": (TLS, "test_tls_1_2_and_1_3_are_spoken"),
-    "ssl_keyfile": (TLS, "test_a_client_certificate_that_is_asked_for"),
-    "ssl_password": (TLS, "test_an_encrypted_key_needs_its_password"),
     "transaction_timeout_ms": (HERE, "test_transaction_timeout_ms"),
     "transactional_id": (HERE, "test_transaction_timeout_ms"),
     "value_serializer": (IN_TIME, "test_serializers_make_the_bytes"),

@@ -1,0 +1,1 @@
+"""SASL, the client's side: an exchange of tokens for each mechanism, which the handshake runs."""

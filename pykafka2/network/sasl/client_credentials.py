@@ -1,0 +1,97 @@
+"""Tokens from an OpenID Connect authority by the client-credentials grant of OAuth 2 (RFC 6749, KIP-768).
+
+One POST with the standard library.  Blocks: called by a `TokenCache`, off the IO thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
+from pykafka2.network.sasl.oauth_token import Token
+from pykafka2.network.sasl.plain import hidden
+
+MAX_ANSWER_BYTES = 1 << 20
+
+
+@attrs.define(frozen=True)
+class ClientCredentials:
+    """A client of an authority.  `timeout` is in seconds, for the whole request."""
+
+    url: str
+    client_id: str
+    client_secret: str = attrs.field(repr=hidden)
+    wall_seconds: Callable[[], float] = attrs.field(repr=False)
+    scope: str | None = None
+    extensions: Mapping[str, str] = attrs.field(factory=dict)
+    ca_file: str | None = None
+    timeout: float = 10.0
+
+    def __call__(self) -> Token:
+        """Ask for a token.  Raises `SaslAuthenticationFailed` naming the address and what it answered."""
+        answer = self._post()
+        value = answer.get("access_token")
+        if not isinstance(value, str):
+            raise SaslAuthenticationFailed(f"{self.url} answered without an access_token")
+        lifetime = answer.get("expires_in")
+        expires_at = None
+        if isinstance(lifetime, int | float) and not isinstance(lifetime, bool):
+            expires_at = self.wall_seconds() + lifetime
+        return Token(value, expires_at, "", self.extensions)
+
+    def _post(self) -> dict[str, Any]:
+        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
+        credentials = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+        request = urllib.request.Request(  # noqa: S310 (the scheme was checked with the options)
+            self.url,
+            urllib.parse.urlencode(form).encode(),
+            {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
+        )
+        try:
+            answered = urllib.request.urlopen(request, timeout=self.timeout, context=self._tls())  # noqa: S310
+            with answered as response:
+                text = response.read(MAX_ANSWER_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise SaslAuthenticationFailed(
+                    f"{self.url} refused to give a token (HTTP {error.code}{_why(error)}); check client id, "
+                    "client secret and scope"
+                ) from None
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error
+            raise SaslAuthenticationFailed(f"{self.url} gave no token: {reason}") from None
+        try:
+            answer = json.loads(text) if len(text) <= MAX_ANSWER_BYTES else None
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise SaslAuthenticationFailed(f"{self.url} did not answer as a token endpoint does")
+        return answer
+
+    def _tls(self) -> Any:
+        if not self.url.startswith("https:") or self.ca_file is None:
+            return None
+        import ssl
+
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"https_ca_location={self.ca_file!r} cannot be used: {error}") from error
+
+
+def _why(error: urllib.error.HTTPError) -> str:
+    """The error's name in the JSON of the authority (RFC 6749); nothing else of what it says."""
+    try:
+        name = json.loads(error.read(MAX_ANSWER_BYTES))["error"]
+    except (ValueError, KeyError, TypeError, OSError):
+        return ""
+    is_name = isinstance(name, str) and name.replace("_", "").isalnum() and len(name) < 60
+    return f", {name}" if is_name else ""

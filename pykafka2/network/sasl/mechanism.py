@@ -1,0 +1,29 @@
+"""What a SASL mechanism is to the handshake: a name, and an exchange of tokens.
+
+An exchange is a generator.  It yields a token, which is sent to the broker, and receives the broker's; or it
+yields `Offload`, and receives what that work came to: hashing a password a million times, or asking an
+authority for a token, must not hold up the other connections of the IO thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Protocol
+
+from pykafka2.network.script import Offload
+
+Exchange = Generator[bytes | Offload, Any, None]
+"""Ends when the broker has proved itself; raises `SaslAuthenticationFailed` if it has not."""
+
+
+class SaslMechanism(Protocol):
+    """A mechanism with its credentials; serves any number of connections, one after the other or at once."""
+
+    @property
+    def name(self) -> str:
+        """As sasl_mechanism has it."""
+        ...
+
+    def exchange(self) -> Exchange:
+        """One authentication, from the first token on."""
+        ...

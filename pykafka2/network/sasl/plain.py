@@ -1,0 +1,24 @@
+"""SASL PLAIN (RFC 4616): user name and password, as they are.  Only TLS keeps them from being read."""
+
+from __future__ import annotations
+
+import attrs
+
+from pykafka2.network.sasl.mechanism import Exchange
+
+
+def hidden(value: object) -> str:
+    return "'[hidden]'"
+
+
+@attrs.define(frozen=True)
+class Plain:
+    """The mechanism PLAIN with one user's credentials."""
+
+    username: str
+    password: str = attrs.field(repr=hidden)
+    name: str = attrs.field(default="PLAIN", init=False)
+
+    def exchange(self) -> Exchange:
+        """One token says all; the broker's answer is empty."""
+        yield b"\0" + self.username.encode() + b"\0" + self.password.encode()

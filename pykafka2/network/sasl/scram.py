@@ -1,0 +1,54 @@
+"""SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, KIP-84): each side proves that it knows the password.
+
+The password crosses the wire in no form.  Hashing is done off the IO thread, and once for each salt: what it
+comes to is kept for the next connection to the same user's entry, as every broker of a cluster has the same.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+
+from pykafka2.network.sasl import scram_messages as messages
+from pykafka2.network.sasl.mechanism import Exchange
+from pykafka2.network.sasl.plain import hidden
+from pykafka2.network.script import Offload
+
+NONCE_BYTES = 24
+DELEGATION = "tokenauth=true"
+"""Says that name and password are a delegation token's id and HMAC (KIP-48)."""
+
+
+@attrs.define(eq=False)
+class Scram:
+    """SCRAM with one user's credentials; `token_bytes(count)` gives the randomness of nonces."""
+
+    name: str
+    username: str
+    password: str = attrs.field(repr=hidden)
+    token_bytes: Callable[[int], bytes] = attrs.field(repr=False)
+    is_delegation_token: bool = False
+    _salted: tuple[bytes, int] | None = attrs.field(default=None, init=False, repr=False)
+    _keys: messages.Keys | None = attrs.field(default=None, init=False, repr=False)
+
+    def exchange(self) -> Exchange:
+        """Two tokens each way."""
+        nonce = base64.b64encode(self.token_bytes(NONCE_BYTES)).decode()
+        bare = messages.client_first_bare(
+            self.username, nonce, DELEGATION if self.is_delegation_token else ""
+        )
+        answer = yield messages.NO_CHANNEL_BINDING + bare.encode()
+        first = messages.parse_server_first(bytes(answer), nonce)
+        salted = (first.salt, first.iterations)
+        keys = self._keys
+        if keys is None or salted != self._salted:
+            keys = yield Offload(partial(messages.derive_keys, self.name, self.password, *salted))
+            self._salted, self._keys = salted, keys
+        final = messages.client_final_without_proof(first.nonce)
+        auth_message = f"{bare},{first.text},{final}"
+        proof = base64.b64encode(messages.client_proof(self.name, keys, auth_message))
+        answer = yield final.encode() + b",p=" + proof
+        messages.verify_server_final(bytes(answer), messages.server_signature(self.name, keys, auth_message))

@@ -1,0 +1,150 @@
+"""The messages and the arithmetic of SCRAM (RFC 5802, RFC 7677; Kafka: KIP-84), for either side.
+
+Pure functions over bytes and text.  As in Kafka, names and passwords are taken as UTF-8 without further
+normalisation.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+
+import attrs
+
+from pykafka2.errors import SaslAuthenticationFailed
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MIN_ITERATIONS = 4_096
+"""Fewer would make a stolen hash cheap to guess (RFC 7677)."""
+MAX_ITERATIONS = 1_000_000
+"""More would let anybody who answers as a broker burn minutes of the client's processor."""
+MAX_MESSAGE_BYTES = 4_096
+NO_CHANNEL_BINDING = b"n,,"
+
+_PRINTABLE = re.compile(r"[!-+\--~]+")
+"""What a nonce is made of: ASCII that can be seen, but for the comma."""
+_MAX_ITERATION_DIGITS = 10
+
+
+@attrs.define(frozen=True)
+class ServerFirst:
+    """What the server answers to the client's first message."""
+
+    nonce: str
+    salt: bytes
+    iterations: int
+    text: str
+    """The message itself: both sides sign it."""
+
+
+@attrs.define(frozen=True)
+class Keys:
+    """What a salted password comes to; a server keeps these in place of the password."""
+
+    stored_key: bytes
+    server_key: bytes
+    client_key: bytes = b""
+    """Known to the client alone."""
+
+
+def escaped(name: str) -> str:
+    """A user name as it stands in a message."""
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def client_first_bare(username: str, nonce: str, extensions: str = "") -> str:
+    """The part of the client's first message that both sides sign."""
+    return f"n={escaped(username)},r={nonce}" + (f",{extensions}" if extensions else "")
+
+
+def client_final_without_proof(nonce: str) -> str:
+    binding = base64.b64encode(NO_CHANNEL_BINDING).decode()
+    return f"c={binding},r={nonce}"
+
+
+def parse_server_first(message: bytes, client_nonce: str) -> ServerFirst:
+    """Read the server's first message.  Raises `SaslAuthenticationFailed` for one that no server may send."""
+    text = _text(message)
+    fields = text.split(",")
+    if fields[0].startswith("m="):
+        raise SaslAuthenticationFailed("the broker asks for a SCRAM extension that is not known here")
+    if len(fields) < 3 or not all(map(str.startswith, fields, ("r=", "s=", "i="))):
+        raise SaslAuthenticationFailed("the broker's first SCRAM message cannot be read")
+    nonce = fields[0][2:]
+    if not nonce.startswith(client_nonce) or len(nonce) == len(client_nonce):
+        raise SaslAuthenticationFailed("the broker's SCRAM nonce does not go on from ours")
+    if not _PRINTABLE.fullmatch(nonce):
+        raise SaslAuthenticationFailed("the broker's SCRAM nonce has characters that it may not have")
+    return ServerFirst(nonce, _decoded(fields[1][2:], "salt"), _iterations(fields[2][2:]), text)
+
+
+def verify_server_final(message: bytes, server_signature: bytes) -> None:
+    """The server's last message proves that it knows the password.  Raises `SaslAuthenticationFailed`."""
+    first = _text(message).split(",")[0]
+    if first.startswith("e="):
+        raise SaslAuthenticationFailed(f"the broker refused the credentials: {first[2:]!r}")
+    if not first.startswith("v="):
+        raise SaslAuthenticationFailed("the broker's last SCRAM message cannot be read")
+    if not hmac.compare_digest(_decoded(first[2:], "signature"), server_signature):
+        raise SaslAuthenticationFailed("the broker does not know the password: it is not who it says it is")
+
+
+def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int) -> Keys:
+    """Hash the password `iterations` times: up to a second of work, without the interpreter's lock."""
+    algorithm = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", algorithm)
+    stored_key = hashlib.new(algorithm, client_key).digest()
+    return Keys(stored_key, hmac.digest(salted, b"Server Key", algorithm), client_key)
+
+
+def client_proof(mechanism: str, keys: Keys, auth_message: str) -> bytes:
+    signature = hmac.digest(keys.stored_key, auth_message.encode(), HASHES[mechanism])
+    return bytes(a ^ b for a, b in zip(keys.client_key, signature, strict=True))
+
+
+def proves(mechanism: str, stored_key: bytes, proof: bytes, auth_message: str) -> bool:
+    """Whether the proof was made by one who knows the password; the server's question."""
+    algorithm = HASHES[mechanism]
+    signature = hmac.digest(stored_key, auth_message.encode(), algorithm)
+    if len(proof) != len(signature):
+        return False
+    client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+    return hmac.compare_digest(hashlib.new(algorithm, client_key).digest(), stored_key)
+
+
+def server_signature(mechanism: str, keys: Keys, auth_message: str) -> bytes:
+    return hmac.digest(keys.server_key, auth_message.encode(), HASHES[mechanism])
+
+
+def _text(message: bytes) -> str:
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise SaslAuthenticationFailed(
+            f"the broker's SCRAM message has {len(message)} bytes; at most {MAX_MESSAGE_BYTES} are read"
+        )
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise SaslAuthenticationFailed("the broker's SCRAM message is not text") from None
+
+
+def _decoded(value: str, what: str) -> bytes:
+    try:
+        decoded = base64.b64decode(value, validate=True)
+    except ValueError:
+        decoded = b""
+    if not decoded:
+        raise SaslAuthenticationFailed(f"the broker's SCRAM {what} is not base64")
+    return decoded
+
+
+def _iterations(value: str) -> int:
+    is_number = value.isascii() and value.isdigit() and len(value) <= _MAX_ITERATION_DIGITS
+    if is_number and MIN_ITERATIONS <= int(value) <= MAX_ITERATIONS:
+        return int(value)
+    raise SaslAuthenticationFailed(
+        f"the broker asks for {value[:_MAX_ITERATION_DIGITS]!r} iterations of SCRAM; "
+        f"between {MIN_ITERATIONS} and {MAX_ITERATIONS} are made"
+    )

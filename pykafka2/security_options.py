@@ -1,0 +1,338 @@
+"""How a client's connections are secured: the options of TLS and SASL, shared by all clients.
+
+Part of options.py's table; the names are Java's, with those of librdkafka and kafka-python as aliases.  What
+they are made into: network/tls.py and network/sasl/.
+"""
+
+# ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import attrs
+
+from pykafka2.errors import ConfigurationError
+from pykafka2.jaas import BadJaasConfig, parse_jaas_config
+from pykafka2.option_fields import Because, callback, choice, custom, duration, flag, names, text
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PASSWORD_MECHANISMS = MECHANISMS[:3]
+TLS_SOURCES = (
+    "ssl_context",
+    "ssl_cafile",
+    "ssl_ca_pem",
+    "ssl_certfile",
+    "ssl_certificate_pem",
+    "ssl_keyfile",
+    "ssl_key_pem",
+    "ssl_crlfile",
+)
+"""Who gives one of these means to speak TLS."""
+
+
+def _read_mechanism(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    name = value.upper()
+    if name == "GSSAPI":
+        raise Because("Kerberos needs a C library and is not offered")
+    if name == "AWS_MSK_IAM":
+        raise Because("give sasl_mechanism='OAUTHBEARER' and a token provider that signs for MSK")
+    if name not in MECHANISMS:
+        raise ValueError
+    return name
+
+
+def _read_jaas_config(value: Any) -> dict[str, str]:
+    if not isinstance(value, str):
+        raise ValueError
+    try:
+        return parse_jaas_config(value)
+    except BadJaasConfig as error:
+        raise Because(str(error)) from None
+
+
+def _read_extensions(value: Any) -> dict[str, str]:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if not all(sign for _, sign, _ in pairs):
+            raise ValueError
+        return {name.strip(): text.strip() for name, _, text in pairs}
+    if isinstance(value, Mapping) and all(isinstance(part, str) for pair in value.items() for part in pair):
+        return dict(value)
+    raise ValueError
+
+
+@attrs.define(kw_only=True, frozen=True)
+class SecurityOptions:
+    """TLS and SASL of one client.  Durations are seconds; public names and units stand in the table."""
+
+    security_protocol: str = choice(
+        "security_protocol",
+        "PLAINTEXT",
+        PROTOCOLS,
+        "How to talk to the brokers; with SSL certificates are checked and host names compared.",
+    )
+    ssl_context: Any = callback(
+        "ssl_context", "A ready ssl.SSLContext; replaces the other ssl options.", legal="an ssl.SSLContext"
+    )
+    ssl_cafile: str | None = text(
+        "ssl_cafile",
+        None,
+        "PEM file of trusted authorities; None trusts those of the machine.",
+        aliases=("ssl_ca_location",),
+    )
+    ssl_ca_pem: str | None = text(
+        "ssl_ca_pem",
+        None,
+        "The trusted authorities as PEM text.",
+        aliases=("ssl_truststore_certificates",),
+    )
+    ssl_certfile: str | None = text(
+        "ssl_certfile",
+        None,
+        "PEM file of the client's certificate and its chain.",
+        aliases=("ssl_certificate_location",),
+    )
+    ssl_certificate_pem: str | None = text(
+        "ssl_certificate_pem",
+        None,
+        "The client's certificate and its chain as PEM text.",
+        aliases=("ssl_keystore_certificate_chain",),
+    )
+    ssl_keyfile: str | None = text(
+        "ssl_keyfile", None, "PEM file of the client's private key.", aliases=("ssl_key_location",)
+    )
+    ssl_key_pem: str | None = text(
+        "ssl_key_pem",
+        None,
+        "The client's private key as PEM text.",
+        secret=True,
+        aliases=("ssl_keystore_key",),
+    )
+    ssl_password: str | None = text(
+        "ssl_password", None, "Password of the private key.", secret=True, aliases=("ssl_key_password",)
+    )
+    ssl_crlfile: str | None = text(
+        "ssl_crlfile", None, "PEM file of revoked certificates.", aliases=("ssl_crl_location",)
+    )
+    ssl_ciphers: str | None = text(
+        "ssl_ciphers",
+        None,
+        "Ciphers in OpenSSL's notation, up to TLS 1.2.",
+    )
+    ssl_check_hostname: bool = flag(
+        "ssl_check_hostname", True, "Whether a broker's certificate must carry its host name."
+    )
+    ssl_enabled_protocols: tuple[str, ...] = names(
+        "ssl_enabled_protocols", ("TLSv1.2", "TLSv1.3"), "The TLS versions allowed."
+    )
+    sasl_mechanism: str | None = custom(
+        "sasl_mechanism",
+        None,
+        _read_mechanism,
+        "one of " + ", ".join(map(repr, MECHANISMS)),
+        "How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL.",
+        aliases=("sasl_mechanisms",),
+    )
+    sasl_username: str | None = text(
+        "sasl_username", None, "The user, for PLAIN and SCRAM.", aliases=("sasl_plain_username",)
+    )
+    sasl_password: str | None = text(
+        "sasl_password",
+        None,
+        "The user's password, for PLAIN and SCRAM.",
+        secret=True,
+        aliases=("sasl_plain_password",),
+    )
+    sasl_delegation_token: bool = flag(
+        "sasl_delegation_token",
+        False,
+        "Whether user and password are the id and HMAC of a delegation token, for SCRAM.",
+    )
+    sasl_jaas_config: dict[str, str] | None = custom(
+        "sasl_jaas_config",
+        None,
+        _read_jaas_config,
+        "a line of JAAS for PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule",
+        "User and password, or an OAuth client's credentials, as Java writes them.",
+        secret=True,
+    )
+    sasl_oauth_token_provider: Any = callback(
+        "sasl_oauth_token_provider",
+        "Gives OAUTHBEARER tokens: a callable, or an object with token(); asked off the IO thread.",
+        legal="a callable without arguments, or an object with a method token()",
+    )
+    oauth_cb: Any = callback(
+        "oauth_cb",
+        "The same as confluent-kafka has it: called with sasl_oauthbearer_config, returns (token, expiry).",
+        legal="a callable with one argument",
+    )
+    sasl_oauthbearer_config: str = text("sasl_oauthbearer_config", "", "What oauth_cb is called with.")
+    sasl_oauthbearer_method: str = choice(
+        "sasl_oauthbearer_method",
+        "default",
+        ("default", "oidc"),
+        "librdkafka's word for where tokens come from; the options that are given say it.",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = text(
+        "sasl_oauthbearer_token_endpoint_url",
+        None,
+        "Where an OpenID Connect authority gives tokens for client credentials.",
+    )
+    sasl_oauthbearer_client_id: str | None = text(
+        "sasl_oauthbearer_client_id",
+        None,
+        "The client that the authority knows.",
+        aliases=("sasl_oauthbearer_client_credentials_client_id",),
+    )
+    sasl_oauthbearer_client_secret: str | None = text(
+        "sasl_oauthbearer_client_secret",
+        None,
+        "That client's secret.",
+        secret=True,
+        aliases=("sasl_oauthbearer_client_credentials_client_secret",),
+    )
+    sasl_oauthbearer_scope: str | None = text(
+        "sasl_oauthbearer_scope", None, "The scope asked for, where the authority wants one."
+    )
+    sasl_oauthbearer_extensions: dict[str, str] | None = custom(
+        "sasl_oauthbearer_extensions",
+        None,
+        _read_extensions,
+        "a dict of texts, or 'name=value,name=value'",
+        "SASL extensions that are sent with each token, such as a logical cluster.",
+    )
+    sasl_login_timeout: float = duration(
+        "sasl_login_read_timeout_ms", 10_000, "How long the authority may take to give a token."
+    )
+    https_ca_location: str | None = text(
+        "https_ca_location", None, "PEM file of the authorities trusted for the token endpoint."
+    )
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+
+def check_security(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, by field name, with what sasl_jaas_config stands for.  Raises `ConfigurationError`."""
+    given = {**given}
+    for name, value in (given.pop("sasl_jaas_config", None) or {}).items():
+        if name in given:
+            raise ConfigurationError(f"{name} is given twice, once in sasl_jaas_config; give it once")
+        given[name] = value
+    if "ssl_enabled_protocols" in given:
+        _check_tls_versions(given["ssl_enabled_protocols"])
+    _check_key(given)
+    if str(given.get("security_protocol", "")).startswith("SASL_"):
+        _check_sasl(given)
+    return given
+
+
+def _check_tls_versions(versions: tuple[str, ...]) -> None:
+    if not versions or not {*versions} <= {"TLSv1.2", "TLSv1.3"}:
+        raise ConfigurationError(
+            f"ssl_enabled_protocols={versions!r}: legal are 'TLSv1.2' and 'TLSv1.3', at least one of them"
+        )
+
+
+def _check_key(given: Mapping[str, Any]) -> None:
+    if given.get("ssl_keyfile") and not given.get("ssl_certfile"):
+        raise ConfigurationError("ssl_keyfile is given without ssl_certfile; a key needs its certificate")
+    if given.get("ssl_key_pem") and not given.get("ssl_certificate_pem"):
+        raise ConfigurationError(
+            "ssl_key_pem is given without ssl_certificate_pem; a key needs its certificate"
+        )
+    for file, pem in (("ssl_cafile", "ssl_ca_pem"), ("ssl_certfile", "ssl_certificate_pem")):
+        if given.get(file) and given.get(pem):
+            raise ConfigurationError(f"{file} and {pem} say the same; give one of them")
+
+
+def _check_sasl(given: Mapping[str, Any]) -> None:
+    mechanism = given.get("sasl_mechanism")
+    if mechanism is None:
+        raise ConfigurationError(
+            f"security_protocol={given['security_protocol']!r} needs sasl_mechanism: one of "
+            + ", ".join(MECHANISMS)
+        )
+    if mechanism in PASSWORD_MECHANISMS:
+        for name in ("sasl_username", "sasl_password"):
+            if not given.get(name):
+                raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs {name}")
+        return
+    sources = [
+        name
+        for name in ("sasl_oauth_token_provider", "oauth_cb", "sasl_oauthbearer_token_endpoint_url")
+        if given.get(name) is not None
+    ]
+    if len(sources) != 1:
+        raise ConfigurationError(
+            "sasl_mechanism='OAUTHBEARER' needs one source of tokens: sasl_oauth_token_provider, oauth_cb or "
+            f"sasl_oauthbearer_token_endpoint_url; given: {', '.join(sources) or 'none'}"
+        )
+    if sources == ["sasl_oauthbearer_token_endpoint_url"]:
+        if not str(given[sources[0]]).startswith(("https://", "http://")):
+            raise ConfigurationError(f"{sources[0]} has to begin with https:// (or http://, for tests)")
+        for name in ("sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"):
+            if not given.get(name):
+                raise ConfigurationError(f"sasl_oauthbearer_token_endpoint_url needs {name}")
+    elif not _gives_tokens(given[sources[0]]):
+        raise ConfigurationError(f"{sources[0]} has to be callable, or an object with a method token()")
+
+
+def _gives_tokens(provider: Any) -> bool:
+    return callable(provider) or callable(getattr(provider, "token", None))
+
+
+class SecurityConfig(TypedDict, total=False):
+    """The keyword options of security, for type checkers."""
+
+    security_protocol: str
+    ssl_context: Any
+    ssl_cafile: str | None
+    ssl_ca_location: str | None
+    ssl_ca_pem: str | None
+    ssl_truststore_certificates: str | None
+    ssl_certfile: str | None
+    ssl_certificate_location: str | None
+    ssl_certificate_pem: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keyfile: str | None
+    ssl_key_location: str | None
+    ssl_key_pem: str | None
+    ssl_keystore_key: str | None
+    ssl_password: str | None
+    ssl_key_password: str | None
+    ssl_crlfile: str | None
+    ssl_crl_location: str | None
+    ssl_ciphers: str | None
+    ssl_check_hostname: bool
+    ssl_enabled_protocols: str | Sequence[str]
+    sasl_mechanism: str | None
+    sasl_mechanisms: str | None
+    sasl_username: str | None
+    sasl_plain_username: str | None
+    sasl_password: str | None
+    sasl_plain_password: str | None
+    sasl_delegation_token: bool
+    sasl_jaas_config: str | None
+    sasl_oauth_token_provider: Any
+    oauth_cb: Any
+    sasl_oauthbearer_config: str
+    sasl_oauthbearer_method: str
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_secret: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_extensions: str | Mapping[str, str] | None
+    sasl_login_read_timeout_ms: float
+    https_ca_location: str | None

@@ -1,0 +1,141 @@
+"""From options, in any client's spelling, to a mechanism and its first message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.clock import SeededEntropy, SystemClock
+from pykafka2.network.sasl.chosen import sasl_mechanism
+from pykafka2.network.sasl.client_credentials import ClientCredentials
+from pykafka2.network.sasl.mechanism import SaslMechanism
+from pykafka2.network.sasl.oauthbearer import OAuthBearer
+from pykafka2.network.script import Offload
+from pykafka2.options import ClientOptions, OptionTable
+
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def mechanism_of(**given: Any) -> SaslMechanism | None:
+    options = OptionTable(ClientOptions).parse({"security_protocol": "SASL_PLAINTEXT"} | given, {})
+    return sasl_mechanism(options, "tester", SystemClock(), SeededEntropy(1))
+
+
+def first_message(**given: Any) -> bytes:
+    mechanism = mechanism_of(**given)
+    assert mechanism is not None
+    exchange = mechanism.exchange()
+    step = next(exchange)
+    while isinstance(step, Offload):
+        step = exchange.send(step.work())
+    return step
+
+
+def test_without_sasl_there_is_none() -> None:
+    assert mechanism_of(security_protocol="SSL") is None
+    with pytest.warns(UserWarning, match="sasl_mechanism: ignored, as security_protocol is 'PLAINTEXT'"):
+        assert mechanism_of(security_protocol="PLAINTEXT", sasl_mechanism="PLAIN") is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sasl_username": "ann", "sasl_password": "secret"},
+        {"sasl_plain_username": "ann", "sasl_plain_password": "secret"},
+        {"sasl.username": "ann", "sasl.password": "secret"},
+        {"sasl.jaas.config": f'{PLAIN_MODULE} required username="ann" password="secret";'},
+    ],
+    ids=["ours", "kafka-python", "librdkafka", "Java"],
+)
+def test_user_and_password_in_any_spelling(given: dict[str, str]) -> None:
+    assert first_message(sasl_mechanism="plain", **given) == b"\0ann\0secret"
+
+
+def test_given_twice_is_refused() -> None:
+    with pytest.raises(Exception, match="sasl_username is given twice, once in sasl_jaas_config"):
+        mechanism_of(
+            sasl_mechanism="PLAIN",
+            sasl_username="bob",
+            sasl_jaas_config=f'{PLAIN_MODULE} required username="ann" password="secret";',
+        )
+
+
+@pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_begins_with_the_user_and_a_nonce(name: str) -> None:
+    message = first_message(sasl_mechanism=name, sasl_username="ann", sasl_password="secret")
+    assert message.startswith(b"n,,n=ann,r=")
+    message = first_message(
+        sasl_mechanism=name, sasl_username="id", sasl_password="hmac", sasl_delegation_token=True
+    )
+    assert message.endswith(b",tokenauth=true")
+
+
+class Provider:
+    """As kafka-python has them."""
+
+    def token(self) -> str:
+        return "abc"
+
+    def extensions(self) -> dict[str, str]:
+        return {"traceId": "7"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sasl_oauth_token_provider": lambda: "abc"}, b"auth=Bearer abc\x01"),
+        ({"sasl_oauth_token_provider": Provider()}, b"auth=Bearer abc\x01traceId=7\x01"),
+        (
+            {"oauth_cb": lambda config: (config, 9e9), "sasl_oauthbearer_config": "said"},
+            b"auth=Bearer said\x01",
+        ),
+        (
+            {"sasl_oauth_token_provider": lambda: "abc", "sasl_oauthbearer_extensions": "a=b, c=d"},
+            b"auth=Bearer abc\x01a=b\x01c=d\x01",
+        ),
+    ],
+)
+def test_tokens_of_any_provider(given: dict[str, Any], message: bytes) -> None:
+    assert first_message(sasl_mechanism="OAUTHBEARER", **given) == b"n,,\x01" + message + b"\x01"
+
+
+def test_the_credentials_of_a_client_are_for_the_authority() -> None:
+    mechanism = mechanism_of(
+        **{
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/token",
+            "sasl.oauthbearer.client.id": "client",
+            "sasl.oauthbearer.client.secret": "hush",
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.extensions": "a=b",
+            "sasl.login.read.timeout.ms": 2500,
+            "https.ca.location": "ca.pem",
+        }
+    )
+    assert isinstance(mechanism, OAuthBearer)
+    source = mechanism.tokens._source
+    assert isinstance(source, ClientCredentials)
+    said = (source.url, source.client_id, source.client_secret, source.scope, source.timeout, source.ca_file)
+    assert said == ("https://login.example.org/token", "client", "hush", "kafka", 2.5, "ca.pem")
+    assert source.extensions == {"a": "b"}
+
+
+def test_no_secret_is_in_what_options_show() -> None:
+    options = OptionTable(ClientOptions).parse(
+        {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "PLAIN",
+            "sasl_jaas_config": f'{PLAIN_MODULE} required username="ann" password="canary";',
+            "sasl_oauthbearer_client_secret": "canary",
+            "ssl_password": "canary",
+            "ssl_certificate_pem": "x",
+            "ssl_key_pem": "canary",
+        },
+        {},
+    )
+    assert options.sasl_password == "canary"
+    assert "canary" not in repr(options)
+    mechanism = sasl_mechanism(options, "tester", SystemClock(), SeededEntropy(1))
+    assert "canary" not in repr(mechanism)

@@ -1,0 +1,179 @@
+"""Bearer tokens: the exchange, the cache that asks for new ones in time, and what providers may return."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import SaslAuthenticationFailed, TokenExpired
+from pykafka2.network.sasl.oauth_token import Token, TokenCache, expiry_of, token_of
+from pykafka2.network.sasl.oauthbearer import GIVE_UP, OAuthBearer, first_message
+from pykafka2.network.script import Offload
+
+
+class Provider:
+    """Tokens that live for 100 seconds, and the time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.asked = 0
+        self.fails: Exception | None = None
+
+    def __call__(self) -> Token:
+        self.asked += 1
+        if self.fails is not None:
+            raise self.fails
+        return Token(f"token-{self.asked}", self.now + 100)
+
+    def cache(self) -> TokenCache:
+        return TokenCache(self, lambda: self.now, "tester")
+
+
+def jwt(**claims: Any) -> str:
+    def part(value: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none'})}.{part(claims)}.signature"
+
+
+# ---------------------------------------------------------------------- the cache
+
+
+def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
+    provider = Provider()
+    cache = provider.cache()
+    assert cache.current().value == "token-1"
+    provider.now += 79
+    assert cache.current().value == "token-1"
+    provider.now += 2
+    assert cache.current().value == "token-2"
+
+
+def test_a_token_of_unknown_life_is_asked_for_each_time() -> None:
+    asked: list[int] = []
+
+    def source() -> Token:
+        asked.append(1)
+        return Token("opaque")
+
+    cache = TokenCache(source, lambda: 0.0, "tester")
+    cache.current()
+    cache.current()
+    assert len(asked) == 2
+
+
+def test_an_authority_that_fails_does_not_matter_while_the_last_token_is_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    provider = Provider()
+    cache = provider.cache()
+    cache.current()
+    provider.fails = RuntimeError("secret-in-the-words")
+    provider.now += 90
+    with caplog.at_level(logging.WARNING):
+        assert cache.current().value == "token-1"
+    assert "the token provider raised RuntimeError" in caplog.text
+    assert "secret-in-the-words" not in caplog.text
+    provider.now += 10
+    with pytest.raises(SaslAuthenticationFailed, match="the token provider raised RuntimeError"):
+        cache.current()
+
+
+def test_an_expired_token_is_not_sent() -> None:
+    cache = TokenCache(lambda: Token("old", 990.0), lambda: 1000.0, "tester")
+    with pytest.raises(TokenExpired, match="expired 10 s ago"):
+        cache.current()
+
+
+# ---------------------------------------------------------------------- what providers return
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("opaque", Token("opaque", None, "", {"a": "b"})),
+        (jwt(exp=1234), Token(jwt(exp=1234), 1234.0, "", {"a": "b"})),
+        (("t", 5.0), Token("t", 5.0, "", {"a": "b"})),
+        (("t", 5, "ann"), Token("t", 5.0, "ann", {"a": "b"})),
+        (("t", 5, "ann", {"a": "c", "d": "e"}), Token("t", 5.0, "ann", {"a": "c", "d": "e"})),
+        (Token("t", 5.0, "ann"), Token("t", 5.0, "ann", {"a": "b"})),
+    ],
+)
+def test_what_a_provider_may_return(given: Any, expected: Token) -> None:
+    assert token_of(given, {"a": "b"}) == expected
+
+
+@pytest.mark.parametrize("given", [None, b"token", 7, ("t",), (None, 5), ()])
+def test_anything_else_is_refused_by_its_type(given: Any) -> None:
+    with pytest.raises(SaslAuthenticationFailed, match=f"returned a {type(given).__name__}"):
+        token_of(given, {})
+
+
+@pytest.mark.parametrize("value", ["a.b", "a.b.c", "a.bm90IGpzb24.c", jwt(exp="never"), jwt(sub="ann"), ""])
+def test_what_is_no_web_token_has_no_known_life(value: str) -> None:
+    assert expiry_of(value) is None
+
+
+# ---------------------------------------------------------------------- the exchange
+
+
+def exchange_of(token: Token) -> Any:
+    exchange = OAuthBearer(TokenCache(lambda: token, lambda: 0.0, "tester")).exchange()
+    step = next(exchange)
+    assert isinstance(step, Offload), "the provider may block: it is asked on another thread"
+    return exchange, lambda: exchange.send(step.work())
+
+
+def test_one_token_says_all() -> None:
+    exchange, go_on = exchange_of(Token("abc", None, "", {"logicalCluster": "lkc-1"}))
+    assert go_on() == b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"
+    with pytest.raises(StopIteration):
+        exchange.send(b"")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b'{"status":"invalid_token"}', "'invalid_token'"),
+        (b'{"other":1}', "does not say why"),
+        (b"[1]", "does not say why"),
+        (b"\xff", "does not say why"),
+        (b'{"status":"' + b"x" * 5000 + b'"}', "'x{200}'"),
+    ],
+)
+def test_a_refused_token_is_given_up_and_named(answer: bytes, words: str) -> None:
+    exchange, go_on = exchange_of(Token("abc"))
+    go_on()
+    assert exchange.send(answer) == GIVE_UP
+    with pytest.raises(SaslAuthenticationFailed, match=f"refused the OAUTHBEARER token: .*{words}"):
+        exchange.send(b"")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        Token(""),
+        Token("a b"),
+        Token("a\x01auth=Bearer other"),
+        Token("a", None, "", {"auth": "x"}),
+        Token("a", None, "", {"a1": "x"}),
+        Token("a", None, "", {"a": "x\x01y"}),
+        Token("a", None, "", {"a": ""}),
+    ],
+    ids=str,
+)
+def test_what_would_change_the_message_is_not_sent(token: Token) -> None:
+    with pytest.raises(SaslAuthenticationFailed) as refused:
+        first_message(token)
+    assert "other" not in str(refused.value)
+
+
+def test_a_token_is_in_no_repr() -> None:
+    hidden: list[Callable[[], object]] = [lambda: Token("abc"), lambda: OAuthBearer(Provider().cache())]
+    for make in hidden:
+        assert "abc" not in repr(make())

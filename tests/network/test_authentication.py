@@ -1,0 +1,184 @@
+"""A connection that authenticates: with work off its thread, again before its session ends, or in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import Disconnected, IllegalState, KafkaError, SaslAuthenticationFailed
+from pykafka2.network.connection import ConnectionState
+from pykafka2.network.sasl.mechanism import Exchange
+from pykafka2.network.script import Offload
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from pykafka2.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from pykafka2.protocol.struct import Request
+from tests.network.wire import Asker, Wire, api_versions_response
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+class Slow:
+    """A mechanism whose one token takes work to make."""
+
+    name = "SLOW"
+
+    def exchange(self) -> Exchange:
+        yield (yield Offload(lambda: b"token"))
+
+
+class Elsewhere:
+    """Work waits here until the test has it done."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None, float], None]]] = []
+
+    def __call__(
+        self, work: Callable[[], Any], on_done: Callable[[Any, BaseException | None, float], None]
+    ) -> None:
+        self.waiting.append((work, on_done))
+
+    def finish(self, now: float, error: BaseException | None = None) -> None:
+        ((work, on_done),) = self.waiting
+        self.waiting.clear()
+        on_done(None if error else work(), error, now)
+
+
+def answer(wire: Wire, now: float, *, lifetime_ms: int = 0, error_code: int = 0) -> list[type[Request[Any]]]:
+    """Answer all that was asked; the requests' types."""
+    asked = wire.requests()
+    for header, request in asked:
+        if isinstance(request, ApiVersionsRequest):
+            wire.answer(header, api_versions_response(), now)
+        elif isinstance(request, SaslHandshakeRequest):
+            wire.answer(header, SaslHandshakeResponse(mechanisms=["SLOW"]), now)
+        elif isinstance(request, SaslAuthenticateRequest):
+            response = SaslAuthenticateResponse(
+                auth_bytes=b"", session_lifetime_ms=lifetime_ms, error_code=error_code
+            )
+            wire.answer(header, response, now)
+        else:
+            wire.answer(header, HeartbeatResponse(), now)
+    return [type(request) for _, request in asked]
+
+
+def authenticated(lifetime_ms: int) -> tuple[Wire, Elsewhere]:
+    elsewhere = Elsewhere()
+    wire = Wire(sasl=Slow(), offload=elsewhere)
+    wire.connection.on_open(1.0)
+    answer(wire, 1.0)
+    answer(wire, 1.0)
+    elsewhere.finish(1.0)
+    answer(wire, 1.0, lifetime_ms=lifetime_ms)
+    assert wire.connection.is_ready
+    return wire, elsewhere
+
+
+def ask(wire: Wire, now: float) -> Asker:
+    asker = Asker()
+    wire.connection.send(HEARTBEAT, now, on_response=asker.on_response, on_failure=asker.on_failure)
+    return asker
+
+
+def test_work_of_the_exchange_is_done_elsewhere_and_the_connection_waits() -> None:
+    elsewhere = Elsewhere()
+    wire = Wire(sasl=Slow(), offload=elsewhere)
+    wire.connection.on_open(1.0)
+    assert answer(wire, 1.1) == [ApiVersionsRequest]
+    assert answer(wire, 1.2) == [SaslHandshakeRequest]
+    assert wire.requests() == []
+    elsewhere.finish(1.3)
+    assert answer(wire, 1.4) == [SaslAuthenticateRequest]
+    assert wire.owner.ready_at == [1.4]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "words"),
+    [
+        (
+            SaslAuthenticationFailed("no token"),
+            SaslAuthenticationFailed,
+            "node 1: sasl_mechanism=SLOW: no token",
+        ),
+        (ZeroDivisionError("secret"), IllegalState, "the handshake with node 1 failed"),
+    ],
+)
+def test_work_that_fails_ends_the_connection(
+    error: Exception, expected: type[KafkaError], words: str
+) -> None:
+    elsewhere = Elsewhere()
+    wire = Wire(sasl=Slow(), offload=elsewhere)
+    wire.connection.on_open(1.0)
+    answer(wire, 1.0)
+    answer(wire, 1.0)
+    elsewhere.finish(1.0, error)
+    (closed,) = wire.owner.closed
+    assert type(closed) is expected
+    assert words in str(closed)
+
+
+def test_work_that_never_ends_is_given_up_with_the_handshake() -> None:
+    elsewhere = Elsewhere()
+    wire = Wire(sasl=Slow(), offload=elsewhere)
+    wire.connection.on_open(1.0)
+    answer(wire, 1.0)
+    answer(wire, 1.0)
+    wire.connection.poll(wire.connection.next_deadline())
+    (closed,) = wire.owner.closed
+    assert "did not finish the handshake in time" in str(closed)
+    elsewhere.finish(100.0)
+    assert wire.requests() == []
+
+
+def test_a_session_is_renewed_before_its_end_and_what_is_in_flight_comes_first() -> None:
+    """KIP-368: the same connection authenticates again; nothing else is sent meanwhile."""
+    wire, elsewhere = authenticated(lifetime_ms=60_000)
+    assert wire.connection.next_deadline() == 52.0
+    early = ask(wire, 51.9)
+    wire.connection.poll(52.0)
+    assert wire.connection.state is ConnectionState.REAUTHENTICATING
+    assert not wire.connection.is_ready
+    assert [type(error) for error in ask(wire, 52.0).failures] == [Disconnected]
+    assert answer(wire, 52.1) == [HeartbeatRequest, SaslHandshakeRequest]
+    assert len(early.responses) == 1
+    elsewhere.finish(52.2)
+    assert answer(wire, 52.3, lifetime_ms=100_000) == [SaslAuthenticateRequest]
+    assert wire.connection.is_ready
+    assert wire.owner.ready_at == [1.0], "for its owner it is the same connection"
+    assert wire.connection.next_deadline() == pytest.approx(52.3 + 85.0)
+    late = ask(wire, 53.0)
+    assert answer(wire, 53.1) == [HeartbeatRequest]
+    assert len(late.responses) == 1
+
+
+def test_a_session_without_an_end_is_left_alone() -> None:
+    wire, _ = authenticated(lifetime_ms=0)
+    wire.connection.poll(1e9)
+    assert wire.connection.is_ready
+    assert wire.requests() == []
+
+
+def test_credentials_that_were_revoked_end_the_connection_and_fail_what_waits() -> None:
+    wire, elsewhere = authenticated(lifetime_ms=60_000)
+    wire.connection.poll(52.0)
+    answer(wire, 52.0)
+    elsewhere.finish(52.0)
+    answer(wire, 52.0, error_code=58)
+    (closed,) = wire.owner.closed
+    assert isinstance(closed, SaslAuthenticationFailed)
+    assert wire.connection.state is ConnectionState.CLOSED
+
+
+def test_a_broker_that_does_not_answer_the_renewal_is_given_up() -> None:
+    wire, _ = authenticated(lifetime_ms=60_000)
+    wire.connection.poll(52.0)
+    wire.connection.poll(wire.connection.next_deadline())
+    (closed,) = wire.owner.closed
+    assert "SaslHandshake" in str(closed) or "authenticate again" in str(closed)

@@ -1,0 +1,44 @@
+"""Where each option of security, which all clients share, is shown to act: file and test."""
+
+from __future__ import annotations
+
+TLS = "tests/network/test_tls.py"
+CHOSEN = "tests/network/sasl/test_chosen.py"
+AUTHORITY = "test_the_credentials_of_a_client_are_for_the_authority"
+PROVIDERS = "test_tokens_of_any_provider"
+SPELLINGS = "test_user_and_password_in_any_spelling"
+
+SECURITY_SHOWN_BY = {
+    "https_ca_location": (CHOSEN, AUTHORITY),
+    "oauth_cb": (CHOSEN, PROVIDERS),
+    "sasl_delegation_token": (CHOSEN, "test_scram_begins_with_the_user_and_a_nonce"),
+    "sasl_jaas_config": (CHOSEN, SPELLINGS),
+    "sasl_login_read_timeout_ms": (CHOSEN, AUTHORITY),
+    "sasl_mechanism": (CHOSEN, "test_scram_begins_with_the_user_and_a_nonce"),
+    "sasl_oauth_token_provider": (CHOSEN, PROVIDERS),
+    "sasl_oauthbearer_client_id": (CHOSEN, AUTHORITY),
+    "sasl_oauthbearer_client_secret": (CHOSEN, AUTHORITY),
+    "sasl_oauthbearer_config": (CHOSEN, PROVIDERS),
+    "sasl_oauthbearer_extensions": (CHOSEN, PROVIDERS),
+    "sasl_oauthbearer_method": (CHOSEN, AUTHORITY),
+    "sasl_oauthbearer_scope": (CHOSEN, AUTHORITY),
+    "sasl_oauthbearer_token_endpoint_url": (CHOSEN, AUTHORITY),
+    "sasl_password": (CHOSEN, SPELLINGS),
+    "sasl_username": (CHOSEN, SPELLINGS),
+    "security_protocol": (
+        "tests/producer/test_producer_on_sockets.py",
+        "test_tls_delivers_and_plaintext_to_a_tls_port_is_said",
+    ),
+    "ssl_ca_pem": (TLS, "test_certificates_may_be_given_as_text"),
+    "ssl_cafile": (TLS, "test_an_unknown_authority_is_refused_with_what_to_do"),
+    "ssl_certfile": (TLS, "test_a_client_certificate_that_is_asked_for"),
+    "ssl_certificate_pem": (TLS, "test_certificates_may_be_given_as_text"),
+    "ssl_check_hostname": (TLS, "test_a_wrong_host_name_is_refused_and_may_be_allowed"),
+    "ssl_ciphers": (TLS, "test_a_context_is_made_from_a_clients_options"),
+    "ssl_context": (TLS, "test_a_context_is_made_from_a_clients_options"),
+    "ssl_crlfile": (TLS, "test_options_that_cannot_be_used_are_named"),
+    "ssl_enabled_protocols": (TLS, "test_tls_1_2_and_1_3_are_spoken"),
+    "ssl_key_pem": (TLS, "test_certificates_may_be_given_as_text"),
+    "ssl_keyfile": (TLS, "test_a_client_certificate_that_is_asked_for"),
+    "ssl_password": (TLS, "test_an_encrypted_key_needs_its_password"),
+}
