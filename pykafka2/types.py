@@ -7,7 +7,7 @@ threads and processes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -112,6 +112,16 @@ class ConsumerRecord:
     leader_epoch: int = -1
     serialized_key_size: int = -1
     serialized_value_size: int = -1
+
+    if not TYPE_CHECKING:  # which would take any name for an attribute then
+
+        def __getattr__(self, name: str) -> Any:
+            """Readers leave the headers of a record that has none out: a list for each, that hardly anybody
+            looks at, would cost a fifth of reading it, and as much again by the garbage collector."""
+            if name != "headers":
+                raise AttributeError(f"a ConsumerRecord has no attribute {name!r}", name=name, obj=self)
+            self.headers = []
+            return self.headers
 
 
 @attrs.define(frozen=True)

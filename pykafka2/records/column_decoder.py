@@ -8,11 +8,6 @@ Accepts and refuses exactly what decoder.py does; a property test keeps the two 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
-
-import attrs
-
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
@@ -25,6 +20,7 @@ from pykafka2.records.decoder import (
     raise_out_of_order,
     read_headers,
 )
+from pykafka2.records.layouts import Layout, PlannedRun, matching, offset_bytes, plans
 from pykafka2.records.runs import Bytes, Field, Rows, UniformRun
 from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw
 from pykafka2.types import LOG_APPEND_TIME, Headers
@@ -37,9 +33,6 @@ FIRST_TRY = 16
 LONGEST_PATIENCE = 256
 # Times further from the first one than this many bytes hold are decoded one by one.
 MAX_TIME_BYTES = 4
-
-_ENDS_VARINT = bytes([1] * 128 + [0] * 128)
-"""Translates a byte that ends a varint to 1 and one after which it goes on to 0."""
 
 
 def decode_columns(
@@ -89,26 +82,6 @@ def looks_uniform(batch: RecordBatch, buffer: bytes) -> bool:
     return stride > 1 and buffer[: FIRST_TRY * stride : stride] == buffer[:1] * FIRST_TRY
 
 
-@attrs.define
-class Layout:
-    """How one record is laid out, from its first byte on."""
-
-    stride: int
-    time: Field
-    key: Field
-    value: Field
-
-    def frame(self, offset_bytes: int) -> Iterator[int]:
-        """The bytes that must be equal for another record to be laid out so: its lengths, and no headers."""
-        after_offset = self.time.at + self.time.size + offset_bytes
-        return chain(
-            range(self.time.at - 1),  # the byte of attributes after the length has no meaning yet
-            range(after_offset, self.key.at),
-            range(self.key.at + max(self.key.size, 0), self.value.at),
-            range(self.value.at + max(self.value.size, 0), self.stride),
-        )
-
-
 class _ColumnDecoder:
     """One pass over one batch."""
 
@@ -137,16 +110,22 @@ class _ColumnDecoder:
 
     def run(self) -> None:
         batch, buffer = self._batch, self._buffer
+        if self._runs_as_planned():
+            return
+        plan: list[PlannedRun] = []
         position, index, count = 0, 0, batch.count
         patience = count if self._has_gaps else 1
         while index < count:
             stop = min(index + patience, count)
+            is_alone = stop - index == 1
             at, layout, position = self._one_by_one(index, stop, position)
             index = stop
             patience = min(patience * 2, LONGEST_PATIENCE)
             if layout is not None and index < count:
                 found = self._uniform(index, at, layout, position)
                 if found is not None:
+                    if is_alone:
+                        plan.append(self._planned(found, index, at, layout))
                     self._columns.add(found, self._first_offset)
                     index += len(found)
                     position = found.start + len(found) * found.stride
@@ -154,6 +133,26 @@ class _ColumnDecoder:
                         patience = 1
         if position != len(buffer):
             raise_leftover(batch, len(buffer) - position, self._where)
+        if plan and sum(one.count for one in plan) == count:
+            plans.keep(len(buffer), count, plan)
+
+    def _planned(self, found: UniformRun, index: int, at: int, layout: Layout) -> PlannedRun:
+        """The run and the record before it, which showed how it is laid out."""
+        frame = [(one, self._buffer[at + one]) for one in layout.frame(offset_bytes(index - 1)[0])]
+        return PlannedRun(index - 1, at, len(found) + 1, layout, frame)
+
+    def _runs_as_planned(self) -> bool:
+        """Try what an earlier batch of as many bytes and records was made of."""
+        if self._has_gaps:
+            return False
+        buffer, plan = self._buffer, plans.find(len(self._buffer), self._batch.count)
+        if plan is None or any(
+            matching(buffer, one.start, one.count, one.layout, one.frame) != one.count for one in plan
+        ):
+            return False
+        for one in plan:
+            self._columns.add(self._run_of(one.index, one.start, one.count, one.layout), self._first_offset)
+        return True
 
     def _one_by_one(self, index: int, stop: int, position: int) -> tuple[int, Layout | None, int]:
         """Decode the records from `index` up to `stop`.
@@ -286,49 +285,30 @@ class _ColumnDecoder:
         buffer, stride = self._buffer, layout.stride
         if buffer[position] != buffer[at]:
             return None
-        delta = index - 1
-        width, limit = (1, 64) if delta < 64 else (2, 8192) if delta < 8192 else (3, 1 << 20)
+        width, limit = offset_bytes(index - 1)
         most = min(min(limit, self._batch.count) - index, (len(buffer) - position) // stride)
         frame = [(one, buffer[at + one]) for one in layout.frame(width)]
         count, wanted = 0, FIRST_TRY
         while count < most:
             tried = min(wanted, most - count)
-            matched = self._matching(position + count * stride, tried, layout, frame)
+            matched = matching(buffer, position + count * stride, tried, layout, frame)
             count += matched
             if matched < tried:
                 break
             wanted *= 8
         if count < SHORTEST_RUN:
             return None
+        return self._run_of(index, position, count, layout)
+
+    def _run_of(self, index: int, start: int, count: int, layout: Layout) -> UniformRun:
         first = self._batch.base_offset + index
-        run = UniformRun(
-            buffer,
-            position,
-            stride,
+        return UniformRun(
+            self._buffer,
+            start,
+            layout.stride,
             range(first, first + count),
             self._base_timestamp,
-            layout.time,
+            layout.time if self._has_create_time else None,
             layout.key,
             layout.value,
         )
-        if not self._has_create_time:
-            run.timestamp = None
-        return run
-
-    def _matching(self, start: int, count: int, layout: Layout, frame: list[tuple[int, int]]) -> int:
-        """How many of the next `count` records from `start` on are laid out so, one after the other."""
-        buffer, stride = self._buffer, layout.stride
-        stop = start + count * stride
-        for at, byte in frame:
-            column = buffer[start + at : stop : stride]
-            if column.count(byte) != count:
-                count -= len(column.lstrip(bytes((byte,))))
-                stop = start + count * stride
-        last = layout.time.at + layout.time.size - 1
-        for at in range(layout.time.at, last + 1):
-            column = buffer[start + at : stop : stride].translate(_ENDS_VARINT)
-            other = column.find(0 if at == last else 1)
-            if other >= 0:
-                count = other
-                stop = start + count * stride
-        return count

@@ -156,9 +156,9 @@ def _records(
                 value = buffer[position : position + value_size]
                 position += value_size
 
-            headers: Headers = []
+            headers: Headers | None = None
             if buffer[position]:
-                position = read_headers(buffer, position, headers)
+                position = read_headers(buffer, position, headers := [])
             else:
                 position += 1
             # Everything was read within the buffer, or an IndexError was raised; an odd length is negative.
@@ -174,7 +174,8 @@ def _records(
             record.timestamp_type = timestamp_type
             record.key = key
             record.value = value
-            record.headers = headers
+            if headers:
+                record.headers = headers  # otherwise ConsumerRecord makes a list where it is asked for
             record.leader_epoch = leader_epoch
             record.serialized_key_size = key_size
             record.serialized_value_size = value_size

@@ -190,6 +190,10 @@ class UniformRun:
         if field is None:
             return [base] * len(self.offsets)
         columns = [self.byte_column(field.at + index) for index in range(field.size)]
+        count = len(self.offsets)
+        if all(column.count(column[:1]) == count for column in columns):
+            delta = reduce(_longer, [column[0] for column in reversed(columns)])
+            return [base + ((delta >> 1) ^ -(delta & 1))] * count
         if field.size == 1:
             return [base + ((delta >> 1) ^ -(delta & 1)) for delta in columns[0]]
         raws = [reduce(_longer, reversed(digits)) for digits in zip(*columns, strict=True)]

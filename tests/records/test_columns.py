@@ -133,12 +133,46 @@ def test_records_of_one_layout_need_no_loop(count: int) -> None:
     assert sum(len(run) for run in columns.runs() if isinstance(run, UniformRun)) >= count - 5
 
 
+def test_a_batch_like_one_before_is_compared_with_it() -> None:
+    first = only(build(rows_of([(None, 100, 1, 50), (None, 100, 0, 100)]), 7))
+    for batch in (first, only(build(rows_of([(None, 100, 0, 100), (None, 100, 1, 50)]), 900))):
+        columns = decode_columns(batch, first_offset=batch.base_offset + 10)
+        assert rows_in(columns) == list(decode_tuples(batch))[10:]
+    assert [type(run) for run in columns.runs()] == [UniformRun, UniformRun]
+
+
+@pytest.mark.parametrize(
+    "lengths", [[(3, 5)] * 70, [(5, 3)] * 70, [(3, 5)] * 69 + [(5, 3)], [(5, 3), (3, 5)] * 35]
+)
+def test_batches_of_as_many_bytes_and_records_may_be_laid_out_in_other_ways(
+    lengths: list[tuple[int, int]],
+) -> None:
+    rows: list[tuple[int, bytes | None, bytes | None, Headers]]
+    for sizes in ([(3, 5)] * 70, lengths):
+        rows = [(NOW, b"k" * key, b"v" * value, []) for key, value in sizes]
+        batch = only(build(rows))
+        assert rows_in(decode_columns(batch)) == list(decode_tuples(batch))
+
+
 def test_a_field_that_looks_like_a_length_does_not_mislead() -> None:
     rows: list[tuple[int, bytes | None, bytes | None, Headers]]
     rows = [(NOW, b"k" * 10, b"v" * 10, []), (NOW, b"k" * 9, b"v" * 11, [])] * 40
     rows[33] = (NOW, b"k" * 10, b"v" * 8, [("h", b"")])  # as long as the others, all in all
     batch = only(build(rows))
     assert rows_in(decode_columns(batch)) == list(decode_tuples(batch))
+
+
+def test_a_record_has_a_list_of_headers_where_none_were_read() -> None:
+    records = list(decode_uniform_records(only(build(rows_of([(None, 5, 0, 40)]))), "t", 3))
+    other = list(decode_records(only(build(rows_of([(None, 5, 0, 40)]))), "t", 3))
+    assert records == other
+    copy = pickle.loads(pickle.dumps(records[1]))
+    assert (copy, copy.headers, "headers=[]" in repr(records[2])) == (records[1], [], True)
+    records[3].headers.append(("name", b"value"))
+    assert records[3].headers == [("name", b"value")]
+    assert records[3] != other[3]
+    with pytest.raises(AttributeError, match="no attribute 'header'"):
+        records[4].header  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_lists_grow_with_the_columns() -> None:
