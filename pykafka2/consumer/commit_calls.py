@@ -12,7 +12,7 @@ from pykafka2.cluster.arguments import checked_partition, checked_partitions
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.subscription import Mode
 from pykafka2.errors import IllegalState
-from pykafka2.option_fields import INT64_MAX
+from pykafka2.option_fields import INT32_MAX, INT64_MAX, sendable_text
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class CommitCalls(Owned):
         if (record is None) == (offsets is None):
             raise TypeError("store_offsets() takes a record or offsets: one of the two")
         if record is not None:
+            if not isinstance(record, ConsumerRecord):
+                raise TypeError(f"store_offsets() takes a record that poll() returned, not {record!r}")
             place = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
             marks = {TopicPartition(record.topic, record.partition): place}
         else:
@@ -196,8 +198,14 @@ def _checked(partition: object, given: object) -> OffsetAndMetadata:
         raise ValueError(f"{partition}: the offset {offset!r} must be an integer of at least 0")
     if metadata is not None and not isinstance(metadata, str):
         raise TypeError(f"{partition}: the metadata is a str, not {metadata!r}")
-    if epoch is not None and (not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < -1):
-        raise ValueError(f"{partition}: the leader epoch {epoch!r} must be an integer of at least -1")
+    try:
+        sendable_text(metadata or "")
+    except ValueError as error:
+        raise ValueError(f"{partition}: the metadata {(metadata or '')[:50]!r}: {error}") from None
+    if epoch is not None and (not isinstance(epoch, int) or isinstance(epoch, bool)):
+        raise TypeError(f"{partition}: the leader epoch is an int, not {epoch!r}")
+    if epoch is not None and not -1 <= epoch <= INT32_MAX:
+        raise ValueError(f"{partition}: the leader epoch {epoch!r} must be from -1 to {INT32_MAX}")
     return OffsetAndMetadata(offset, metadata or "", -1 if epoch is None else epoch)
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.arguments import checked_partition, checked_topic
+from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_calls import CommitCalls
 from pykafka2.consumer.fetch_buffer import FetchBuffer
@@ -43,6 +43,7 @@ from pykafka2.errors import (
     ForkedClientError,
     KafkaError,
 )
+from pykafka2.option_fields import INT64_MAX
 from pykafka2.records.columns import Columns
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, ConsumerRecord, TopicPartition
 
@@ -198,12 +199,12 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             ClientClosed: the consumer was closed.
         """
         if self._refusal is not None:
-            raise self._refusal
+            self._refuse()
         partition = checked_partition(partition)
         level = _level(self._options.isolation_level if isolation is None else isolation)
         for name, offset in (("start", start), ("end", end)):
-            if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-                raise ValueError(f"{name}={offset!r}: it must be an integer of at least 0")
+            if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
+                raise ValueError(f"{name}={offset!r}: it must be an integer from 0 to {INT64_MAX}")
         if not isinstance(max_bytes, int) or not 0 < max_bytes < 1 << 31:
             raise ValueError(f"max_bytes={max_bytes!r}: it must be an integer from 1 to {(1 << 31) - 1}")
         return RangeReader(self._options, self._cluster, partition, start, end, level, max_bytes).pieces()
@@ -285,8 +286,9 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         Raises:
             IllegalState: the partition is not assigned.
         """
-        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-            raise ValueError(f"offset={offset!r}: it must be an integer of at least 0")
+        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
+            raise ValueError(f"offset={offset!r}: it must be an integer from 0 to {INT64_MAX}")
+        partition = checked_partition(partition)
         self._subscription.find(partition)
         self._undelivered.forget([partition])
         self._reader.seek(partition, offset)
@@ -309,13 +311,14 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
 
         What is fetched stays fetched, unless other partitions need its room.
         """
-        self._rewind(partitions)
-        self._reader.pause(partitions, True)
+        chosen = checked_partitions(partitions)
+        self._rewind(chosen)
+        self._reader.pause(chosen, True)
 
     @owned
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand over records of these partitions again."""
-        self._reader.pause(partitions, False)
+        self._reader.pause(checked_partitions(partitions), False)
 
     @owned
     def paused(self) -> set[TopicPartition]:
@@ -405,7 +408,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         return limit
 
     def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...]) -> None:
-        chosen = partitions or tuple(self._subscription.assigned)
+        chosen = checked_partitions(partitions) or list(self._subscription.assigned)
         for partition in chosen:
             self._subscription.find(partition)
         self._undelivered.forget(chosen)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pykafka2.option_fields import INT64_MAX
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
 
@@ -65,8 +66,10 @@ class QueryCalls(Owned):
         """
         wanted = {checked_partition(partition): timestamp for partition, timestamp in timestamps.items()}
         for partition, timestamp in wanted.items():
-            if timestamp < 0:
-                raise ValueError(f"{partition}: the time {timestamp} is negative")
+            if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+                raise TypeError(f"{partition}: a time is an int of milliseconds, not {timestamp!r}")
+            if not 0 <= timestamp <= INT64_MAX:
+                raise ValueError(f"{partition}: the time {timestamp} must be from 0 to {INT64_MAX}")
         return self._queries.at_times(wanted, self._seconds(timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
