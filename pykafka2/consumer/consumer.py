@@ -26,7 +26,7 @@ from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
-from pykafka2.consumer.ownership import owned
+from pykafka2.consumer.ownership import handing_over, owned
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.query_calls import QueryCalls
 from pykafka2.consumer.range_reader import RangeReader
@@ -125,7 +125,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
 
     # ------------------------------------------------------------------ reading
 
-    @owned
+    @handing_over
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> Records:
@@ -156,7 +156,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             return self._undelivered.take(limit, keep=not update_offsets)
         return self._reader.poll(timeout, limit, keep_position=not update_offsets)
 
-    @owned
+    @handing_over
     def poll_columns(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, Columns]:
@@ -220,9 +220,11 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         """The next record alone; as iterating."""
         for record in self._undelivered.slice:
             return record  # without a lock: the slice is ended by whoever makes it void
-        return next(self._next_slice())
+        for record in self._next_slice():
+            return record
+        raise StopIteration
 
-    @owned
+    @handing_over
     def _next_slice(self) -> Iterator[ConsumerRecord]:
         """Some of the records that follow; an application that iterates is handed them one by one."""
         undelivered = self._undelivered
@@ -398,6 +400,13 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             self._group.rebalance.leave_unasked("the program ended without close()", min(timeout, LAST_WORDS))
         self._cluster.close(timeout)
         return 0
+
+    # ------------------------------------------------------------------ for ownership.py
+
+    def _take_back(self) -> None:
+        self._undelivered.take_back()
+        if not self._undelivered:  # else the records of the poll are there
+            self._reader.take_back()
 
     # ------------------------------------------------------------------ inside
 

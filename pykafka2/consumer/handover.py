@@ -7,7 +7,7 @@ what comes and goes), subscription.py (the table of partitions), committer.py (t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from pykafka2.clock import FOREVER
@@ -15,7 +15,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told, in_order
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
-from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.subscription import Hold, Subscription
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.completion import Completion
 from pykafka2.logs import ClientLogger
@@ -111,10 +111,7 @@ class Handover:
         if not lost:
             return
         self._log.warning("partitions are lost: %s", because)
-        try:
-            self.tell(self.listeners.lost, lost)
-        finally:
-            self._forget(lost)
+        self._tell(self.listeners.lost, lost, self._forget)
 
     def give_everything_back(self, deadline: float, *, commit: bool) -> None:
         """Before the member leaves: waits for the last commit, until `deadline` at most."""
@@ -135,37 +132,60 @@ class Handover:
 
     # ------------------------------------------------------------------ taking on
 
+    def begin_to_take_on(self, new: list[TopicPartition]) -> None:
+        """These are to be read when the listener has been told, by `take_on`."""
+        self._subscription.take_on(new)
+
     def take_on(self, new: list[TopicPartition]) -> None:
         """These are read from now on; the listener is told first, also that there are none."""
-        self._subscription.take_on(new)
-        try:
-            self.tell(self.listeners.assigned, new)
-        finally:
-            self._subscription.confirm(new)
+        self._tell(self.listeners.assigned, new, self._subscription.confirm)
+
+    def go_on(self) -> bool | None:
+        """Go on with what comes or goes already, be it that a Ctrl-C has left it so; False while it waits,
+        None if there is nothing."""
+        subscription = self._subscription
+        if not subscription.comes_or_goes():
+            return None
+        revoking = subscription.held(Hold.REVOKING)
+        if revoking:
+            return self.let_go(revoking)
+        self.take_on(subscription.held(Hold.PENDING))
+        return True
 
     # ------------------------------------------------------------------ inside
 
-    def tell(self, told: Told, partitions: Iterable[TopicPartition]) -> None:
-        """Call a listener; its time is the application's."""
+    def _tell(
+        self,
+        listener: Told,
+        partitions: list[TopicPartition],
+        then: Callable[[list[TopicPartition]], None],
+    ) -> None:
+        """Call a listener, whose time is the application's, and `then`, whatever the listener raises.
+
+        A Ctrl-C before the listener is called leaves all as it is: the next look tells it.
+        """
+        polls, told = self._polls, in_order(partitions)
         was_in_listener = self.is_in_listener  # of another, which unsubscribes, say
-        self.is_in_listener = True
-        polls = self._polls
-        was_polling = polls.is_polling
-        polls.leave()
+        was_polling, is_told = polls.is_polling, False
         try:
-            told(in_order(partitions))
+            self.is_in_listener = True
+            polls.leave()
+            is_told = True
+            listener(told)
         finally:
             self.is_in_listener = was_in_listener
             if was_polling:
                 polls.enter()
+            if is_told:
+                then(partitions)
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
-        before, self._going = self._going, self._going | frozenset(partitions)
+        before = self._going
         try:
-            self.tell(self.listeners.revoked, partitions)
+            self._going = before | frozenset(partitions)
+            self._tell(self.listeners.revoked, partitions, self._forget)
         finally:
             self._going = before
-            self._forget(partitions)
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
         self._undelivered.forget(partitions)

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
+from pykafka2.consumer.reader import Reader
+from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.errors import ConcurrentUse, IllegalState, KafkaError
 
 P = ParamSpec("P")
@@ -22,11 +24,16 @@ class Owned:
 
     _lock: threading.RLock
     _refusal: KafkaError | None
+    _reader: Reader
+    _undelivered: Undelivered
 
     def _refuse(self) -> NoReturn:
         """Raise why this consumer cannot be used any more (a new error, as each gets a traceback)."""
         refusal = self._refusal
         raise type(refusal)(str(refusal)) if refusal is not None else IllegalState("not refused")
+
+    def _take_back(self) -> None:
+        """A call has ended by an exception: the records that it was about to return are to come again."""
 
 
 def owned(
@@ -38,10 +45,7 @@ def owned(
     def guarded(self: OwnedT, /, *args: P.args, **kwargs: P.kwargs) -> T:
         lock = self._lock
         if not lock.acquire(blocking=False):
-            raise ConcurrentUse(
-                f"another thread is inside a call of this KafkaConsumer, so {method.__name__}() is refused; "
-                "give each thread a consumer of its own (wakeup() alone may be called from any thread)"
-            )
+            raise _second_thread(method.__name__)
         try:
             if self._refusal is not None:
                 self._refuse()
@@ -50,3 +54,43 @@ def owned(
             lock.release()
 
     return guarded
+
+
+def handing_over(
+    method: Callable[Concatenate[OwnedT, P], T],
+) -> Callable[Concatenate[OwnedT, P], T]:
+    """As `owned`, for calls that return records: a Ctrl-C after the positions have moved moves them back.
+
+    An exception comes after a call, not between the return from here and the caller's next step, so records
+    that positions are past have reached the application.
+    """
+
+    @functools.wraps(method)
+    def guarded(self: OwnedT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        lock = self._lock
+        if not lock.acquire(blocking=False):
+            raise _second_thread(method.__name__)
+        is_begun = False
+        try:
+            try:
+                if self._refusal is not None:
+                    self._refuse()
+                self._reader.moved = self._undelivered.taken = None
+                is_begun = True
+                records = method(self, *args, **kwargs)
+            finally:
+                lock.release()
+            return records
+        except BaseException:
+            if is_begun:
+                self._take_back()
+            raise
+
+    return guarded
+
+
+def _second_thread(what: str) -> ConcurrentUse:
+    return ConcurrentUse(
+        f"another thread is inside a call of this KafkaConsumer, so {what}() is refused; "
+        "give each thread a consumer of its own (wakeup() alone may be called from any thread)"
+    )

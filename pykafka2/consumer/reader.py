@@ -34,6 +34,7 @@ from pykafka2.errors import (
     ConsumerStalled,
     CorruptData,
     CorruptMessage,
+    IllegalState,
     KafkaError,
     KafkaTimeoutError,
     LogTruncated,
@@ -67,7 +68,10 @@ class _Failure:
 class _Pass:
     """One look through the buffer: nothing of it counts before `Reader._finish`."""
 
+    as_of: int
+    """What `Subscription.changes` was at its beginning."""
     positions: dict[TopicPartition, int] = attrs.Factory(dict)
+    generations: dict[TopicPartition, int] = attrs.Factory(dict)
     leader_epochs: dict[TopicPartition, int] = attrs.Factory(dict)
     done: list[Item] = attrs.Factory(list)
     served: list[TopicPartition] = attrs.Factory(list)
@@ -111,6 +115,10 @@ class Reader:
         """What the pass before has read to its end."""
         self._pinned: frozenset[str] = frozenset()
         self._assigned_as_of = self._matched_as_of = -1
+        self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
+        """Where the last pass found records: the positions after and before, and the leader epochs before."""
+        self._is_in_pass = False
+        """The application's deserializers, interceptors or on_bad_record may be running."""
         self.is_woken = False
 
     # ------------------------------------------------------------------ polling
@@ -126,6 +134,11 @@ class Reader:
         return columns
 
     def _poll(self, timeout: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
+        if self._is_in_pass:
+            raise IllegalState(
+                "poll() inside a deserializer, an interceptor or on_bad_record would read the same records "
+                "again; return first"
+            )
         try:
             return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
         finally:
@@ -143,7 +156,11 @@ class Reader:
             self._prepare()
             # Before records are found: once positions have moved, little may happen until they are returned.
             self._watch_progress()
-            found = collect()
+            try:
+                self._is_in_pass = True
+                found = collect()
+            finally:
+                self._is_in_pass = False
             if found:
                 return found
             remaining = deadline - self._driver.clock.monotonic()
@@ -388,7 +405,7 @@ class Reader:
         if done:
             self._buffer.drop(done)
         self._raise_failed()
-        return _Pass()
+        return _Pass(self._subscription.changes)
 
     def _raise_failed(self) -> None:
         """Raise what was noted, unless the application reads from elsewhere by now.
@@ -434,6 +451,7 @@ class Reader:
     ) -> None:
         """Take up to `limit` records of one partition; what goes wrong is noted in the pass."""
         position = self._subscription.positions.get(partition)
+        this.generations[partition] = assigned.generation
         try:
             for item in self._buffer.items(partition):
                 if item.generation != assigned.generation:
@@ -465,12 +483,41 @@ class Reader:
         for partition in this.served:
             self._buffer.serve_last(partition)
         self._failed = this.failed
-        self._subscription.leader_epochs.update(this.leader_epochs)
-        self._subscription.positions.update(this.positions)
+        if this.as_of != self._subscription.changes:
+            self._keep_elsewhere(this)
+        positions, epochs = self._subscription.positions, self._subscription.leader_epochs
+        if has_records:
+            self.moved = moved = {}
+            for one in this.positions:
+                moved[one] = this.positions[one], positions[one], epochs.get(one)
+        epochs.update(this.leader_epochs)
+        positions.update(this.positions)
         self._done = this.done
         this.failed = None
         if not has_records:
             self._raise_failed()
+
+    def _keep_elsewhere(self, this: _Pass) -> None:
+        """A deserializer or an interceptor has called seek(), say: that counts, and not what was read."""
+        for partition, generation in this.generations.items():
+            assigned = self._subscription.assigned.get(partition)
+            if assigned is None or assigned.generation != generation:
+                this.positions.pop(partition, None)
+                this.leader_epochs.pop(partition, None)
+
+    def take_back(self) -> None:
+        """An exception has kept the records of the last pass from the application: they come again."""
+        moved, self.moved = self.moved, None
+        positions, epochs = self._subscription.positions, self._subscription.leader_epochs
+        for partition, (after, before, epoch) in (moved or {}).items():
+            if positions.get(partition) == after:  # else they had not moved yet
+                positions[partition] = before
+                if epoch is None:
+                    epochs.pop(partition, None)
+                else:
+                    epochs[partition] = epoch
+        if moved:
+            self._failed, self._done = None, []
 
     # ------------------------------------------------------------------ what can go wrong
 

@@ -21,7 +21,7 @@ from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.subscription import Hold, Mode, Subscription
+from pykafka2.consumer.subscription import Mode, Subscription
 from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
 from pykafka2.logs import ClientLogger
 from pykafka2.types import TopicPartition
@@ -103,9 +103,9 @@ class Rebalance:
             self._lose()
             return True
         self._raise_failure()
-        revoking = self._subscription.held(Hold.REVOKING)
-        if revoking:
-            return self._handover.let_go(revoking)
+        has_gone_on = self._handover.go_on()
+        if has_gone_on is not None:
+            return has_gone_on
         self._coming = member.take_assignment() or self._coming
         if self._coming is not None:
             return self._take_on(self._coming)
@@ -126,10 +126,8 @@ class Rebalance:
         self._gives_way = False
         self._assignors.forget()
         self._coming = self._joined_topics = None
-        try:
-            self._handover.lose(self._standing.lost_because)
-        finally:
-            self._seen_losses = losses
+        self._handover.lose(self._standing.lost_because)
+        self._seen_losses = losses  # else they are told again, of what is left
 
     # ------------------------------------------------------------------ taking on
 
@@ -143,17 +141,22 @@ class Rebalance:
             self._log.warning("the leader of group %r %s", self._options.group_id, problem)
             member.reject(f"the leader {problem}")
             return False
-        gone = [one for one in subscription.assigned if one not in set(wanted)]
+        stays = frozenset(wanted)
+        gone = [one for one in subscription.assigned if one not in stays]
         if gone:
             self._gives_way = True
             return self._handover.begin_to_let_go(gone)
-        self._coming = None
-        if self._gives_way:
-            # Others are given them in the next rebalance, as this member no longer says that it has them.
-            self._gives_way = False
-            member.rebalance("partitions were given up for other members")
-        self._assignors.take(coming)
-        self._handover.take_on([one for one in wanted if one not in subscription.assigned])
+        new = [one for one in wanted if one not in subscription.assigned]
+        try:
+            self._assignors.take(coming)
+        finally:  # an assignor of the application's may raise; what is new is its all the same
+            self._handover.begin_to_take_on(new)
+            self._coming = None
+            if self._gives_way:
+                # Others are given them in the next rebalance, as this member no longer says that it has them.
+                member.rebalance("partitions were given up for other members")
+                self._gives_way = False
+        self._handover.take_on(new)
         return True
 
     def _problem_with(self, wanted: Iterable[TopicPartition]) -> str:
@@ -170,7 +173,7 @@ class Rebalance:
 
     def _join_if_needed(self) -> bool:
         member = self._membership
-        if member.joins_handled != self._joins_asked:
+        if member.joins_handled < self._joins_asked:
             return False  # the driver's thread has not looked at the last wish yet
         reason = self._why_join()
         if not reason:
@@ -178,11 +181,12 @@ class Rebalance:
         going = self._to_let_go_before_joining()
         if going:
             return self._handover.begin_to_let_go(going)
-        self._joins_asked += 1
-        self._joined_topics = self._subscription.topics
         subscription = self._subscription
         wish = self._assignors.wish(subscription.topics, subscription.assigned, reason)
-        member.join(self._joins_asked, self._seen_losses, wish)
+        self._joined_topics = wish.topics
+        number = max(self._joins_asked, member.joins_handled) + 1
+        member.join(number, self._seen_losses, wish)
+        self._joins_asked = number  # last: who waits for a join that was not asked for waits for ever
         return False
 
     def _why_join(self) -> str:

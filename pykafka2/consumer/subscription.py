@@ -87,7 +87,8 @@ class Subscription:
         self.unsent: set[TopicPartition] = set()
         """Partitions that the driver's thread must be told about: where to read, or no more."""
         self.unsent_pauses: set[TopicPartition] = set()
-        self._generation = 0
+        self.changes = 0
+        """Grows whenever a partition is to be read from elsewhere: the newest generation."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read all partitions of these topics, or a group's share.  Raises `IllegalState` after `assign`."""
@@ -104,7 +105,7 @@ class Subscription:
         """As `subscribe`, of what the group's coordinator finds by this regular expression."""
         self._read_topics()
         self.pattern, self.remote_pattern = None, pattern
-        self._read_topics_assigned()
+        self.topics = self.wanted_topics = _topics_of(self.assigned)
 
     def match(self, snapshot: ClusterSnapshot) -> None:
         """Take over which topics the pattern names, if there is one."""
@@ -129,27 +130,24 @@ class Subscription:
         self.pattern = self.remote_pattern = None
         return self.replace(())
 
-    def replace(self, partitions: Iterable[TopicPartition]) -> Change:
-        """Make this the assignment; partitions that stay keep their positions."""
+    def replace(self, partitions: Iterable[TopicPartition], *, hold: Hold = Hold.OWNED) -> Change:
+        """Make this the assignment; partitions that stay keep their positions, new ones are held so."""
         wanted = dict.fromkeys(partitions)
         change = Change(
             removed=[partition for partition in self.assigned if partition not in wanted],
             added=[partition for partition in wanted if partition not in self.assigned],
         )
+        if self.mode is not Mode.TOPICS:
+            self.wanted_topics = _topics_of(wanted)
+        elif self.remote_pattern is not None:
+            self.topics = self.wanted_topics = _topics_of(wanted)
         self.unsent.update(change.removed)
         for partition in change.removed:
+            self._forget_place(partition)  # first: what is not assigned has no place that could be committed
             del self.assigned[partition]
-            self._forget_place(partition)
         for partition in change.added:
-            self.assigned[partition] = Assigned(self._next_generation())
-        if self.mode is not Mode.TOPICS:
-            self.wanted_topics = frozenset(partition.topic for partition in self.assigned)
-        elif self.remote_pattern is not None:
-            self._read_topics_assigned()
+            self.assigned[partition] = Assigned(self._next_generation(), hold=hold)
         return change
-
-    def _read_topics_assigned(self) -> None:
-        self.topics = self.wanted_topics = frozenset(partition.topic for partition in self.assigned)
 
     @property
     def reads_all_partitions(self) -> bool:
@@ -159,8 +157,12 @@ class Subscription:
     # ------------------------------------------------------------------ what a group gives and takes
 
     def held(self, hold: Hold) -> list[TopicPartition]:
-        """The partitions that are held in this way."""
-        return [partition for partition, assigned in self.assigned.items() if assigned.hold is hold]
+        """The partitions that are held in this way.  Any thread."""
+        return [partition for partition, assigned in list(self.assigned.items()) if assigned.hold is hold]
+
+    def comes_or_goes(self) -> bool:
+        """Whether some partitions are neither owned nor gone yet."""
+        return any(assigned.hold is not Hold.OWNED for assigned in self.assigned.values())
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Hand over nothing more of these, as they are to be given back; those that are assigned."""
@@ -176,10 +178,7 @@ class Subscription:
 
     def take_on(self, partitions: Iterable[TopicPartition]) -> None:
         """These are new; nothing of them is handed over before `confirm`."""
-        new = list(partitions)
-        self.replace([*self.assigned, *new])
-        for partition in new:
-            self.assigned[partition].hold = Hold.PENDING
+        self.replace([*self.assigned, *partitions], hold=Hold.PENDING)
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> None:
         """The application has been told of these."""
@@ -255,5 +254,9 @@ class Subscription:
         self.stored.pop(partition, None)
 
     def _next_generation(self) -> int:
-        self._generation += 1
-        return self._generation
+        self.changes += 1
+        return self.changes
+
+
+def _topics_of(partitions: Iterable[TopicPartition]) -> frozenset[str]:
+    return frozenset(partition.topic for partition in partitions)

@@ -26,6 +26,8 @@ class Undelivered:
         self._slice: list[ConsumerRecord] = []
         self.slice: Iterator[ConsumerRecord] = iter(self._slice)
         """The next records, one after the other, up to the end of their slice; see `cut`."""
+        self.taken: list[ConsumerRecord] | None = None
+        """What was here before the last `take`."""
 
     def __bool__(self) -> bool:
         return self._next < len(self._records)
@@ -48,9 +50,10 @@ class Undelivered:
 
     def cut(self, limit: int) -> None:
         """Begin the next slice, of up to `limit` records; only between slices."""
-        self._slice = self._records[self._cut : self._cut + limit]
-        self.slice = iter(self._slice)
-        self._cut += len(self._slice)
+        following = self._records[self._cut : self._cut + limit]
+        upto, iterator = self._cut + len(following), iter(following)
+        # Assignments without a call between them: a signal's handler sees all or none.
+        self._slice, self.slice, self._cut = following, iterator, upto
 
     def take(self, limit: int, *, keep: bool) -> Records:
         """Up to `limit` records by partition; with `keep` they stay."""
@@ -59,8 +62,15 @@ class Undelivered:
         for record in waiting[:limit]:
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         if not keep:
+            self.taken = waiting
             self._replace(waiting[limit:])
         return found
+
+    def take_back(self) -> None:
+        """What was taken has not reached the application."""
+        taken, self.taken = self.taken, None
+        if taken is not None:
+            self._replace(taken)
 
     def first_offset(self, partition: TopicPartition) -> int | None:
         """The offset of the partition's first record here."""
@@ -97,7 +107,9 @@ class Undelivered:
         self._replace([])
 
     def _replace(self, records: list[ConsumerRecord]) -> None:
-        self._slice.clear()  # whoever holds the iterator is at its end
-        self._records, self._cut = records, 0
-        self._slice = []
-        self.slice = iter(self._slice)
+        before = self._slice
+        none: list[ConsumerRecord] = []
+        iterator = iter(none)
+        # Without a call between them, as above.
+        self._records, self._cut, self._slice, self.slice = records, 0, none, iterator
+        before.clear()  # whoever holds the iterator is at its end

@@ -19,7 +19,7 @@ from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.states import MemberState
 from pykafka2.consumer.listeners import Listeners
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.subscription import Hold, Mode, Subscription
+from pykafka2.consumer.subscription import Mode, Subscription
 from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress, UnknownTopicOrPartition
 from pykafka2.types import TopicPartition
 
@@ -107,9 +107,9 @@ class Reconciliation:
             self._lose()
             return True
         self._raise_failure()
-        revoking = self._subscription.held(Hold.REVOKING)
-        if revoking:
-            return self._handover.let_go(revoking)
+        has_gone_on = self._handover.go_on()
+        if has_gone_on is not None:
+            return has_gone_on
         target = member.target
         if target is not None and self._reconcile(target):
             return True
@@ -133,10 +133,8 @@ class Reconciliation:
         """The membership has ended: others may read these partitions already."""
         losses = self._membership.losses
         self._forget_membership()
-        try:
-            self._handover.lose(self._standing.lost_because)
-        finally:
-            self._seen_losses = losses
+        self._handover.lose(self._standing.lost_because)
+        self._seen_losses = losses  # else they are told again, of what is left
 
     def _forget_membership(self) -> None:
         self._wish = self._reported = None
@@ -169,6 +167,7 @@ class Reconciliation:
         if new or (target.number != self._told_of and not resolved.unknown):
             self._told_of = target.number
             self._ids.update((one, wanted[one]) for one in new)
+            self._handover.begin_to_take_on(new)
             self._handover.take_on(new)
             return True
         self._report(Owned(target.number, by_id(self._ids), is_whole=not resolved.unknown))
@@ -209,7 +208,7 @@ class Reconciliation:
 
     def _tell_subscription(self) -> None:
         member, subscription = self._membership, self._subscription
-        if member.joins_handled != self._joins_asked:
+        if member.joins_handled < self._joins_asked:
             return  # the driver's thread has not looked at the last wish yet
         if subscription.pattern is not None and not self._metadata.version:
             return  # what topics there are is not known yet
@@ -219,8 +218,9 @@ class Reconciliation:
             wish = Wish(subscription.topics)
         if member.state in _JOINABLE or (member.state is MemberState.FATAL and self._subscribed_anew):
             self._subscribed_anew = False
-            self._joins_asked += 1
-            member.join(self._joins_asked, self._seen_losses, wish)
+            number = max(self._joins_asked, member.joins_handled) + 1
+            member.join(number, self._seen_losses, wish)
+            self._joins_asked = number  # last: who waits for a join that was not asked for waits for ever
         elif wish != self._wish:
             member.subscribe(wish)
         self._wish = wish

@@ -1,0 +1,170 @@
+"""Ctrl-C at any moment of the caller's thread, and polling on: nothing is lost, doubled, or waits for ever.
+
+Python raises in the main thread after a call into C, or at the beginning of a function: both are tried here,
+one moment a run, in virtual time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import attrs
+import pytest
+
+import pykafka2.consumer
+from pykafka2 import KafkaConsumer, TopicPartition
+from pykafka2.testing import QUICK, KafkaCluster, Simulation
+from tests.gate import rest_in_gate
+
+ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+RECORDS = 12
+CONSUMER = str(Path(pykafka2.consumer.__file__).parent)
+ASSIGNORS = str(Path(CONSUMER) / "assignors")
+"""They run on a thread of their own."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A Ctrl-C."""
+
+
+@attrs.define(eq=False)
+class Interruption:
+    """Strikes once, at a moment counted from the beginning, or counted within one function."""
+
+    at: int
+    within: str
+    is_elsewhere: Callable[[], bool]
+    """Whether this is another thread's work."""
+    moments: int = 0
+    where: str = ""
+
+    def profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        path = frame.f_code.co_filename
+        if event not in ("call", "c_return") or not path.startswith(CONSUMER) or path.startswith(ASSIGNORS):
+            return
+        # Python ignores what is raised in a generator expression that is being thrown away.
+        name = frame.f_code.co_name
+        if self.is_elsewhere() or name == "<genexpr>" or self.within not in ("", name):
+            return
+        self.moments += 1
+        if self.moments == self.at:
+            self.where = f"{frame.f_code.co_name}:{frame.f_lineno} {getattr(argument, '__name__', event)}"
+            raise Interrupted
+
+    @contextmanager
+    def strikes(self) -> Iterator[None]:
+        before = sys.getprofile()
+        sys.setprofile(self.profile)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+
+@attrs.define(eq=False)
+class Story:
+    """A member of a group that reads to the end, interrupted at one moment."""
+
+    consumer: KafkaConsumer
+    read: dict[TopicPartition, list[int]] = attrs.Factory(lambda: {one: [] for one in ORDERS})
+    held: Counter[TopicPartition] = attrs.Factory(Counter)
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.held.update(partitions)
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.held.subtract(partitions)
+
+    def poll(self) -> None:
+        for partition, records in self.consumer.poll(200).items():
+            self.read[partition] += [record.offset for record in records]
+
+    def iterate(self) -> None:
+        for record in self.consumer:
+            self.read[TopicPartition(record.topic, record.partition)].append(record.offset)
+
+    def is_over(self) -> bool:
+        return all(len(offsets) >= RECORDS for offsets in self.read.values())
+
+
+def play(at: int, way: str, protocol: str, within: str = "") -> Interruption:
+    with Simulation(seed=1) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 2}, config=dict(QUICK))
+        with simulation.producer(cluster) as producer:
+            for topic, number in ORDERS:
+                for value in range(RECORDS):
+                    producer.send(topic, b"%d" % value, partition=number)
+        consumer = simulation.consumer(
+            cluster,
+            group_id="g",
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=100,
+            max_poll_records=5,
+            consumer_timeout_ms=300,
+            group_protocol=protocol,
+        )
+        story = Story(consumer)
+        consumer.subscribe(["orders"], listener=story)
+        interruption = Interruption(at, within, consumer._cluster.driver.is_own_thread)
+        read = getattr(story, way)
+        with interruption.strikes():
+            for turn in range(40):
+                try:
+                    read()
+                except Interrupted:
+                    pass
+                if story.is_over() and turn > 8:
+                    break
+        check(cluster, story, interruption.where)
+    return interruption
+
+
+def check(cluster: KafkaCluster, story: Story, where: str) -> None:
+    assert story.read == {one: list(range(RECORDS)) for one in ORDERS}, where
+    assert story.held == dict.fromkeys(ORDERS, 1), where
+    assert story.consumer.assignment() == set(ORDERS), where
+    story.consumer.close()
+    assert dict(cluster.group("g").offsets) == dict.fromkeys(ORDERS, RECORDS), where
+
+
+WAYS = [("poll", "classic"), ("iterate", "classic"), ("poll", "consumer"), ("iterate", "consumer")]
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(("way", "protocol"), WAYS)
+def test_a_member_that_was_interrupted_goes_on(way: str, protocol: str) -> None:
+    moments = play(0, way, protocol).moments
+    for at in range(7, moments, moments // 12):
+        play(at, way, protocol)
+
+
+# Each moved something, or said that it had, before it was sure to go on.
+STEPS = [
+    ("_tell", "poll", "classic"),
+    ("_take_on", "poll", "classic"),
+    ("begin_to_take_on", "poll", "classic"),
+    ("replace", "poll", "classic"),
+    ("_join_if_needed", "poll", "classic"),
+    ("_tell_subscription", "poll", "consumer"),
+    ("_reconcile", "poll", "consumer"),
+    ("_finish", "poll", "classic"),
+    ("guarded", "iterate", "classic"),
+    ("put", "iterate", "classic"),
+    ("_replace", "iterate", "classic"),
+    ("cut", "iterate", "classic"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "way", "protocol"), rest_in_gate(STEPS))
+def test_the_steps_that_move_something_are_whole(step: str, way: str, protocol: str) -> None:
+    moments = min(play(0, way, protocol, step).moments, 6)
+    assert moments
+    for at in range(1, moments + 1):
+        play(at, way, protocol, step)
