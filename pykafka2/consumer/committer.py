@@ -77,6 +77,7 @@ class Committer:
         self._interceptors = interceptors
         self._default_callback: Callback = options.default_offset_commit_callback or log_failure
         self._untold: deque[_Untold] = deque()
+        self._is_calling_back = False
         self._auto: Completion[None] | None = None
         self._next_auto_at = FOREVER if not options.enable_auto_commit else -FOREVER
         if options.enable_auto_commit:
@@ -114,11 +115,11 @@ class Committer:
             self._wait(self._begin(told, timeout, is_retried=True), timeout)
             self._interceptors.on_commit(told)
         finally:
-            self.call_back()
+            self._call_back_once()
 
     def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Completion[None]:
         """Have them written: see `KafkaConsumer.commit_async`."""
-        self.call_back()
+        self._call_back_once()
         told = self.handed_over() if offsets is None else offsets
         completion = self._begin(told, self._options.request_timeout)
         self._untold.append(_Untold(told, completion, callback or self._default_callback))
@@ -137,11 +138,22 @@ class Committer:
                 self._interceptors.on_commit(one.offsets)
             one.callback(one.offsets, error)
 
+    def _call_back_once(self) -> None:
+        """`call_back`, but not inside a callback: one that commits would have the next called inside it, and
+        that the one after; they follow when it returns."""
+        if self._is_calling_back:
+            return
+        try:
+            self._is_calling_back = True
+            self.call_back()
+        finally:
+            self._is_calling_back = False
+
     # ------------------------------------------------------------------ automatic commits
 
     def attend(self, remaining: float) -> None:
         """Inside poll(): callbacks, and the automatic commit of what earlier polls have handed over."""
-        self.call_back()
+        self._call_back_once()
         now = self._driver.clock.monotonic()
         if now < self._next_auto_at or (self._auto is not None and not self._auto.is_done):
             return
@@ -255,19 +267,23 @@ class Committer:
             )
 
     def _give_up(self) -> None:
-        """At the end: tell those whose commits are not over, as nobody will call back any more."""
-        while self._untold:
-            one = self._untold.popleft()
-            one.completion.cancel()
-            if one.completion.is_done:
-                one.callback(one.offsets, one.completion.exception(0))
-            else:
-                one.callback(
-                    one.offsets,
-                    KafkaTimeoutError(
-                        "the consumer was closed before the commit was acknowledged; it may have been written"
-                    ),
+        """At the end: tell those whose commits are not over, as nobody will call back any more.
+
+        What a callback raises is raised when all have been told.
+        """
+        try:
+            while self._untold:
+                one = self._untold.popleft()
+                one.completion.cancel()
+                error: BaseException | None = KafkaTimeoutError(
+                    "the consumer was closed before the commit was acknowledged; it may have been written"
                 )
+                if one.completion.is_done:
+                    error = one.completion.exception(0)
+                one.callback(one.offsets, error)
+        finally:
+            if self._untold:
+                self._give_up()
 
 
 def _on_last_commit(offsets: Offsets, error: BaseException | None) -> None:

@@ -68,8 +68,9 @@ class QueryCalls(Owned):
         for partition, timestamp in wanted.items():
             if not isinstance(timestamp, int) or isinstance(timestamp, bool):
                 raise TypeError(f"{partition}: a time is an int of milliseconds, not {timestamp!r}")
-            if not 0 <= timestamp <= INT64_MAX:
-                raise ValueError(f"{partition}: the time {timestamp} must be from 0 to {INT64_MAX}")
+            if timestamp < 0 or timestamp > INT64_MAX:
+                what = "negative" if timestamp < 0 else f"beyond {INT64_MAX}"
+                raise ValueError(f"{partition}: the time {timestamp} is {what}")
         return self._queries.at_times(wanted, self._seconds(timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
