@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
+from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_errors import MembershipMoved
 from pykafka2.consumer.group_identity import GroupStanding, Rejection
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 Found = dict[TopicPartition, OffsetAndMetadata | None]
 # From version 10 on topics are named by their ids only.
 LAST_VERSION_WITH_NAMES = 9
+# What the coordinator refuses for good is not asked for again sooner, however fast the application polls.
+REFUSED_GAP = 0.1
 _OF_THE_MEMBER = (StaleMemberEpoch, UnknownMemberId)
 
 
@@ -48,6 +51,7 @@ class CommittedOffsets:
     """Asks what one group has committed."""
 
     def __init__(self, cluster: ClusterClient, standing: GroupStanding) -> None:
+        self.clock = cluster.driver.clock
         self._cluster = cluster
         self._standing = standing
         self._group_id = standing.group_id
@@ -184,6 +188,8 @@ class Resume:
     def __init__(self, committed: CommittedOffsets, subscription: Subscription) -> None:
         self._committed = committed
         self._subscription = subscription
+        self._clock = committed.clock
+        self._not_before = -FOREVER
         self._asked: dict[TopicPartition, int] = {}
         """What is being asked, with the generations at that time."""
         self._answer: Completion[OffsetFetchResponse] | None = None
@@ -194,6 +200,11 @@ class Resume:
 
     def has_news(self) -> bool:
         return self._answer is not None and self._answer.is_done
+
+    def due_in(self) -> float:
+        """Seconds until it may ask again, after a refusal; FOREVER if there was none, or it has."""
+        left = self._not_before - self._clock.monotonic()
+        return left if left > 0 else FOREVER
 
     @property
     def waits_for(self) -> list[TopicPartition]:
@@ -215,7 +226,7 @@ class Resume:
         self._take_answer()
         left = [one for one in partitions if one not in self._subscription.positions]
         unknown = {one: self._generation(one) for one in left if not self._is_without(one)}
-        if unknown and self._answer is None:
+        if unknown and self._answer is None and self._clock.monotonic() >= self._not_before:
             self._asked = unknown
             self._answer = self._committed.start(list(unknown))
         return [one for one in left if self._is_without(one)]
@@ -234,6 +245,7 @@ class Resume:
             self.last_error = error  # asked again by the caller
             logger.warning("the committed offsets are not known yet, and are asked for again: %s", error)
         else:
+            self._not_before = self._clock.monotonic() + REFUSED_GAP
             raise error
 
     def _apply(self, partition: TopicPartition, generation: int, one: OffsetAndMetadata | None) -> None:
@@ -243,7 +255,7 @@ class Resume:
         if one is None:
             self._without[partition] = generation
         elif partition not in self._subscription.positions:
-            self._subscription.seek(partition, one.offset, one.leader_epoch)
+            self._subscription.rewind(partition, one.offset, one.leader_epoch)
 
     def _generation(self, partition: TopicPartition) -> int:
         assigned = self._subscription.assigned.get(partition)

@@ -454,7 +454,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         """Let what iteration has not handed out of these partitions be read again."""
         if self._undelivered:
             for partition, offset in self._undelivered.rewind(set(partitions)).items():
-                self._reader.seek(partition, offset)
+                self._reader.rewind(partition, offset)
 
 
 def _level(isolation: str) -> int:

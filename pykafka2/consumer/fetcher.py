@@ -80,6 +80,8 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._misses: dict[TopicPartition, Backoff] = {}
         """Counts fetches in a row that were out of range, over the resets between them."""
+        self._reset_not_before: dict[TopicPartition, float] = {}
+        """When an offset that was refused is asked for again at the earliest."""
         self._node_backoffs: dict[int, Backoff] = {}
         self._node_not_before: dict[int, float] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -125,6 +127,7 @@ class Fetcher:
                 timestamp,
                 on_found=partial(self._on_reset, partition, generation, timestamp, end),
                 on_failed=partial(self._on_reset_failed, partition, generation),
+                not_before=self._reset_not_before.get(partition, -FOREVER),
             )
         )
 
@@ -136,6 +139,7 @@ class Fetcher:
             self._paused.discard(partition)
             self.made_anew.discard(partition)
             self._misses.pop(partition, None)
+            self._reset_not_before.pop(partition, None)
             self.high_watermarks.pop(partition, None)
             self.readable_ends.pop(partition, None)
             self.troubles.pop(partition, None)
@@ -540,6 +544,7 @@ class Fetcher:
         self, partition: TopicPartition, generation: int, error: KafkaError, now: float
     ) -> None:
         if self._generations.get(partition) == generation:
+            self._reset_not_before[partition] = now + FRUITLESS_GAP
             self._buffer.put(Problem(partition, generation, -1, error))
 
     def _new_backoff(self) -> Backoff:

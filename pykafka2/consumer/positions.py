@@ -181,7 +181,7 @@ class OffsetLookups:
         question.is_over = True
         self._questions.remove(question)
         found = None
-        if answer.offset != UNKNOWN_OFFSET:
+        if answer.offset > UNKNOWN_OFFSET:
             found = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
         question.on_found(found, now)
 

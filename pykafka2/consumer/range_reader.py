@@ -31,6 +31,8 @@ from pykafka2.types import READ_COMMITTED, TopicPartition
 FIRST_VERSION_WITH_IDS = 13
 # Rows are cut at the range's end, not counted.
 NO_LIMIT = 1 << 62
+# An answer that brings nothing is not asked for again sooner than so long after it was asked for.
+FRUITLESS_GAP = 0.1
 # The driver ends calls itself, with better words than a waiter has.
 GRACE = 1.0
 
@@ -53,7 +55,7 @@ class RangeReader:
         if position >= self._end:
             return
         self._find_topic()
-        waited_since = clock.monotonic()
+        waited_since = asked_at = clock.monotonic()
         under_way = self._ask(position)
         try:
             while position < self._end:
@@ -63,10 +65,13 @@ class RangeReader:
                 if told.records:
                     data = FetchedData(self._partition, 0, position, memoryview(told.records), aborted)
                 next_offset = position if data is None else data.next_offset
-                if next_offset < self._end:
-                    under_way = self._ask(next_offset)
+                if position < next_offset < self._end:
+                    asked_at, under_way = clock.monotonic(), self._ask(next_offset)
                 if data is None or (next_offset == position and data.error is None):
                     self._raise_if_late(position, told, clock.monotonic() - waited_since)
+                    self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
+                    asked_at = clock.monotonic()
+                    under_way = self._ask(position)
                     continue
                 columns, error = self._decode(data, position)
                 if columns:
@@ -122,6 +127,11 @@ class RangeReader:
         if told is None:
             raise KafkaTimeoutError(f"{self._partition}: the broker's answer does not speak of it")
         return told
+
+    def _pause(self, seconds: float) -> None:
+        """Brokers hold a fetch until there is something; one that does not is not asked all the time."""
+        if seconds > 0:
+            self._cluster.driver.wait_until(lambda: self._cluster.is_closed, seconds)
 
     def _raise_if_late(self, position: int, told: PartitionData, seconds: float) -> None:
         """Records that are not there yet are waited for, as long as a call may take."""

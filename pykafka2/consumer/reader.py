@@ -168,6 +168,8 @@ class Reader:
                 self.is_woken = False
                 return {}
             due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
+            if self._resume is not None:
+                due_in = min(due_in, self._resume.due_in())
             self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
 
     def _watch_progress(self) -> None:
@@ -223,6 +225,11 @@ class Reader:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._subscription.seek(partition, offset)
+        self.send_changes()
+
+    def rewind(self, partition: TopicPartition, offset: int) -> None:
+        """Read again what was not handed out."""
+        self._subscription.rewind(partition, offset)
         self.send_changes()
 
     def reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
@@ -372,6 +379,8 @@ class Reader:
             this.positions.clear()
             this.leader_epochs.clear()
             this.done.clear()
+            if found:
+                this.failed = None  # it is met again behind the records, which come again
         handed_over = self._interceptors.on_consume(found) if found else found
         self._finish(this, bool(found))
         return handed_over, bool(found)

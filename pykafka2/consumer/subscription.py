@@ -197,14 +197,20 @@ class Subscription:
         return assigned
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        self.rewind(partition, offset, leader_epoch)
+        self.stored.pop(partition, None)
+
+    def rewind(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """As `seek`, but not by the application's wish: what it has marked as done stays so."""
         assigned = self.find(partition)
         self.unsent.add(partition)
         assigned.generation = self._next_generation()
         assigned.resetting_to = None
-        self._forget_place(partition)
         self.positions[partition] = offset
         if leader_epoch >= 0:
             self.leader_epochs[partition] = leader_epoch
+        else:
+            self.leader_epochs.pop(partition, None)
 
     def pass_over(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading behind what cannot be read; what was handed over before it still counts."""

@@ -141,6 +141,19 @@ def test_damage_on_the_way_is_read_again_before_it_is_passed_over(cluster: LogCl
     assert bad == []
 
 
+def test_damage_that_a_poll_without_progress_meets_skips_nothing_before_it(cluster: LogCluster) -> None:
+    for number in range(4):
+        cluster.append("orders", 0, b"%d" % number)
+    log = cluster.log("orders")
+    log.batches[2] = damage(log.batches[2], "value")
+    with cluster.consumer("orders", on_bad_record="skip") as consumer:
+        for _ in range(6):
+            kept = consumer.poll(500, update_offsets=False)
+            assert [record.offset for record in kept.get(ORDERS_0, [])] in ([], [0, 1])
+        assert consumer.position(ORDERS_0) == 0
+        assert offsets(consumer) == [0, 1, 3]
+
+
 def test_a_damaged_length_skips_nothing_that_can_be_read(cluster: LogCluster) -> None:
     for number in range(4):
         cluster.append("orders", 0, b"%d" % number)

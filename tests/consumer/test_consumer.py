@@ -785,3 +785,24 @@ def test_health_and_words(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     assert consumer.highwater(ORDERS_0) == 2
     assert consumer.bootstrap_connected()
     assert consumer.metrics()["bytes-consumed-total"] > 0
+
+
+@pytest.mark.parametrize("offset", [-1, -2, -7])
+def test_an_offset_below_zero_is_none(cluster: LogCluster, offset: int) -> None:
+    """From a broker that lies; the position would be committed, and asked for, as it is."""
+    cluster.append("orders", 0, b"a")
+    list_partition = cluster._list_partition
+
+    def lie(*asked: Any) -> Any:
+        told = list_partition(*asked)
+        told.offset = offset
+        return told
+
+    cluster._list_partition = lie  # type: ignore[method-assign]
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        with pytest.raises(NoOffsetForPartition, match="names no offset"):
+            consumer.position(ORDERS_0, 1000)
+        assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 0}
+        cluster._list_partition = list_partition  # type: ignore[method-assign]
+        assert drain(consumer) == {ORDERS_0: [b"a"]}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pykafka2.consumer.consumer import KafkaConsumer
-from pykafka2.errors import KafkaError
+from pykafka2.errors import KafkaError, TopicAuthorizationFailed
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from pykafka2.protocol.messages.offsets import ListOffsetsPartitionResponse, ListOffsetsRequest
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Answer, Later, ScriptedBroker
 from tests.consumer.logs import LogCluster, build_batch
@@ -115,3 +117,20 @@ def test_a_fetch_that_brings_nothing_usable_is_repeated_ten_times_a_second_at_mo
         cluster.append("orders", 0, b"3")
         found = poll_for(cluster, consumer, 3)
         assert found[-1] == 3, "and it goes on when the answers are good again"
+
+
+def test_an_offset_that_is_refused_is_asked_for_ten_times_a_second_at_most() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.append("orders", 0, b"0")
+    list_partition = cluster._list_partition
+
+    def refuse(name: str, number: int, *more: Any) -> ListOffsetsPartitionResponse:
+        return ListOffsetsPartitionResponse(partition_index=number, error_code=TopicAuthorizationFailed.code)
+
+    cluster._list_partition = refuse  # type: ignore[method-assign, assignment]
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        poll_for(cluster, consumer, SECONDS)
+        assert 3 <= len(cluster.requests(ListOffsetsRequest)) <= SECONDS * MOST_PER_SECOND + 1
+        cluster._list_partition = list_partition  # type: ignore[method-assign]
+        assert poll_for(cluster, consumer, 3) == [0]

@@ -16,6 +16,7 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.records.columns import Columns
 from pykafka2.types import TopicPartition
+from tests.cluster.scripted import Answer, ScriptedBroker
 from tests.consumer.logs import LogCluster
 from tests.consumer.test_corrupt_data import damage
 
@@ -148,3 +149,26 @@ def test_a_closed_consumer_ends_the_range(cluster: LogCluster) -> None:
 def test_wrong_arguments_are_refused_at_the_call(cluster: LogCluster, given: Any, words: str) -> None:
     with cluster.consumer() as consumer, pytest.raises(ValueError, match=words):
         consumer.read_range(ORDERS_0, **{"start": 0, "end": 1, **given})
+
+
+@pytest.mark.parametrize("how", ["nothing", "records before it"])
+def test_answers_that_bring_nothing_are_asked_for_ten_times_a_second_at_most(
+    cluster: LogCluster, how: str
+) -> None:
+    """A broker that does not hold the fetch until there is something."""
+    fetch_now, fetches = cluster.fetch_now, 0
+
+    def at_once(request: FetchRequest, broker: ScriptedBroker) -> Answer:
+        nonlocal fetches
+        fetches += 1
+        response = fetch_now(request, broker)
+        told = response.responses[0].partitions[0]
+        told.records = None if how == "nothing" else memoryview(cluster.log("orders").batches[0])
+        return response
+
+    cluster.on(FetchRequest, at_once)
+    with cluster.consumer(default_api_timeout_ms=5000) as consumer:
+        pieces = consumer.read_range(ORDERS_0, 50, 60)
+        with pytest.raises(KafkaTimeoutError, match="no records from offset 50 on"):
+            next(pieces)
+    assert fetches <= 5 * 10 + 2

@@ -234,6 +234,30 @@ class TestMarking:
         consumer.commit()
         assert cluster.history.count("OffsetCommit") == 2, "nothing is marked any more"
 
+    def test_a_mark_outlives_what_the_consumer_reads_again_by_itself(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        """Records that an iteration had taken out are read again after pause(), and before a rebalance."""
+        consumer = self.marking(simulation, cluster)
+        for record in consumer:
+            consumer.store_offsets(record)
+            if record.partition == 0 and record.offset == 4:
+                break
+        consumer.pause(FIRST)
+        consumer.commit()
+        assert committed(cluster)[FIRST] == 5
+        consumer.resume(FIRST)
+        records = consumer.poll(1000)[FIRST]
+        assert records[0].offset == 5
+
+    def test_a_mark_outlives_the_first_position(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+        reader(simulation, cluster).commit({FIRST: 2})
+        consumer = self.marking(simulation, cluster)
+        consumer.store_offsets(offsets={FIRST: 3})
+        assert consumer.position(FIRST) == 2
+        consumer.commit()
+        assert committed(cluster)[FIRST] == 3
+
     def test_what_cannot_be_marked(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         consumer = self.marking(simulation, cluster)
         with pytest.raises(IllegalState, match="not assigned"):

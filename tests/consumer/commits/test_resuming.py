@@ -183,3 +183,21 @@ def test_offsets_of_an_open_transaction_are_waited_for(simulation: Simulation, c
 def test_a_group_of_its_own_begins_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
     produce(simulation, cluster, 1, [FIRST])
     assert read(reader(simulation, cluster, [FIRST], group_id="others"), 1) == {FIRST: [0]}
+
+
+def test_a_refusal_is_asked_about_at_most_ten_times_a_second(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    rule = cluster.controls.fail_next(OffsetFetchRequest, GroupAuthorizationFailed, times=1000)
+    consumer = reader(simulation, cluster)
+    errors = 0
+    began = simulation.now
+    while simulation.now < began + 5:
+        try:
+            consumer.poll(100)
+        except GroupAuthorizationFailed:
+            errors += 1
+            simulation.sleep(0.001)
+    assert 3 < errors == rule.fired <= 51
+    cluster.controls.remove_rule(rule)
+    assert read(consumer, 3)[FIRST][:1] == [7]
