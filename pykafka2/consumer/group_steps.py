@@ -131,8 +131,10 @@ def _join(
         error = error_of(response.error_code)
         if isinstance(error, MemberIdRequired):
             # The id is given before the member counts, so that a lost answer leaves nobody behind (KIP-394).
-            member_id = response.member_id
+            was_given_one, member_id = bool(member_id), response.member_id
             watcher.on_member_id(member_id)
+            if was_given_one or not member_id:
+                yield from wait(backoff.next())  # it has forgotten the one it gave
             continue
         yield from _wait_or_raise(error, options, backoff, and_retry=RebalanceInProgress)
 

@@ -114,7 +114,8 @@ class SubscriptionCalls(Owned):
         """
         wanted = checked_partitions(partitions)
         if self._group is not None and self._subscription.mode is Mode.PARTITIONS:
-            self._group.committer.leave([one for one in self._subscription.assigned if one not in wanted])
+            stays = frozenset(wanted)
+            self._group.committer.leave([one for one in self._subscription.assigned if one not in stays])
         change = self._subscription.assign(wanted)
         self._undelivered.forget(change.removed)
         self._reader.send_changes()

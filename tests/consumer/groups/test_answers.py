@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykafka2.consumer.assignors.assignor import Assignment, Assignor
+from pykafka2.consumer.assignors.range import RangeAssignor
 from pykafka2.errors import (
     AssignorFailed,
     BrokerError,
@@ -19,6 +20,7 @@ from pykafka2.errors import (
     InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidSessionTimeout,
+    MemberIdRequired,
     NotCoordinator,
     RebalanceInProgress,
     UnknownMemberId,
@@ -127,6 +129,53 @@ def test_a_lasting_refusal_is_asked_about_at_most_ten_times_a_second(simulation:
         member.poll(0)
         group.simulation.sleep(0.001)
     assert 5 < group.cluster.history.count(JoinGroupRequest) < 100
+
+
+def test_a_member_id_that_is_forgotten_at_once_is_asked_for_at_most_ten_times_a_second(
+    simulation: Simulation,
+) -> None:
+    group = Group(simulation)
+    rule = group.cluster.controls.rule(api=JoinGroupRequest, then=MemberIdRequired)
+    member = group.member("a")
+    group.turn(10)
+    assert 5 < group.cluster.history.count(JoinGroupRequest) < 100
+    group.cluster.controls.remove_rule(rule)
+    group.settle(10)
+    assert member.errors == []
+
+
+def test_an_assignor_that_raises_when_it_is_told_costs_no_partition(simulation: Simulation) -> None:
+    class Proud(RangeAssignor):
+        is_told = False
+
+        def on_assignment(self, assignment: Assignment, generation: int) -> None:
+            before, self.is_told = self.is_told, True
+            if not before:
+                raise ValueError("mine")
+
+    group = Group(simulation)
+    member = group.member("a", partition_assignment_strategy=[Proud()])
+    with pytest.raises(ValueError, match="mine"):
+        group.turn(10)
+    group.settle(10)
+    assert len(member.owned) == 6
+
+
+def test_an_assignor_that_raises_when_it_is_asked_keeps_nobody_out_for_good(simulation: Simulation) -> None:
+    class Shy(RangeAssignor):
+        is_asked = False
+
+        def user_data(self, topics: frozenset[str], last: object) -> None:
+            before, self.is_asked = self.is_asked, True
+            if not before:
+                raise ValueError("mine")
+
+    group = Group(simulation)
+    member = group.member("a", partition_assignment_strategy=[Shy()])
+    with pytest.raises(ValueError, match="mine"):
+        group.turn(10)
+    group.settle(10)
+    assert len(member.owned) == 6
 
 
 def test_an_assignor_that_fails_is_raised_where_it_runs_and_the_group_goes_on(simulation: Simulation) -> None:
