@@ -84,6 +84,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
         self._undelivered = Undelivered()
+        self._to_rewind: dict[TopicPartition, int] = {}
+        """Where reading goes on for records that are just being taken out of `_undelivered`."""
         self._interceptors = Interceptors(parsed.interceptors)
         self._subscription = Subscription(by_group=parsed.group_id is not None)
         self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
@@ -152,6 +154,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
         """
         limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
+        if self._to_rewind:
+            self._finish_rewinding()
         if self._undelivered and not self._group_has_news():
             return self._undelivered.take(limit, keep=not update_offsets)
         return self._reader.poll(timeout, limit, keep_position=not update_offsets)
@@ -167,6 +171,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         one may exceed `max_records`.  Raises as `poll`.
         """
         limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
+        if self._to_rewind:
+            self._finish_rewinding()
         self._rewind(self._subscription.assigned)
         return self._reader.poll_columns(timeout, limit)
 
@@ -228,6 +234,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
     def _next_slice(self) -> Iterator[ConsumerRecord]:
         """Some of the records that follow; an application that iterates is handed them one by one."""
         undelivered = self._undelivered
+        if self._to_rewind:
+            self._finish_rewinding()
         if undelivered and not self._group_has_news():
             if undelivered.is_between_slices:
                 undelivered.cut(self._slice_length.next())
@@ -314,6 +322,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         What is fetched stays fetched, unless other partitions need its room.
         """
         chosen = checked_partitions(partitions)
+        for partition in chosen:
+            self._subscription.find(partition)
         self._rewind(chosen)
         self._reader.pause(chosen, True)
 
@@ -404,6 +414,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
     # ------------------------------------------------------------------ for ownership.py
 
     def _take_back(self) -> None:
+        if self._to_rewind:
+            self._finish_rewinding()
         self._undelivered.take_back()
         if not self._undelivered:  # else the records of the poll are there
             self._reader.take_back()
@@ -453,8 +465,16 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
     def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Let what iteration has not handed out of these partitions be read again."""
         if self._undelivered:
-            for partition, offset in self._undelivered.rewind(set(partitions)).items():
+            self._to_rewind = self._undelivered.first_offsets(set(partitions))
+            self._finish_rewinding()
+
+    def _finish_rewinding(self) -> None:
+        """A Ctrl-C may have kept `_rewind` from it; it is safe to repeat until records are handed out."""
+        for partition, offset in self._to_rewind.items():
+            if partition in self._subscription.assigned:
                 self._reader.rewind(partition, offset)
+        self._undelivered.forget(self._to_rewind)
+        self._to_rewind = {}
 
 
 def _level(isolation: str) -> int:

@@ -2,13 +2,18 @@
 
 The driver's thread puts, the caller's thread looks and takes away; every method takes the object's own lock
 for a few operations and nothing else.  Data is decoded outside, by the caller.
+
+A Ctrl-C strikes the caller's thread after a call, never between statements without one: what belongs together
+is changed by such statements, and by one call at their end.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+
+import attrs
 
 from pykafka2.consumer.fetched import FetchedData, Problem
 from pykafka2.types import TopicPartition
@@ -16,16 +21,24 @@ from pykafka2.types import TopicPartition
 Item = FetchedData | Problem
 
 
+@attrs.define(eq=False)
+class _Queue:
+    """What waits of one partition."""
+
+    items: deque[Item] = attrs.Factory(deque)
+    size_bytes: int = 0
+
+
 class FetchBuffer:
     """Queues of fetched data by partition, with their bytes counted.
 
-    `on_room` is called, on the caller's thread, when data was taken away after `ask_for_room`.
+    `on_room` is called, on the caller's thread and under the lock, when data was taken away after
+    `ask_for_room`: it must take no lock itself.
     """
 
     def __init__(self, on_room: Callable[[], None]) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[TopicPartition, deque[Item]] = {}
-        self._bytes: dict[TopicPartition, int] = {}
+        self._queues: OrderedDict[TopicPartition, _Queue] = OrderedDict()
         self._resets: dict[TopicPartition, tuple[int, int]] = {}
         self._on_room = on_room
         self._room_wanted = False
@@ -39,8 +52,11 @@ class FetchBuffer:
 
     def put(self, item: Item) -> None:
         with self._lock:
-            self._queues.setdefault(item.partition, deque()).append(item)
-            self._bytes[item.partition] = self._bytes.get(item.partition, 0) + item.size_bytes
+            queue = self._queues.get(item.partition)
+            if queue is None:
+                queue = self._queues[item.partition] = _Queue()
+            queue.items.append(item)
+            queue.size_bytes += item.size_bytes
             self.size_bytes += item.size_bytes
             self.arrivals += 1
 
@@ -51,7 +67,8 @@ class FetchBuffer:
             self.arrivals += 1
 
     def bytes_of(self, partition: TopicPartition) -> int:
-        return self._bytes.get(partition, 0)
+        queue = self._queues.get(partition)
+        return 0 if queue is None else queue.size_bytes
 
     def put_back(self, partition: TopicPartition) -> list[Item]:
         """Take away all of a paused partition, to be fetched again; a reset that was found stays.
@@ -60,10 +77,11 @@ class FetchBuffer:
         second time behind its position, and passes over them.
         """
         with self._lock:
-            items = list(self._queues.pop(partition, ()))
-            for item in items:
-                self._release(item)
-        return items
+            queue = self._queues.pop(partition, None)
+            if queue is None:
+                return []
+            self.size_bytes -= queue.size_bytes
+            return list(queue.items)
 
     def ask_for_room(self) -> None:
         """Have `on_room` called when data is next taken away."""
@@ -93,42 +111,44 @@ class FetchBuffer:
 
     def items(self, partition: TopicPartition) -> list[Item]:
         with self._lock:
-            return list(self._queues.get(partition, ()))
+            queue = self._queues.get(partition)
+            return [] if queue is None else list(queue.items)
 
     def serve_last(self, partition: TopicPartition) -> None:
         """It was this partition's turn: the others come first next time."""
         with self._lock:
-            queue = self._queues.pop(partition, None)
-            if queue is not None:
-                self._queues[partition] = queue
+            if partition in self._queues:
+                self._queues.move_to_end(partition)
 
     def drop(self, items: Iterable[Item]) -> None:
         """Take these away, which stand at the head of their queues."""
         with self._lock:
             for item in items:
                 queue = self._queues.get(item.partition)
-                if queue and queue[0] is item:
-                    queue.popleft()
-                    self._release(item)
-                    self.taken_bytes += item.size_bytes
-                    if not queue:
-                        del self._queues[item.partition]
-            is_wanted, self._room_wanted = self._room_wanted, False
-        if is_wanted:
-            self._on_room()
+                if queue is None:
+                    continue
+                if queue.items and queue.items[0] is item:
+                    size_bytes = item.size_bytes
+                    self.taken_bytes += size_bytes
+                    self.size_bytes -= size_bytes
+                    queue.size_bytes -= size_bytes
+                    queue.items.popleft()
+                if not queue.items:
+                    del self._queues[item.partition]
+            self._tell_of_room()
 
     def discard(self, partition: TopicPartition) -> None:
         """Take away all of a partition: it is read from elsewhere, or by nobody, from now on."""
         with self._lock:
-            for item in self._queues.pop(partition, ()):
-                self._release(item)
+            queue = self._queues.get(partition)
+            if queue is not None:
+                self.size_bytes -= queue.size_bytes
+                self._queues.pop(partition)
             self._resets.pop(partition, None)
-            is_wanted, self._room_wanted = self._room_wanted, False
-        if is_wanted:
-            self._on_room()
+            self._tell_of_room()
 
-    def _release(self, item: Item) -> None:
-        self.size_bytes -= item.size_bytes
-        left = self._bytes.pop(item.partition, 0) - item.size_bytes
-        if left > 0:
-            self._bytes[item.partition] = left
+    def _tell_of_room(self) -> None:
+        """Under the lock, so that who asks for room again is not forgotten; `on_room` takes none."""
+        if self._room_wanted:
+            self._on_room()
+            self._room_wanted = False

@@ -97,11 +97,9 @@ class Undelivered:
             waiting = self._records[self._next :]
             self._replace([one for one in waiting if (one.topic, one.partition) not in partitions])
 
-    def rewind(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Drop what is here of these partitions; where each would have to be read again from."""
-        first = {one: offset for one, (offset, _) in self.places().items() if one in partitions}
-        self.forget(first)
-        return first
+    def first_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where those of these partitions that have records here would be read again from."""
+        return {one: offset for one, (offset, _) in self.places().items() if one in partitions}
 
     def clear(self) -> None:
         self._replace([])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +20,7 @@ import pytest
 import pykafka2.consumer
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
+from tests.consumer.logs import LogCluster
 from tests.gate import rest_in_gate
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
@@ -158,6 +159,9 @@ STEPS = [
     ("put", "iterate", "classic"),
     ("_replace", "iterate", "classic"),
     ("cut", "iterate", "classic"),
+    ("serve_last", "poll", "classic"),
+    ("drop", "poll", "classic"),
+    ("discard", "poll", "classic"),
 ]
 
 
@@ -168,3 +172,27 @@ def test_the_steps_that_move_something_are_whole(step: str, way: str, protocol: 
     assert moments
     for at in range(1, moments + 1):
         play(at, way, protocol, step)
+
+
+def test_records_that_are_taken_back_from_an_iteration_come_once() -> None:
+    """pause() in the middle of an iteration, interrupted at each moment."""
+    at, moments = 0, 1
+    while at < moments:
+        cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+        for partition in range(2):
+            cluster.append("orders", partition, *[b"x"] * RECORDS)
+        with cluster.consumer("orders", consumer_timeout_ms=2000) as consumer:
+            read: dict[TopicPartition, list[int]] = {one: [] for one in ORDERS}
+            story = Story(consumer, read)
+            for number, record in enumerate(consumer):
+                read[TopicPartition(record.topic, record.partition)].append(record.offset)
+                if number == 15:
+                    break
+            interruption = Interruption(at, "", consumer._cluster.driver.is_own_thread)
+            with interruption.strikes(), suppress(Interrupted):
+                consumer.pause(*ORDERS)
+            consumer.resume(*ORDERS)
+            story.iterate()
+            assert read == {one: list(range(RECORDS)) for one in ORDERS}, interruption.where
+            at, moments = at + 1, max(moments, interruption.moments)
+    assert moments > 20

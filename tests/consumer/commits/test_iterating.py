@@ -55,7 +55,8 @@ class TestUndelivered:
         undelivered.cut(2)
         assert [one.partition for one in undelivered.slice] == [1, 1]
         assert undelivered.first_offset(ORDERS_1) == 2
-        assert undelivered.rewind([ORDERS_1]) == {ORDERS_1: 2}
+        assert undelivered.first_offsets([ORDERS_0, ORDERS_1]) == {ORDERS_1: 2}
+        undelivered.forget([ORDERS_1])
         assert not undelivered
 
     def test_taking_goes_on_where_the_slice_stood(self) -> None:
