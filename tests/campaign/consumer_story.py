@@ -231,8 +231,8 @@ class ConsumerStory:
         return self.world.now >= self._in_order_since[1] + 1.0
 
     def _is_in_order(self) -> bool:
-        """Every partition has one owner, all are members of one generation, and all is read."""
-        if any(one.life.is_over or one.wants_restart for one in self._applications):
+        """All are at peace and members of one generation, every partition has one owner, all is read."""
+        if any(one.life.is_over or one.wants_restart or not one.is_at_peace for one in self._applications):
             return False
         lives = [one.life for one in self._applications]
         healths = [life.consumer.health()["group"] for life in lives]

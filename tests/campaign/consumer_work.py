@@ -98,7 +98,8 @@ class Application:
         """At the end: the story has it close its consumer and make another."""
         self.computes = 0.0
         """At the end: for so many seconds the story has it compute without a poll, and stay a member."""
-        self._is_at_peace = False
+        self.is_at_peace = False
+        """It has heard that the faults are over, and leaves out nothing from now on."""
         self._in_listener = ""
         self._listened = 0.0
         """Seconds that listeners took in the call that is being made."""
@@ -117,7 +118,7 @@ class Application:
         while not self._stop.is_set():
             self._live()
             self._rest(self._random.choice([0.0, 0.02, 0.1, 0.4]))
-        self._is_at_peace = True
+        self.is_at_peace = True
         if self.life.is_over:
             self._begin()
             self._subscribe()
@@ -346,7 +347,7 @@ class Application:
             return
         for place, holding in list(self.life.held.items()):
             count = len(holding.handed)
-            if holding.next_offset is None or (not self._is_at_peace and self._random.random() < 0.3):
+            if holding.next_offset is None or (not self.is_at_peace and self._random.random() < 0.3):
                 continue
             self._be_done(holding, count)
             offsets = {place: OffsetAndMetadata(holding.next_offset)}
@@ -420,7 +421,7 @@ class Application:
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._enter(REVOKED, partitions)
         if self.life.way in (BLOCKING, ASYNCHRONOUS):
-            timeout = CLOSE_TIMEOUT if self._is_at_peace else 0.5
+            timeout = CLOSE_TIMEOUT if self.is_at_peace else 0.5
             try:
                 self.life.consumer.commit(timeout_ms=timeout * 1000)
             except KafkaError as error:
@@ -442,7 +443,7 @@ class Application:
             self._complain("ListenersArePaired", f"{name}: {what} {partitions}, which is not in order")
         self._in_listener = what
         began = self._world.now
-        if not self._is_at_peace and self._random.random() < 0.1:
+        if not self.is_at_peace and self._random.random() < 0.1:
             self._rest(self._random.choice([0.05, 1.0]))
         self._listened -= began
 
