@@ -249,7 +249,8 @@ class NodeLink:
             self.close_idle(now)
             return FOREVER
         wake_at = min(wake_at, idle_at)
-        if self.node.id >= 0:  # one to a bootstrap address closes as soon as it has served
+        # One to a bootstrap address closes as soon as it has served; a renewed session may end sooner.
+        if self.node.id >= 0 and connection.is_ready:
             self.quiet_until = wake_at
         return wake_at
 
