@@ -15,12 +15,14 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
+    from types import ModuleType
 
     from pykafka2.testing.cluster import KafkaCluster
     from pykafka2.testing.fixtures.clusters import ClusterPool, TlsKafkaCluster
@@ -39,6 +41,27 @@ FAILED = pytest.StashKey[bool]()
 
 
 WATCHDOG: pytest.StashKey[Watchdog] = pytest.StashKey()
+
+
+class AsInstalled:
+    """A finder of `sys.meta_path`: pykafka2's modules are loaded as Python does it, bytecode and all.
+
+    pytest compiles every module anew of who brings it a plugin, in order to rewrite its asserts: seconds in
+    each process where no bytecode is written (PYTHONDONTWRITEBYTECODE), for a package that has no tests.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith("pykafka2.") else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before a conftest.py imports pykafka2, and after pytest has put its own finder first."""
+    finder = AsInstalled()
+    sys.meta_path.insert(0, finder)
+    early_config.add_cleanup(lambda: sys.meta_path.remove(finder))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 
 import pytest
 
 from pykafka2.testing import Simulation
 from pykafka2.testing.fixtures.clusters import clusters_of
-from pykafka2.testing.pytest_plugin import pytest_keyboard_interrupt
+from pykafka2.testing.pytest_plugin import AsInstalled, pytest_keyboard_interrupt
 
 pytest_plugins = ["pytester"]
 
@@ -275,6 +276,13 @@ def test_the_plugin_imports_nothing_but_pytest() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] ['pykafka2', 'pykafka2.testing', 'pykafka2.testing.pytest_plugin']"
+
+
+def test_pykafka2_is_loaded_as_python_compiled_it() -> None:
+    """pytest rewrites the asserts of whole packages that bring it a plugin: not those of this one."""
+    plugin = sys.modules["pykafka2.testing.fixtures.clusters"]
+    assert type(plugin.__loader__) is SourceFileLoader
+    assert [type(one) for one in sys.meta_path].count(AsInstalled) == 1
 
 
 @pytest.mark.slow
