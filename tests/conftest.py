@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.compiling import SharedCompiling, keep_bytecode
 from tests.gate import PLAIN_RUN, GateReport
 from tests.memory import MemoryReport, MemorySaver, make_unicode_tables
 
@@ -37,8 +38,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == PLAIN_RUN:
         settings.load_profile("quick")
-    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist come after this
+    keep_bytecode()
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None:  # the workers of pytest-xdist come after this
         make_unicode_tables()
+    else:
+        number = int(worker["workerid"].removeprefix("gw"))
+        config.pluginmanager.register(SharedCompiling(number, worker["workercount"], collect_ignore))
     config.pluginmanager.register(GateReport(config))
     config.pluginmanager.register(MemorySaver())
     config.pluginmanager.register(MemoryReport(config))
