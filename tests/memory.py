@@ -19,6 +19,9 @@ import pytest
 KEPT_MB = 24
 """What the tests of one file may leave behind before it is collected in their midst."""
 
+FILES_KEPT_APART = 25
+"""After so many files everything is looked at, also what earlier ones left in use."""
+
 IN_USE = Path("/proc/self/statm")
 
 # glibc's malloc.h
@@ -43,14 +46,16 @@ class MemorySaver:
     """A pytest plugin that gives back what tests have left, after each file of them.
 
     The parts of a cluster refer to each other in cycles, so a closed one stays until the garbage collector
-    has run, which it does the more seldom the more objects there are: those of pytest, which last, are set
-    aside.  And glibc keeps what is freed until it is told to trim: small blocks in an arena of each of many
-    short-lived threads, blocks as large as one that was freed before among the small ones.  So arenas are
-    shared, and each large block is one of its own, which goes back to the system when it is freed.
+    has run, which it does the more seldom, and takes the longer, the more objects there are: those of pytest,
+    which last, are set aside, and so is what a file of tests leaves in use.  And glibc keeps what is freed
+    until it is told to trim: small blocks in an arena of each of many short-lived threads, blocks as large as
+    one that was freed before among the small ones.  So arenas are shared, and each large block is one of its
+    own, which goes back to the system when it is freed.
     """
 
     def __init__(self) -> None:
         self._in_use_mb = 0
+        self._files = 0
         libc = ctypes.CDLL(None) if IN_USE.exists() else None
         self._trim = getattr(libc, "malloc_trim", None)
         tune = getattr(libc, "mallopt", None)
@@ -75,11 +80,19 @@ class MemorySaver:
     ) -> Generator[None, object, object]:
         answer = yield
         is_last = nextitem is None or nextitem.path != item.path
-        if is_last or in_use_mb() > self._in_use_mb + KEPT_MB:
+        if is_last:
+            self._files += 1
+            if self._files % FILES_KEPT_APART == 0 or nextitem is None:
+                gc.unfreeze()
             _collect(item)
-            if self._trim is not None:
-                self._trim(0)
-            self._in_use_mb = in_use_mb()
+            gc.freeze()
+        elif in_use_mb() > self._in_use_mb + KEPT_MB:
+            _collect(item)
+        else:
+            return answer
+        if self._trim is not None:
+            self._trim(0)
+        self._in_use_mb = in_use_mb()
         return answer
 
 
