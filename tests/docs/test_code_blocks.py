@@ -91,8 +91,11 @@ def missing_modules(text: str) -> list[str]:
 
 
 def prose_of(source: Path) -> Iterator[str]:
-    """Comments, docstrings and messages of a source file."""
-    for token in tokenize.generate_tokens(io.StringIO(source.read_text(encoding="utf-8")).readline):
+    """Comments, docstrings and messages of a source file, if it names a module at all."""
+    text = source.read_text(encoding="utf-8")
+    if MODULE.search(text) is None:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.COMMENT, tokenize.STRING):
             yield token.string
 
