@@ -40,6 +40,9 @@ from tests.testing.wire import Wire, batch, fetch_request, produce
 
 from .real_kafka import RealKafka
 
+TRIES = 2
+"""A broker that waits does so each time; one that answers at once may be late on a busy machine."""
+
 TOPICS: dict[str, dict[str, str]] = {
     "rf": {},
     "rf-deleted": {},
@@ -58,9 +61,13 @@ class Asker:
     def fetch(
         self, version: int = 12, topic: str = "rf", partition: int = 0, offset: int = 0, **o: Any
     ) -> Any:
-        began = time.monotonic()
-        response = self.wire.call(fetch_request(topic, partition, offset, **o), version)
-        waited = time.monotonic() - began > 0.25
+        waited = True
+        for _ in range(TRIES):
+            began = time.monotonic()
+            response = self.wire.call(fetch_request(topic, partition, offset, **o), version)
+            waited = waited and time.monotonic() - began > 0.25
+            if not waited:
+                break
         data = response.responses[0].partitions[0]
         offsets = [one.base_offset for one in batches(data.records or b"")]
         marks = (data.high_watermark, data.last_stable_offset, data.log_start_offset)

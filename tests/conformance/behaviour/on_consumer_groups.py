@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from .on_groups_by_call import (
+    assign_every,
     beating,
     committing,
     joining,
@@ -17,8 +18,6 @@ from .on_groups_by_call import (
 )
 from .side import TIMEOUT, Side, scenario
 
-GROUP = 32
-
 
 class Members:
     """The heartbeats of one group, written down."""
@@ -27,18 +26,7 @@ class Members:
         self.side, self.group, self.topic = side, group, topic
         self.at = side.coordinator(group)
         self.topic_id = side.id_of(topic)
-        # A target whenever one is due, not once in a second (KIP-1263).
-        config = {"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": "0"}
-        resource = {"resource_type": GROUP, "resource_name": group, "configs": [config]}
-        side.quietly("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
-        asked = {"resource_type": GROUP, "resource_name": group, "configuration_keys": None}
-        deadline = time.monotonic() + TIMEOUT
-        for broker in range(3):
-            while time.monotonic() < deadline:
-                found = side.quietly("DescribeConfigs", 4, broker, resources=[asked]).results[0].configs
-                if any(one.name == config["name"] and one.value == "0" for one in found):
-                    break
-                time.sleep(0.01)
+        assign_every(side, group, 0)
 
     def beat(self, label: str, member: str, epoch: int, *topics: str, **options: Any) -> Any:
         fields = beating(self.group, member, epoch, *topics, **options)

@@ -13,10 +13,32 @@ from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition as TopicAssignment,
 )
 
-from .side import Side, scenario
+from .side import TIMEOUT, Side, scenario
+
+GROUP = 32
+"""The type of resource that a group's options belong to."""
 
 CONSUMER = [{"name": "range", "metadata": b"\0\0" + ConsumerProtocolSubscription(topics=["t"]).encode(0)}]
 NOTHING = b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=[]).encode(0)
+
+
+def assign_every(side: Side, group: str, interval_ms: int) -> None:
+    """Have the coordinator make a target for this group at most so often, not once in a second (KIP-1263).
+
+    0 is for whenever one is due; a long one for stories that must not depend on how fast they are told.
+    """
+    wanted = {"name": "consumer.assignment.interval.ms", "value": str(interval_ms)}
+    resource = {"resource_type": GROUP, "resource_name": group}
+    altered = {**resource, "configs": [{**wanted, "config_operation": 0}]}
+    side.quietly("IncrementalAlterConfigs", 1, resources=[altered], validate_only=False)
+    asked = {**resource, "configuration_keys": None}
+    deadline = time.monotonic() + TIMEOUT
+    for broker in range(3):
+        while time.monotonic() < deadline:
+            found = side.quietly("DescribeConfigs", 4, broker, resources=[asked]).results[0].configs
+            if any((one.name, one.value) == (wanted["name"], wanted["value"]) for one in found):
+                break
+            time.sleep(0.01)
 
 
 def subscribed_to(*topics: str, protocol: str = "range") -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...testing.wire import NOW_MS, batch
 from .on_fetch import fetch, fill
-from .on_groups_by_call import committing, joining, member_of, stable_of_one, syncing
+from .on_groups_by_call import assign_every, committing, joining, member_of, stable_of_one, syncing
 from .on_offsets import list_offsets
 from .on_produce import produce
 from .on_transactions import Producer, add, producer, read_both_ways
@@ -215,6 +215,8 @@ def group_of_the_new_protocol_moves(side: Side) -> None:
     topic, group = side.topic("coordinator-moves-modern", partitions=2), "moves-modern"
     at = side.coordinator(group)
     ids = side.id_of(topic)
+    # However slow the machine, the member that joins again does so within the interval of its first time.
+    assign_every(side, group, 15_000)
 
     def beat(label: str, member: str, epoch: int, node: int, **options: Any) -> Any:
         if epoch == 0:
