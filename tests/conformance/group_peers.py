@@ -1,4 +1,4 @@
-"""Members of consumer groups, behind one face: librdkafka's (in both protocols), Python's others, and ours.
+"""Members of consumer groups, behind one face: Java's, librdkafka's (in both protocols), Python's, and ours.
 
 `group_member(library, ...)` joins; a member does its work while it is polled.  Values are read as bytes;
 positions are committed when asked, never by themselves.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from itertools import count
 from typing import Any, Protocol
 
+from .bridge import Bridge, unb64
 from .peers import TIMEOUT, _kafka_python
 
 LIBRARIES = (
@@ -207,13 +209,74 @@ class AiokafkaMember:
             self._run(self._consumer.stop())
 
 
+class JavaMember:
+    """Apache Kafka's own, behind the bridge."""
+
+    _numbers = count(1)
+
+    def __init__(
+        self, java: Bridge, bootstrap_servers: str, group_id: str, topic: str, protocol: str, assignor: str
+    ) -> None:
+        self._java = java
+        self._name = f"{group_id}-java-{next(self._numbers)}"
+        self._owned: set[int] = set()
+        options: dict[str, Any] = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group_id,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "metadata.max.age.ms": METADATA_AGE_MS,
+        }
+        if protocol == "classic":
+            options["heartbeat.interval.ms"] = HEARTBEAT_MS
+        if assignor:
+            options["partition.assignment.strategy"] = JAVA_ASSIGNORS[assignor]
+        self._step("join", topic=topic, options={name: str(value) for name, value in options.items()})
+
+    def _step(self, do: str, **more: Any) -> Any:
+        (answer,) = self._java("member_step", [{"member": self._name, "do": do, **more}])
+        self._owned = set(answer.get("owned", ()))
+        return answer
+
+    def poll(self, seconds: float) -> list[bytes]:
+        return [unb64(value) or b"" for value in self._step("poll", ms=round(seconds * 1000))["values"]]
+
+    def owned(self) -> set[int]:
+        return self._owned
+
+    def commit(self) -> None:
+        self._step("commit")
+
+    def close(self) -> None:
+        self._step("leave")
+
+
+JAVA_ASSIGNORS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+
+
 def group_member(
-    library: str, bootstrap_servers: str, group_id: str, topic: str, assignor: str = ""
+    library: str,
+    bootstrap_servers: str,
+    group_id: str,
+    topic: str,
+    assignor: str = "",
+    java: Bridge | None = None,
 ) -> GroupMember:
     """A new member that reads `topic` from the group's commits on, or from its beginning.
 
     `assignor` is the one that it offers ("range", "roundrobin", "cooperative-sticky"), if not its default.
+    The bridge is needed for "java" and "java with KIP-848".
     """
+    if library.startswith("java"):
+        assert java is not None
+        protocol = "consumer" if library == "java with KIP-848" else "classic"
+        return JavaMember(java, bootstrap_servers, group_id, topic, protocol, assignor)
     if library == "pykafka2 with KIP-848":
         return OurMember(bootstrap_servers, group_id, topic, group_protocol="consumer")
     if library in ("pykafka2", "kafka-python", "aiokafka"):

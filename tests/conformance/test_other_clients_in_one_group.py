@@ -1,6 +1,6 @@
-"""Members of different libraries in one group, with one assignor: ours, librdkafka's, Python's others.
+"""Members of several libraries in one group, with one assignor: ours, Java's, librdkafka's, Python's others.
 
-Whoever joined first leads, so every library assigns for the others once.
+Whoever joined first leads a classic group, so every library assigns for the others once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from .bridge import Bridge
 from .brokers import Cluster
 from .group_peers import GroupMember, group_member
 from .test_other_clients import write_everywhere
@@ -32,31 +33,57 @@ TOGETHER = [
 ]
 IN_EVERY_GATE = (TOGETHER[0], TOGETHER[6])
 
+WITH_JAVA = [
+    ("range", ["java", "pykafka2", "confluent", "kafka-python"]),
+    ("range", ["pykafka2", "kafka-python", "java", "confluent"]),
+    ("roundrobin", ["pykafka2", "java", "confluent"]),
+    ("sticky", ["java", "pykafka2"]),
+    ("sticky", ["pykafka2", "java"]),
+    ("cooperative-sticky", ["java", "pykafka2", "confluent"]),
+    ("cooperative-sticky", ["pykafka2", "java", "kafka-python"]),
+    ("", ["pykafka2 with KIP-848", "java with KIP-848", "confluent with KIP-848"]),
+]
+"""With "" the coordinator assigns."""
+JAVA_IN_EVERY_GATE = (WITH_JAVA[0], WITH_JAVA[6])
+
 
 def _cases() -> list[Any]:
-    """On the bundled broker the gate has them all; on Apache Kafka two, the others are of the long stage."""
+    """On the bundled broker the gate has them all; on Apache Kafka some, the others are of the long stage.
+
+    What needs Java's jars belongs to the stage of Apache Kafka on either.
+    """
     cases = []
-    for kind, mark in (("bundled", pytest.mark.gate), ("apache", pytest.mark.long)):
-        for number, (assignor, libraries) in enumerate(TOGETHER):
-            is_spared = number == 0 if kind == "bundled" else (assignor, libraries) in IN_EVERY_GATE
-            words = "+".join([kind, assignor, *libraries])
-            cases.append(pytest.param(kind, assignor, libraries, id=words, marks=() if is_spared else mark))
+    for kind in ("bundled", "apache"):
+        for number, (assignor, libraries) in enumerate([*TOGETHER, *WITH_JAVA]):
+            marks = []
+            if (assignor, libraries) in WITH_JAVA:
+                marks = [pytest.mark.real_kafka]
+                if (assignor, libraries) not in JAVA_IN_EVERY_GATE:
+                    marks.append(pytest.mark.long)
+            elif kind == "apache" and (assignor, libraries) not in IN_EVERY_GATE:
+                marks = [pytest.mark.long]
+            elif kind == "bundled" and number:
+                marks = [pytest.mark.gate]
+            words = "+".join([kind, assignor or "by the coordinator", *libraries])
+            cases.append(pytest.param(kind, assignor, libraries, id=words, marks=marks))
     return cases
 
 
 class Mixed:
     """The members, and what each has read."""
 
-    def __init__(self, cluster: Cluster, topic: str, assignor: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, assignor: str, java: Bridge | None) -> None:
         self._cluster = cluster
         self._topic = topic
         self._assignor = assignor
+        self._java = java
         self.members: list[GroupMember] = []
         self.read: list[bytes] = []
 
     def join(self, library: str) -> None:
         servers, topic = self._cluster.bootstrap_servers, self._topic
-        self.members.append(group_member(library, servers, f"{topic}-mixed", topic, self._assignor))
+        group = f"{topic}-mixed"
+        self.members.append(group_member(library, servers, group, topic, self._assignor, self._java))
 
     def poll_until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + TIMEOUT
@@ -91,10 +118,11 @@ class Mixed:
 
 @pytest.mark.parametrize(("cluster", "assignor", "libraries"), _cases(), indirect=["cluster"])
 def test_members_of_several_libraries_share_one_group(
-    cluster: Cluster, assignor: str, libraries: list[str]
+    cluster: Cluster, assignor: str, libraries: list[str], request: pytest.FixtureRequest
 ) -> None:
     topic = cluster.new_topic(partitions=4)
-    mixed = Mixed(cluster, topic, assignor)
+    has_java = any(library.startswith("java") for library in libraries)
+    mixed = Mixed(cluster, topic, assignor, request.getfixturevalue("java") if has_java else None)
     try:
         values = write(cluster, topic, "first")
         for library in libraries:

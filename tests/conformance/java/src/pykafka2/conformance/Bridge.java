@@ -75,6 +75,7 @@ public final class Bridge {
             case "create_topic": return ClientIo::createTopic;
             case "produce": return ClientIo::produce;
             case "consume": return ClientIo::consume;
+            case "member_step": return Members::step;
             case "transaction_step": return Transactions::step;
             case "tool": return Tools::run;
             case "admin_calls": return AdminCalls::run;
