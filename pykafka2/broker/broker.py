@@ -18,7 +18,6 @@ from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
-from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
 from pykafka2.broker.parts import Parts
 from pykafka2.broker.process import BrokerProcess
@@ -59,7 +58,7 @@ class Broker:
             image=shared.controllers.image,
             advertised=advertised,
         )
-        self.logs = LogDir(self.config.text("log.dirs") or self.config.text("log.dir") or "")
+        self.logs = shared.log_dirs.new(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.metrics = RequestMetrics()
         entropy = SeededEntropy(f"broker-{shared.seed}-{broker_id}")  # goes on after a restart
         self.process = BrokerProcess(

@@ -92,7 +92,7 @@ class Parts:
             new_id=self._new_id,
             next_producer_id=self._next_producer_id,
         )
-        self.timers = BrokerTimers(node, self.lifecycle, self.replicas, self.coordinators)
+        self.timers = BrokerTimers(node, self._logs, self.lifecycle, self.replicas, self.coordinators)
 
     def _make_requests(self, metrics: RequestMetrics, services_of: Callable[[int], Services]) -> None:
         """What requests meet on their way through the broker."""

@@ -17,6 +17,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.throttle import Throttles
+from pykafka2.broker.log.log_dir import LogDirs
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
@@ -46,6 +47,7 @@ class Shared:
     problems: Problems
     tls: TlsContext | None = None
     known_metadata: KnownMetadata = attrs.field(factory=KnownMetadata)
+    log_dirs: LogDirs = attrs.field(factory=LogDirs)
     history_started_at: float = 0.0
     """When history, metrics and timeline begin, by the monotonic clock: at the start of the cluster, or when
     it was last told to forget."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.lifecycle import BrokerLifecycle
+from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.server.threads import Part
@@ -19,10 +20,16 @@ class BrokerTimers(Part):
     """A broker's timers: requests that time out, followers that lag, groups and transactions."""
 
     def __init__(
-        self, node: Node, lifecycle: BrokerLifecycle, replicas: ReplicaManager, coordinators: Coordinators
+        self,
+        node: Node,
+        logs: LogDir,
+        lifecycle: BrokerLifecycle,
+        replicas: ReplicaManager,
+        coordinators: Coordinators,
     ) -> None:
         super().__init__(f"timers-{node.id}")
         self._node = node
+        self._logs = logs
         self._lifecycle = lifecycle
         self._replicas = replicas
         self._coordinators = coordinators
@@ -61,6 +68,7 @@ class BrokerTimers(Part):
             self._coordinators.run(now)
             replicas.complete_delayed(now)
             self._coordinators.send_markers(now)
+            self._logs.give_back()
             self.due = min(
                 node.wheel.next_deadline(),
                 self._isr_check_at,

@@ -7,7 +7,7 @@ All calls come under the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -86,11 +86,13 @@ class PartitionLog:
         topic_id: bytes,
         new_segment: NewSegment = MemorySegment,
         disk: Disk | None = None,
+        known_elsewhere: Callable[[PartitionLog, RecordBatch], RecordBatch] | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
         self.disk = Disk() if disk is None else disk
+        self._known_elsewhere = known_elsewhere
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -224,7 +226,7 @@ class PartitionLog:
             # An empty log may begin within a batch: the leader's start is there (after DeleteRecords).
             if batch.base_offset < self.log_end_offset and self.segments.last() is not None:
                 raise IllegalState(f"{self!r} cannot append a batch at {batch.base_offset}")
-            self._add(batch)
+            self._add(batch if self._known_elsewhere is None else self._known_elsewhere(self, batch))
             count += 1
         return count
 
@@ -264,6 +266,11 @@ class PartitionLog:
         if offset >= upper_offset:
             return ReadResult([])
         return ReadResult(self.segments.read(offset, upper_offset, max_bytes, min_one))
+
+    def batch_at(self, base_offset: int) -> RecordBatch | None:
+        """The batch that begins there."""
+        found = self.segments.read(base_offset, base_offset + 1, 0, min_one=True)
+        return found[0] if found and found[0].base_offset == base_offset else None
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
         """Batches from the one that holds `offset`, or the log's start, on."""

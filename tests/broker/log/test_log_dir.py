@@ -1,0 +1,156 @@
+"""What one replica holds, others in the same process do not hold again; and what goes is given back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pykafka2.broker.log import log_dir
+from pykafka2.broker.log.batch import parse_batch
+from pykafka2.broker.log.log_dir import LogDirs
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster, Topic
+from tests.testing.wire import Wire, batch, partition_of, produce_request
+
+TOPIC_ID = bytes(16)
+WaitFor = Callable[[Callable[[], bool]], None]
+
+
+def held(log: PartitionLog) -> list[int]:
+    """Which pieces of memory a log's batches are in."""
+    return [id(one.buffer.obj) for one in log.batches()]
+
+
+class Replicas:
+    """The logs of one partition on three brokers; the first one leads."""
+
+    def __init__(self) -> None:
+        dirs = LogDirs()
+        self.dirs = [dirs.new() for _ in range(3)]
+        self.leader, *self.followers = self.logs = [one.open("t", TOPIC_ID, 0) for one in self.dirs]
+
+    def append(self, *values: bytes, leader_epoch: int = 0) -> None:
+        self.leader.append_as_leader(parse_batch(batch(values)), leader_epoch)
+
+    def follow(self, log: PartitionLog) -> None:
+        """Copy all that `log` lacks, as it comes over a link: in other bytes."""
+        fetched = self.leader.read(log.log_end_offset, self.leader.log_end_offset, 1 << 30, min_one=True)
+        log.append_as_follower(bytes(bytearray(fetched.joined())))
+
+
+def test_a_batch_that_is_copied_is_the_leaders_own() -> None:
+    replicas = Replicas()
+    for number in range(3):
+        replicas.append(b"%d" % number)
+        replicas.append(b"%d" % number, b"more")
+        for log in replicas.followers:
+            replicas.follow(log)
+    assert [log.log_end_offset for log in replicas.logs] == [9, 9, 9]
+    assert held(replicas.leader) == held(replicas.followers[0]) == held(replicas.followers[1])
+    assert len(set(held(replicas.leader))) == 6
+
+
+def test_who_lets_go_takes_nothing_from_others() -> None:
+    replicas = Replicas()
+    for number in range(4):
+        replicas.append(b"%d" % number)
+    for log in replicas.followers:
+        replicas.follow(log)
+    replicas.leader.truncate_to(2)
+    replicas.dirs[1].remove(replicas.followers[0])
+    assert [len(held(log)) for log in (replicas.leader, replicas.followers[1])] == [2, 4]
+    replicas.append(b"another", leader_epoch=1)
+    last = list(replicas.followers[1].batches())[2]
+    assert b"another" not in bytes(last.buffer)
+
+
+@pytest.mark.parametrize("differ", ["value", "leader epoch"])
+def test_only_the_same_bytes_are_shared(differ: str) -> None:
+    """The leader epoch is not covered by the checksum."""
+    replicas = Replicas()
+    replicas.append(b"leader's")
+    if differ == "value":
+        other = bytearray(batch([b"follower"]))
+    else:
+        other = bytearray(next(replicas.leader.batches()).buffer)
+        struct.pack_into(">i", other, 12, 7)
+    follower = replicas.followers[0]
+    follower.append_as_follower(bytes(other))
+    (kept,) = follower.batches()
+    assert bytes(kept.buffer) == bytes(other)
+    assert held(follower) != held(replicas.leader)
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)})
+def test_replicas_of_a_cluster_share_what_was_produced_while_they_come_and_go(
+    kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    def logs() -> list[PartitionLog]:
+        return [one.replicas.replicas["t", 0].log for one in kafka_cluster.brokers if one.is_running]
+
+    def produce(*values: bytes) -> None:
+        leader = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
+        with Wire(leader.address) as wire:
+            assert partition_of(wire.call(produce_request("t", 0, batch(values)), 12)).error_code == 0
+
+    produce(b"first", b"second")
+    follower = (kafka_cluster.partition("t", 0).leader + 1) % 3
+    kafka_cluster.controls.kill_broker(follower, keep_unflushed=True)
+    produce(b"third")
+    kafka_cluster.controls.restart_broker(follower)
+    kafka_cluster.controls.move_leader(("t", 0), to=follower, unclean=True)
+    produce(b"fourth")
+    wait_for(lambda: len(logs()) == 3 and all(log.log_end_offset == 4 for log in logs()))
+    first, *others = (held(log) for log in logs())
+    assert others == [first, first]
+
+
+def test_little_that_goes_is_not_worth_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[int] = []
+    monkeypatch.setattr(log_dir, "give_back_free_memory", lambda: given_back.append(1))
+    monkeypatch.setattr(log_dir, "MIN_GIVEN_BACK_BYTES", 1000)
+    wanted: list[int]
+    for size_bytes, wanted in ((500, []), (1000, [1])):
+        replicas = Replicas()
+        replicas.append(bytes(size_bytes))
+        replicas.dirs[0].remove(replicas.leader)
+        for _ in range(2):
+            replicas.dirs[0].give_back()
+        assert given_back == wanted
+
+
+PAYLOAD_MB = 64
+BATCH_BYTES = 100_000
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_three_replicas_take_the_memory_of_one_and_give_it_back(wait_for: WaitFor) -> None:
+    """The brokers' own process, without the history, which keeps up to 32 MB of requests."""
+    with KafkaCluster(3, {"t": Topic(1, 3)}, process=True, history_entries=0) as cluster:
+        address = cluster.bootstrap_servers.split(",")[cluster.partition("t", 0).leader]
+
+        def resident_mb() -> float:
+            text = Path(f"/proc/{cluster.pid}/status").read_text()
+            return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS")) / 1000
+
+        def produce(wire: Wire, *values: bytes) -> None:
+            for value in values:
+                wire.send(produce_request("t", 0, batch([value])), 12)
+            for _ in values:
+                assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+
+        with Wire(address) as wire:
+            produce(wire, b"warm")
+            before = resident_mb()
+            for _ in range(0, PAYLOAD_MB * 1_000_000, 10 * BATCH_BYTES):
+                produce(wire, *[bytes(BATCH_BYTES)] * 10)
+        grown = resident_mb() - before
+        assert grown < 1.3 * PAYLOAD_MB, f"{grown:.0f} MB for {PAYLOAD_MB}"
+        cluster.delete_topic("t")
+        wait_for(lambda: resident_mb() - before < 0.2 * PAYLOAD_MB)
