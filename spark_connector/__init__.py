@@ -11,15 +11,46 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_connector.data_source import KafkaDataSource, register
-    from spark_connector.errors import DataLoss, SparkConnectorError, WrongSchema
+    from spark_connector.errors import (
+        CheckpointBehind,
+        DataLoss,
+        ExactlyOnceError,
+        NotCommitted,
+        PartlyCommitted,
+        SparkConnectorError,
+        SupersededRun,
+        WrongRow,
+        WrongSchema,
+    )
+    from spark_connector.sink.foreach_batch import exactly_once_batches
 
-__all__ = ["DataLoss", "KafkaDataSource", "SparkConnectorError", "WrongSchema", "register"]
+__all__ = [
+    "CheckpointBehind",
+    "DataLoss",
+    "ExactlyOnceError",
+    "KafkaDataSource",
+    "NotCommitted",
+    "PartlyCommitted",
+    "SparkConnectorError",
+    "SupersededRun",
+    "WrongRow",
+    "WrongSchema",
+    "exactly_once_batches",
+    "register",
+]
 
 _HOMES = {
+    "CheckpointBehind": "spark_connector.errors",
     "DataLoss": "spark_connector.errors",
+    "ExactlyOnceError": "spark_connector.errors",
     "KafkaDataSource": "spark_connector.data_source",
+    "NotCommitted": "spark_connector.errors",
+    "PartlyCommitted": "spark_connector.errors",
     "SparkConnectorError": "spark_connector.errors",
+    "SupersededRun": "spark_connector.errors",
+    "WrongRow": "spark_connector.errors",
     "WrongSchema": "spark_connector.errors",
+    "exactly_once_batches": "spark_connector.sink.foreach_batch",
     "register": "spark_connector.data_source",
 }
 

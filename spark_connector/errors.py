@@ -22,3 +22,30 @@ class WrongSchema(SparkConnectorError, ValueError):
 
 class WrongOffsets(SparkConnectorError, ValueError):
     """Offsets of a checkpoint that are not in the shape {"topic": {"partition": offset}}."""
+
+
+class WrongRow(SparkConnectorError, ValueError):
+    """A row that cannot be written; no row of its Arrow batch was sent."""
+
+
+class ExactlyOnceError(SparkConnectorError):
+    """The root of what delivery=exactly_once raises."""
+
+
+class SupersededRun(ExactlyOnceError):
+    """Another run of the same query has begun; this one can commit nothing any more."""
+
+
+class CheckpointBehind(ExactlyOnceError):
+    """The ledger knows later batches as written than the checkpoint does: it is an older copy."""
+
+
+class NotCommitted(ExactlyOnceError):
+    """Nothing of the batch was committed; it is written again when the query starts again."""
+
+
+class PartlyCommitted(ExactlyOnceError):
+    """Some tasks' transactions of a decided batch were lost before they could be committed.
+
+    Of a stream, the next run writes what is missing.  Of a batch write, the message says what is there.
+    """

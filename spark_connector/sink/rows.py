@@ -1,50 +1,114 @@
-"""Rows of one task into a topic, at least once: what batch and stream share."""
+"""Spark's Arrow batches as arguments of `send_many`, one call for each topic of a batch.
+
+Pure.  Whatever is wrong with a row is found before any row of its batch is sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import attrs
-from pyspark.sql.datasource import WriterCommitMessage
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from pykafka2 import KafkaProducer
-from pykafka2.errors import ConfigurationError
-from spark_connector import connections
-from spark_connector.options.kafka_options import for_sink
-from spark_connector.options.reading import read_options
-from spark_connector.options.sink_options import SinkOptions
-from spark_connector.options.source_options import SourceOptions
+from spark_connector.errors import WrongRow
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_ARGUMENTS = {
+    "value": "values",
+    "key": "keys",
+    "headers": "headers",
+    "partition": "partitions",
+    "timestamp": "timestamps_ms",
+}
+"""Of `send_many`, by column."""
+
+
+@attrs.define(frozen=True)
+class TopicRows:
+    """Rows for one topic: `columns` are keyword arguments of `send_many`, with `values` among them."""
+
+    topic: str
+    columns: dict[str, Any]
 
 
 @attrs.define
-class Written(WriterCommitMessage):
-    rows: int
+class RowSplitter:
+    """Splits batches by topic.  `topic` is the option, which wins over the column."""
+
+    _topic: str | None
+    _partition_count: Callable[[str], int]
+    """How many partitions a topic has; asked for where rows name theirs."""
+
+    def split(self, batch: pa.RecordBatch) -> list[TopicRows]:
+        """The rows of each topic, in their order.
+
+        Raises:
+            WrongRow: a row has no topic, or a partition, a time or headers that cannot be written.
+        """
+        if not batch.num_rows:
+            return []
+        columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
+        if self._topic is None and columns["topic"].null_count:
+            _refuse("topic", columns["topic"].is_null(), "is null, and the option topic is not given")
+        _check_values(columns)
+        given = {argument: columns[name] for name, argument in _ARGUMENTS.items() if name in columns}
+        found = list(self._by_topic(columns, given))
+        for rows in found:
+            self._check_partitions(rows)
+        return found
+
+    # ------------------------------------------------------------------ inside
+
+    def _by_topic(self, columns: dict[str, Any], given: dict[str, Any]) -> Iterator[TopicRows]:
+        if self._topic is not None:
+            yield TopicRows(self._topic, given)
+            return
+        encoded = columns["topic"].dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        if len(names) == 1:
+            yield TopicRows(names[0], given)
+            return
+        for number, name in enumerate(names):
+            mask = pc.equal(encoded.indices, number)
+            yield TopicRows(name, {argument: column.filter(mask) for argument, column in given.items()})
+
+    def _check_partitions(self, rows: TopicRows) -> None:
+        partitions = rows.columns.get("partitions")
+        if partitions is None or partitions.null_count == len(partitions):
+            return
+        count = self._partition_count(rows.topic)
+        wrong = pc.greater_equal(partitions, count)
+        if pc.any(wrong).as_py():
+            _refuse(
+                "partition", wrong, f"is not among the {count} partitions of topic {rows.topic!r}", partitions
+            )
 
 
-@attrs.define
-class RowWriter:
-    """Travels to the tasks."""
+def _check_values(columns: dict[str, Any]) -> None:
+    partitions = columns.get("partition")
+    if partitions is not None and pc.any(pc.less(partitions, 0)).as_py():
+        _refuse("partition", pc.less(partitions, 0), "is negative", partitions)
+    times = columns.get("timestamp")
+    if times is not None:
+        early = pc.less(times.cast(pa.int64()), 0)
+        if pc.any(early).as_py():
+            _refuse("timestamp", early, "is before 1970, which Kafka cannot say", times)
+    headers = columns.get("headers")
+    if headers is not None and not pa.types.is_null(headers.type):
+        entries = headers.flatten()
+        if entries.null_count or entries.field(0).null_count:
+            nameless = [
+                row is not None and any(one is None or one["key"] is None for one in row)
+                for row in headers.to_pylist()
+            ]
+            if any(nameless):
+                _refuse("headers", pa.array(nameless), "has a header without a key")
 
-    _topic: str
-    _kafka: dict[str, str]
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        producer = connections.kept("producer", self._kafka, lambda: KafkaProducer(self._kafka))
-        rows = 0
-        for batch in batches:
-            producer.send_many(self._topic, batch)
-            rows += batch.num_rows
-        producer.flush()
-        return Written(rows)
-
-
-def row_writer(given: Mapping[str, str]) -> RowWriter:
-    values, kafka, _ = read_options(SinkOptions, given, elsewhere=SourceOptions, here="sink")
-    options = SinkOptions(**values)
-    if options.topic is None:
-        raise ConfigurationError("topic is missing")
-    return RowWriter(options.topic, for_sink(kafka))
+def _refuse(column: str, wrong: pa.Array, because: str, values: pa.Array | None = None) -> NoReturn:
+    row = pc.index(wrong, True).as_py()
+    shown = "" if values is None else f" ({values[row].as_py()!r})"
+    count = pc.sum(wrong.cast(pa.int64())).as_py()
+    more = f"; so it is in {count} of {len(wrong)} rows" if count > 1 else ""
+    raise WrongRow(f"row {row} of a batch: {column}{shown} {because}{more}; no row of that batch was sent")

@@ -1,0 +1,193 @@
+"""Carries out what the exactly-once scripts ask for, with real clients.  Neighbour: scripts.py.
+
+Any process of Spark's; blocks its thread.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import attrs
+
+from pykafka2 import TransactionHandle
+from pykafka2.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFenced,
+    TransactionalIdNotFound,
+)
+from spark_connector.options.sink_options import SinkOptions
+from spark_connector.sink import names, scripts, steps
+from spark_connector.sink.clients import end_all, kept_admin, new_producer
+from spark_connector.sink.ledger import Ledger
+from spark_connector.sink.messages import OpenTransaction
+from spark_connector.sink.scripts import Command, Script
+from spark_connector.sink.states import LedgerState
+
+R = TypeVar("R")
+
+END_TIMEOUT = 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+MARGIN = 5.0
+"""Seconds that must be left of a transaction, or a tenth of its time-out, for the decision to commit it."""
+OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
+"""Errors of transactions that ended otherwise.  Whatever else comes may be tried again."""
+
+
+@attrs.define
+class Cluster:
+    """Of one sink."""
+
+    _options: SinkOptions
+    sink: str
+
+    @property
+    def ledger(self) -> Ledger:
+        options = self._options
+        return Ledger(
+            options.kafka, options.ledger_topic, self.sink, names.of_ledger(options.id_prefix, self.sink)
+        )
+
+    def perform(self, script: Script[R]) -> R:
+        """Run a script to its end."""
+        try:
+            command = next(script)
+            while True:
+                try:
+                    answer = _CARRIED_OUT[type(command)](self, command)
+                except Exception as error:
+                    command = script.throw(error)
+                else:
+                    command = script.send(answer)
+        except StopIteration as end:
+            found: R = end.value
+            return found
+
+    # ------------------------------------------------------------------ commands
+
+    def _read(self, command: scripts.ReadLedger) -> LedgerState:
+        return self.ledger.own() if command.owned else self.ledger.read(fresh=command.fresh)
+
+    def _write(self, command: scripts.WriteLedger) -> None:
+        self.ledger.write(command.state)
+
+    def _end(self, command: scripts.EndTransactions) -> dict[int, KafkaError]:
+        """One after the other only where a test looks on."""
+        by_handle = {one.handle: one.partition for one in command.transactions}
+        handles = list(by_handle)
+        groups = [handles[:1], handles[1:]] if steps.is_hooked() and command.commit else [handles]
+        over: dict[int, KafkaError] = {}
+        for number, group in enumerate(groups):
+            if number and group:
+                steps.reach(steps.Step.BETWEEN_ENDS)
+            for handle, error in self._end_all(group, command.commit).items():
+                if not isinstance(error, OVER):
+                    if command.commit:
+                        raise error
+                    continue  # its time-out aborts it
+                over[by_handle[handle]] = error
+        return over
+
+    def _end_all(
+        self, handles: Sequence[TransactionHandle], commit: bool
+    ) -> dict[TransactionHandle, KafkaError]:
+        return end_all(self._options.kafka, handles, commit=commit, timeout=END_TIMEOUT)
+
+    def _find_committed(self, command: scripts.FindCommitted) -> set[int]:
+        ledger = self.ledger
+        return {one.partition for one in command.transactions if ledger.has_marker(one.marker_offset)}
+
+    def _find_marked(self, command: scripts.FindMarked) -> set[int]:
+        return self.ledger.marked(command.batch, command.start)
+
+    def _find_end_of_markers(self, command: scripts.FindEndOfMarkers) -> int:
+        return self.ledger.end_of_markers()
+
+    def _find_lost(self, command: scripts.FindLost) -> dict[int, str]:
+        if not command.transactions:
+            return {}
+        ids = {one.handle.transactional_id: one for one in command.transactions}
+        told = kept_admin(self._options.kafka).describe_transactions(ids, raise_errors=False)
+        lost: dict[int, str] = {}
+        now = time.time()
+        for name, one in ids.items():
+            error = told.errors.get(name)
+            if error is not None and not isinstance(error, TransactionalIdNotFound):
+                raise error
+            why = f"nobody knows {name}" if error is not None else _why_lost(told[name], one, now)
+            if why:
+                lost[one.partition] = why
+        return lost
+
+    def _abort_leftovers(self, command: scripts.AbortLeftovers) -> None:
+        prefix = self._options.id_prefix
+        wanted = (
+            names.of_sink(prefix, self.sink)
+            if command.run is None
+            else names.of_run(prefix, self.sink, command.run)
+        )
+        ledger = names.of_ledger(prefix, self.sink)
+        for one in kept_admin(self._options.kafka).list_transactions(states=["Ongoing"]):
+            if one.transactional_id.startswith(wanted) and one.transactional_id != ledger:
+                self._fence(one.transactional_id)
+
+    def _fence(self, transactional_id: str) -> None:
+        """Abort what is open, and let its producer send nothing more."""
+        producer = new_producer(self._options.kafka, transactional_id)
+        try:
+            # Otherwise its time-out does it.
+            with suppress(ProducerFenced, KafkaTimeoutError):
+                producer.init_transactions()
+        finally:
+            producer.close(1)
+
+    def _pause(self, command: scripts.Pause) -> None:
+        longest = min(FIRST_PAUSE * command.attempt, LONGEST_PAUSE)
+        time.sleep(random.uniform(longest / 2, longest))
+
+    def _reach(self, command: scripts.Reach) -> None:
+        steps.reach(command.step, sink=self.sink)
+
+
+def _why_lost(described: Any, one: OpenTransaction, now: float) -> str:
+    """Empty if it can be relied on."""
+    handle = one.handle
+    name = handle.transactional_id
+    if described.state != "Ongoing" or (described.producer_id, described.producer_epoch) != (
+        handle.producer_id,
+        handle.producer_epoch,
+    ):
+        return (
+            f"{name} is in state {described.state} with producer {described.producer_id} and epoch "
+            f"{described.producer_epoch}, not open with {handle.producer_id} and {handle.producer_epoch}: it "
+            f"was aborted after kafka.transaction.timeout.ms={described.timeout * 1000:.0f}, or by another "
+            "attempt of its task"
+        )
+    left = described.start_time_ms / 1000 + described.timeout - now
+    if left < min(MARGIN, described.timeout / 10):
+        return (
+            f"{name} has {left:.1f} s left: kafka.transaction.timeout.ms={described.timeout * 1000:.0f} is "
+            "too short for a micro-batch; raise it"
+        )
+    return ""
+
+
+_CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
+    scripts.ReadLedger: Cluster._read,
+    scripts.WriteLedger: Cluster._write,
+    scripts.EndTransactions: Cluster._end,
+    scripts.FindCommitted: Cluster._find_committed,
+    scripts.FindMarked: Cluster._find_marked,
+    scripts.FindEndOfMarkers: Cluster._find_end_of_markers,
+    scripts.FindLost: Cluster._find_lost,
+    scripts.AbortLeftovers: Cluster._abort_leftovers,
+    scripts.Pause: Cluster._pause,
+    scripts.Reach: Cluster._reach,
+}

@@ -1,0 +1,91 @@
+"""`exactly_once_batches`: what `format("pykafka2")` promises of streams, for `foreachBatch`.
+
+Spark refuses output mode update for data sources in Python; in foreachBatch it is allowed, and a batch may be
+written to several topics.  Runs on the driver, in the user's process (with Spark Connect in a helper process
+of the server).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.errors import ConfigurationError
+from spark_connector.options.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
+from spark_connector.sink import scripts
+from spark_connector.sink.cluster import Cluster
+from spark_connector.sink.context import Epoch
+from spark_connector.sink.reading import sink_options
+from spark_connector.sink.schema import check_schema
+from spark_connector.sink.states import Phase
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
+
+FORMAT = "pykafka2"
+
+
+class ExactlyOnceBatches:
+    """Writes the batches of one streaming query; call it as foreachBatch does.  Made by
+    `exactly_once_batches`.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, str]) -> None:
+        self.name = name
+        self._given = dict(options)
+        self._run = f"batches-{uuid.uuid4().hex}"
+        self._options = self._read(0)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write a batch, unless the ledger has it as written.
+
+        Raises:
+            WrongSchema: the sink cannot write such rows.
+            SupersededRun: another process writes under the same name by now.
+            CheckpointBehind: later batches are written.
+            NotCommitted: nothing was committed.
+        """
+        check_schema(df.schema, self._options.topic)
+        epoch = Epoch(self.name, self._run, batch_id)
+        entry = Cluster(self._options, self.name).perform(scripts.enter(epoch, 0, recovers=True))
+        if entry.is_written and entry.state.phase is not Phase.REDO:
+            logger.info("batch %d of %r is written already and passed over", batch_id, self.name)
+            return
+        df.write.format(FORMAT).options(**self._given, **self._epoch_options(batch_id)).mode("append").save()
+
+    def _read(self, batch_id: int) -> SinkOptions:
+        return sink_options({**self._given, **self._epoch_options(batch_id)}, streaming=False)
+
+    def _epoch_options(self, batch_id: int) -> dict[str, str]:
+        return {"epoch.sink": self.name, "epoch.batch": str(batch_id), "epoch.run": self._run}
+
+    def __repr__(self) -> str:
+        return f"<ExactlyOnceBatches {self.name!r} to {self._options.topic or 'topics of a column'}>"
+
+
+def exactly_once_batches(name: str, **options: Any) -> ExactlyOnceBatches:
+    """What foreachBatch is to call, so that each batch is in Kafka exactly once, whatever the output mode.
+
+        totals.writeStream.outputMode("update").foreachBatch(
+            exactly_once_batches("totals", topic="totals", **{"kafka.bootstrap.servers": servers})
+        )
+
+    Args:
+        name: of these batches in the ledger.  It belongs to the query's checkpoint: the same after a restart,
+            another one with a new checkpoint, and one for each where a query writes several times.
+        options: those of the sink; `delivery` is exactly_once or exactly_once_per_task.
+
+    Raises:
+        ConfigurationError, UnknownOption: as the sink; also delivery=at_least_once, which needs no such
+        thing.
+    """
+    given = {key: str(value) for key, value in options.items()}
+    lowered = {key.lower(): key for key in given}
+    delivery = given.pop(lowered.get("delivery", ""), EXACTLY_ONCE)
+    if delivery.strip().lower() == AT_LEAST_ONCE:
+        raise ConfigurationError(f"delivery={AT_LEAST_ONCE}: use df.write.format('{FORMAT}') in foreachBatch")
+    return ExactlyOnceBatches(name, {**given, "delivery": delivery})

@@ -1,0 +1,221 @@
+"""The ledger: a topic that says what was decided of each sink, and which tasks' transactions have ended.
+
+Partition 0 holds decisions, partition 1 markers: a task's marker is part of its transaction, so it can be
+read once that is committed, and only then.  They lie apart so that open transactions of tasks keep nobody
+from reading decisions.  Records have keys, so brokers that compact keep the last of each; where none does,
+only reading at the start of a run takes longer.
+
+Any process of Spark's.  Neighbours: states.py for what a decision says, cluster.py who uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from pykafka2 import KafkaProducer, NewTopic, TopicPartition
+from pykafka2.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, TopicAlreadyExists
+from spark_connector import connections
+from spark_connector.errors import ExactlyOnceError
+from spark_connector.sink.clients import ends_of, kept_admin, kept_consumer, new_producer
+from spark_connector.sink.scripts import Contended
+from spark_connector.sink.states import LedgerState, from_json, to_json
+
+DECISIONS, MARKERS = 0, 1
+PARTITIONS = 2
+OWNER_TIMEOUT_MS = "30000"
+"""How long a decision that was begun by a process that died may keep others waiting."""
+CREATION_TIMEOUT = 30.0
+
+_read: dict[tuple[str, ...], tuple[int, LedgerState]] = {}
+"""By ledger and sink, how far this process has read, and what it found."""
+_there: set[tuple[str, str]] = set()
+"""Ledgers that this process has seen."""
+
+
+@attrs.define
+class Owner:
+    """Who may write decisions of a sink, until somebody else takes over.  Kept from batch to batch."""
+
+    producer: KafkaProducer
+    state: LedgerState
+
+    def close(self) -> None:
+        with suppress(KafkaError):
+            self.producer.close(1)
+
+
+@attrs.define
+class Ledger:
+    """One sink's part of the ledger.
+
+    kafka: options of clients.  owner_id: the transactional id under which decisions are written.
+    """
+
+    _kafka: Mapping[str, str]
+    _topic: str
+    _sink: str
+    _owner_id: str
+
+    # ------------------------------------------------------------------ decisions
+
+    def read(self, *, fresh: bool) -> LedgerState:
+        """The last committed decision; one that was read earlier unless it must be `fresh`."""
+        known = _read.get(self._place)
+        if known is not None and not fresh:
+            return known[1]
+        self.ensure()
+        start, state = known if known is not None else (0, LedgerState(self._sink))
+        wanted = self._sink.encode()
+        end = start
+        for reached, keys, values in self._pieces(DECISIONS, start):
+            end = reached
+            for key, value in zip(keys, values, strict=True):
+                if key == wanted and value is not None:
+                    state = from_json(value)
+        _read[self._place] = end, state
+        return state
+
+    def own(self) -> LedgerState:
+        """Take over, which ends what others had begun, and read.
+
+        What this process wrote itself, if it has taken over before: `write` tells whether that still holds.
+        """
+        return connections.kept("ledger", self._owner_options, self._take_over).state
+
+    def write(self, state: LedgerState) -> None:
+        """Write a decision, of the state that `own` told.
+
+        Raises:
+            Contended: somebody else has taken over since; nothing was written.
+            KafkaError: it is not known whether it was written; `own` again tells.
+        """
+        owner = connections.kept("ledger", self._owner_options, self._take_over)
+        try:
+            with owner.producer.transaction():
+                owner.producer.send(self._topic, to_json(state), key=self._sink.encode(), partition=DECISIONS)
+        except KafkaError as error:
+            connections.drop(owner)
+            if _is_fenced(error):
+                raise Contended(f"{self._owner_id} belongs to another process now") from error
+            raise
+        owner.state = state
+
+    # ------------------------------------------------------------------ markers
+
+    def send_marker(self, producer: KafkaProducer, batch: int, partition: int, rows: int) -> Any:
+        """Add a task's marker to its transaction; the delivery tells its offset."""
+        value = json.dumps({"batch": batch, "partition": partition, "rows": rows}).encode()
+        return producer.send(self._topic, value, key=self._marker_key(partition), partition=MARKERS)
+
+    def has_marker(self, offset: int) -> bool:
+        """Whether the marker's transaction was committed; waits while older ones are open."""
+        place = TopicPartition(self._topic, MARKERS)
+        pieces = kept_consumer(self._kafka).read_range(place, offset, offset + 1, isolation="read_committed")
+        return any(len(piece) for piece in pieces)
+
+    def marked(self, batch: int, start: int) -> set[int]:
+        """The tasks of a batch whose markers stand behind `start`."""
+        found = set()
+        own = f"{self._sink}/".encode()
+        for _, keys, values in self._pieces(MARKERS, start):
+            for key, value in zip(keys, values, strict=True):
+                if key is not None and value is not None and key.startswith(own):
+                    told = json.loads(value)
+                    if told["batch"] == batch:
+                        found.add(told["partition"])
+        return found
+
+    def end_of_markers(self) -> int:
+        return ends_of(self._kafka, TopicPartition(self._topic, MARKERS))[1]
+
+    # ------------------------------------------------------------------ the topic
+
+    def ensure(self) -> None:
+        """See that the topic is there with its two partitions; makes it where it is not.
+
+        Raises:
+            ExactlyOnceError: it has one partition.
+            KafkaError: it is not there, and cannot be made.
+        """
+        known = (self._kafka.get("bootstrap.servers", ""), self._topic)
+        if known in _there:
+            return
+        admin = kept_admin(self._kafka)
+        described = admin.describe_topics([self._topic], raise_errors=False)
+        if self._topic in described.errors:
+            new = NewTopic(self._topic, partitions=PARTITIONS, configs={"cleanup.policy": "compact"})
+            made = admin.create_topics([new], raise_errors=False)
+            error = made.errors.get(self._topic)
+            if error is not None and not isinstance(error, TopicAlreadyExists):
+                error.add_note(
+                    f"ledgerTopic={self._topic} is not there and could not be made; make it with "
+                    f"{PARTITIONS} partitions and cleanup.policy=compact"
+                )
+                raise error
+            admin.wait_for_topics([self._topic], timeout=CREATION_TIMEOUT)
+            described = admin.describe_topics([self._topic])
+        count = len(described[self._topic].partitions)
+        if count < PARTITIONS:
+            raise ExactlyOnceError(f"ledgerTopic={self._topic} has {count} partition, and needs {PARTITIONS}")
+        _there.add(known)
+
+    # ------------------------------------------------------------------ inside
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        return (self._kafka.get("bootstrap.servers", ""), self._topic, self._sink)
+
+    @property
+    def _owner_options(self) -> dict[str, str]:
+        return {
+            **self._kafka,
+            "transactional.id": self._owner_id,
+            "transaction.timeout.ms": OWNER_TIMEOUT_MS,
+            "ledger": self._topic,
+            "thread": str(threading.get_ident()),  # a producer's transactions are one thread's
+        }
+
+    def _take_over(self) -> Owner:
+        self.ensure()
+        options = {**self._kafka, "transaction.timeout.ms": OWNER_TIMEOUT_MS}
+        producer = new_producer(options, self._owner_id)
+        try:
+            producer.init_transactions()
+            return Owner(producer, self.read(fresh=True))
+        except KafkaError as error:
+            producer.close(1)
+            if _is_fenced(error):
+                raise Contended(f"{self._owner_id} belongs to another process now") from error
+            raise
+        except BaseException:
+            producer.close(1)
+            raise
+
+    def _pieces(self, partition: int, start: int) -> Iterator[tuple[int, list[Any], list[Any]]]:
+        """Offsets to go on from, keys and values of all that is committed up to the end as it is now.
+
+        Transactions that are open in between are waited for: what is behind them might be ours.
+        """
+        place = TopicPartition(self._topic, partition)
+        first, end = ends_of(self._kafka, place)
+        start = max(start, first)
+        for piece in kept_consumer(self._kafka).read_range(place, start, end, isolation="read_committed"):
+            yield piece.last_offset + 1, piece.keys, piece.values
+        yield max(start, end), [], []
+
+    def _marker_key(self, partition: int) -> bytes:
+        return f"{self._sink}/{partition}".encode()
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ProducerFenced | InvalidProducerEpoch):
+            return True
+        error = error.__cause__
+    return False

@@ -1,0 +1,29 @@
+"""Transactional ids: `PREFIX/SINK/RUN/PARTITION`, with `/ATTEMPT` where attempts have ids of their own.
+
+Runs are numbered, so that nothing of an earlier run can end a transaction of a later one.  Tasks that end
+their transactions themselves have `task` for the number: there a later run is meant to end what an earlier
+one left. The ledger's writers have `ledger`.  Sinks' names hold no slash.
+"""
+
+from __future__ import annotations
+
+PER_TASK_RUN = "task"
+LEDGER = "ledger"
+
+
+def of_sink(prefix: str, sink: str) -> str:
+    """What all ids of a sink begin with."""
+    return f"{prefix}/{sink}/"
+
+
+def of_run(prefix: str, sink: str, run: int | str) -> str:
+    return f"{of_sink(prefix, sink)}{run}/"
+
+
+def of_task(prefix: str, sink: str, run: int | str, partition: int, attempt: int | None) -> str:
+    own = "" if attempt is None else f"/{attempt}"
+    return f"{of_run(prefix, sink, run)}{partition}{own}"
+
+
+def of_ledger(prefix: str, sink: str) -> str:
+    return of_sink(prefix, sink) + LEDGER

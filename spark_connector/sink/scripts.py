@@ -1,0 +1,369 @@
+"""The exactly-once protocol: what a task does before it writes, and how the driver commits, aborts and
+recovers.
+
+Sans IO: each script is a generator that yields what is to be done (`Command`) and is sent the answer, or has
+the failure thrown into it; cluster.py carries commands out.  What the phases mean stands in states.py.
+
+Whoever changes the ledger first takes over the sink's one transactional id (`ReadLedger(owned=True)`) and
+then reads.  Whoever comes later takes it over again, so a write only succeeds if nothing was written since
+it was read: `Contended` otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, TypeVar
+
+import attrs
+
+from pykafka2.errors import KafkaError
+from spark_connector.errors import (
+    CheckpointBehind,
+    ExactlyOnceError,
+    NotCommitted,
+    PartlyCommitted,
+    SupersededRun,
+)
+from spark_connector.sink.context import Epoch
+from spark_connector.sink.messages import OpenTransaction, Written
+from spark_connector.sink.states import LedgerState, Phase
+from spark_connector.sink.steps import Step
+
+MOST_ATTEMPTS = 20
+"""Of a write that others come in between."""
+
+
+class Contended(ExactlyOnceError):
+    """Another process has taken the ledger over since it was read."""
+
+
+@attrs.define(frozen=True)
+class ReadLedger:
+    """Answer: the sink's `LedgerState`.
+
+    owned: as who may write next, with all that was begun before ended.
+    fresh: False where a state that this process has read earlier is good enough.
+    """
+
+    owned: bool = False
+    fresh: bool = True
+
+
+@attrs.define(frozen=True)
+class WriteLedger:
+    """Throws `Contended` if anybody else came in between."""
+
+    state: LedgerState
+
+
+@attrs.define(frozen=True)
+class EndTransactions:
+    """Answer: by partition, why a transaction is over otherwise.  Throws what keeps it from being known."""
+
+    transactions: Sequence[OpenTransaction]
+    commit: bool
+
+
+@attrs.define(frozen=True)
+class FindCommitted:
+    """Answer: the set of partitions whose transactions' markers can be read."""
+
+    transactions: Sequence[OpenTransaction]
+
+
+@attrs.define(frozen=True)
+class FindMarked:
+    """Answer: the set of partitions of a batch whose markers can be read, from an offset on."""
+
+    batch: int
+    start: int
+
+
+@attrs.define(frozen=True)
+class FindEndOfMarkers:
+    """Answer: the offset behind the last marker."""
+
+
+@attrs.define(frozen=True)
+class FindLost:
+    """Answer: by partition, why a transaction can not be relied on to be committed."""
+
+    transactions: Sequence[OpenTransaction]
+
+
+@attrs.define(frozen=True)
+class AbortLeftovers:
+    """End what is open of the sink, of one run if that is given."""
+
+    run: int | str | None = None
+
+
+@attrs.define(frozen=True)
+class Pause:
+    """Let others go first, longer each time."""
+
+    attempt: int
+
+
+@attrs.define(frozen=True)
+class Reach:
+    step: Step
+
+
+Command = (
+    ReadLedger
+    | WriteLedger
+    | EndTransactions
+    | FindCommitted
+    | FindMarked
+    | FindEndOfMarkers
+    | FindLost
+    | AbortLeftovers
+    | Pause
+    | Reach
+)
+R = TypeVar("R")
+Script = Generator[Command, Any, R]
+
+
+@attrs.define(frozen=True)
+class Entry:
+    """What a task is to do: write, or nothing as its rows are there already."""
+
+    state: LedgerState
+    is_written: bool
+
+
+# ---------------------------------------------------------------------- before a task writes
+
+
+def enter(epoch: Epoch, partition: int, *, recovers: bool = False, fresh: bool = False) -> Script[Entry]:
+    """Have the ledger name this run, and see whether the task's rows are there.
+
+    Args:
+        recovers: also finishes what the same run left decided.
+        fresh: whether the batch may have been decided by the same run, as in foreachBatch.
+
+    Raises:
+        SupersededRun: a later run has begun.
+        CheckpointBehind: later batches are committed.
+    """
+    state: LedgerState = yield ReadLedger(fresh=fresh or recovers)
+    if state.run != epoch.run or (recovers and state.phase is Phase.DECIDED):
+        state = yield from _claim(epoch, 0 if recovers else partition)
+    if epoch.number < state.batch:
+        raise CheckpointBehind(
+            f"batch {epoch.number} of {epoch.sink!r} is older than batch {state.batch}, which is committed: "
+            "the checkpoint is an earlier copy, or was made anew under the same name; go on from the right "
+            "one, or with a new one"
+        )
+    is_known = epoch.number == state.batch
+    if is_known and state.phase is Phase.REDO:
+        return Entry(state, is_written=partition not in state.missing)
+    return Entry(state, is_written=is_known)
+
+
+def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
+    """Take the sink over from an earlier run: finish what that had decided, abort the rest.
+
+    All tasks of a run's first batch come here at once; the first one is let go first.
+    """
+    for attempt in range(MOST_ATTEMPTS):
+        if attempt or partition:
+            yield Pause(attempt + min(partition, 2))
+            state: LedgerState = yield ReadLedger()
+            if state.run == epoch.run:
+                return state
+        try:
+            state = yield ReadLedger(owned=True)
+            if state.run == epoch.run and state.phase is not Phase.DECIDED:
+                return state
+            if epoch.run in state.past_runs:
+                raise SupersededRun(
+                    f"a later run of {epoch.sink!r} has begun; this one ({epoch.run}) can commit nothing more"
+                )
+            if state.phase is Phase.DECIDED:
+                yield Reach(Step.IN_RECOVERY)
+                state = yield from _finish(state)
+            if state.run == epoch.run:
+                return state
+            yield AbortLeftovers()
+            yield Reach(Step.BEFORE_CLAIM)
+            claimed = state.claimed(epoch.run, epoch.number)
+            yield WriteLedger(claimed)
+            return claimed
+        except Contended:
+            continue
+    raise ExactlyOnceError(
+        f"others kept coming in between {MOST_ATTEMPTS} attempts to begin with {epoch.sink!r}"
+    )
+
+
+# ---------------------------------------------------------------------- the driver's part
+
+
+def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -> Script[None]:
+    """Decide that the batch is committed, and end its tasks' transactions.
+
+    Raises:
+        SupersededRun: a later run has begun; nothing was committed.
+        NotCommitted: a transaction is lost, or about to be; nothing was committed.
+        PartlyCommitted: a transaction was lost after the decision; the next run writes its partition again.
+    """
+    transactions = _transactions(messages)
+    if not transactions and not any(one.is_repeated for one in messages):
+        return  # no rows
+    for _ in range(MOST_ATTEMPTS):
+        state: LedgerState = yield ReadLedger(owned=True)
+        _check_run(state, epoch)
+        if state.batch == epoch.number and state.phase in (Phase.DONE, Phase.DECIDED):
+            if transactions:
+                raise ExactlyOnceError(
+                    f"batch {epoch.number} of {epoch.sink!r} was decided already, but tasks have written it "
+                    "again"
+                )
+            if state.phase is Phase.DECIDED:
+                _raise_if_missing((yield from _finish(state)))
+            return
+        _check_redo(state, epoch, messages)
+        yield from _check_not_lost(epoch, transactions)
+        yield Reach(Step.BEFORE_DECIDED)
+        decided = state.decided(epoch.number, len(messages), transactions)
+        try:
+            yield WriteLedger(decided)
+        except Contended:
+            continue
+        yield Reach(Step.AFTER_DECIDED)
+        state = yield from _finish(decided)
+        if id_per_attempt:
+            yield AbortLeftovers(state.run_number)
+        _raise_if_missing(state)
+        return
+    raise NotCommitted(
+        f"others kept coming in between; batch {epoch.number} of {epoch.sink!r} is not committed"
+    )
+
+
+def commit_per_task(epoch: Epoch, messages: Sequence[Written]) -> Script[None]:
+    """Note that the tasks have committed their parts of the batch, so that no run writes it again."""
+    if not any(one.rows or one.is_repeated for one in messages):
+        return
+    for _ in range(MOST_ATTEMPTS):
+        state: LedgerState = yield ReadLedger(owned=True)
+        _check_run(state, epoch)
+        if state.batch == epoch.number and state.phase is Phase.DONE:
+            return
+        markers_from: int = yield FindEndOfMarkers()
+        yield Reach(Step.BEFORE_DONE)
+        try:
+            yield WriteLedger(state.done(epoch.number, len(messages), markers_from))
+        except Contended:
+            continue
+        yield Reach(Step.AFTER_DONE)
+        return
+    raise NotCommitted(
+        f"others kept coming in between; the ledger does not have batch {epoch.number} as done"
+    )
+
+
+def abort(epoch: Epoch, messages: Iterable[Written]) -> Script[None]:
+    """Give the batch up, unless it is decided: then the next run finishes it."""
+    state: LedgerState = yield ReadLedger(owned=True)
+    if state.run == epoch.run and state.batch == epoch.number and state.phase in (Phase.DECIDED, Phase.DONE):
+        return
+    yield EndTransactions(_transactions(messages), commit=False)
+    if state.run == epoch.run:
+        yield AbortLeftovers(state.run_number)
+
+
+def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[None]:
+    """Commit a batch write, which has no ledger: all of it, or nothing unless the driver dies meanwhile.
+
+    Raises:
+        NotCommitted: a transaction is lost, or about to be; nothing was committed.
+        PartlyCommitted: some were lost between that look and their end.
+    """
+    transactions = _transactions(messages)
+    yield from _check_not_lost(None, transactions)
+    yield Reach(Step.AFTER_DECIDED)
+    lost: dict[int, KafkaError] = yield EndTransactions(transactions, commit=True)
+    if id_per_attempt:
+        yield AbortLeftovers()
+    if lost:
+        raise PartlyCommitted(
+            f"{len(lost)} of {len(transactions)} transactions were lost while they were being committed, so "
+            f"the rows of {_numbered(lost)} are missing: {next(iter(lost.values()))}"
+        )
+
+
+def abort_job(messages: Iterable[Written]) -> Script[None]:
+    yield EndTransactions(_transactions(messages), commit=False)
+    yield AbortLeftovers()
+
+
+# ---------------------------------------------------------------------- steps of these
+
+
+def _finish(state: LedgerState) -> Script[LedgerState]:
+    """Commit what is decided; the state that was written.  As often as one likes."""
+    lost: dict[int, KafkaError] = yield EndTransactions(state.transactions, commit=True)
+    missing: tuple[int, ...] = ()
+    if lost:
+        unsure = [one for one in state.transactions if one.partition in lost]
+        committed: set[int] = yield FindCommitted(unsure)
+        missing = tuple(sorted(set(lost) - committed))
+    yield Reach(Step.BEFORE_DONE)
+    ended = state.ended(missing)
+    yield WriteLedger(ended)
+    yield Reach(Step.AFTER_DONE)
+    return ended
+
+
+def _check_run(state: LedgerState, epoch: Epoch) -> None:
+    if state.run != epoch.run:
+        raise SupersededRun(
+            f"a later run of {epoch.sink!r} has begun ({state.run}); batch {epoch.number} of this one "
+            f"({epoch.run}) is not committed"
+        )
+
+
+def _check_redo(state: LedgerState, epoch: Epoch, messages: Sequence[Written]) -> None:
+    """What is written again has to be what is missing, in as many tasks as before."""
+    if state.phase is not Phase.REDO:
+        return
+    written = {one.partition for one in messages if one.transaction is not None}
+    if len(messages) != state.tasks or written != set(state.missing):
+        raise ExactlyOnceError(
+            f"batch {epoch.number} of {epoch.sink!r} was committed but for {_numbered(state.missing)} of "
+            f"{state.tasks} tasks; now it has {len(messages)} tasks, and {_numbered(written)} wrote: the "
+            "batch is split in another way, so it cannot be completed exactly once.  Let it be split as "
+            "before (minPartitions, spark.sql.shuffle.partitions), or go on with a new checkpoint"
+        )
+
+
+def _check_not_lost(epoch: Epoch | None, transactions: Sequence[OpenTransaction]) -> Script[None]:
+    lost: dict[int, str] = yield FindLost(transactions)
+    if lost:
+        yield EndTransactions([one for one in transactions if one.partition not in lost], commit=False)
+        what = "the write" if epoch is None else f"batch {epoch.number} of {epoch.sink!r}"
+        raise NotCommitted(
+            f"nothing of {what} is committed, as {len(lost)} of {len(transactions)} transactions cannot be: "
+            f"{_numbered(lost)}: {next(iter(lost.values()))}"
+        )
+
+
+def _raise_if_missing(state: LedgerState) -> None:
+    if state.phase is Phase.REDO:
+        raise PartlyCommitted(
+            f"batch {state.batch} of {state.sink!r} is committed but for {_numbered(state.missing)} of "
+            f"{state.tasks} tasks, whose transactions were lost after the decision; start the query again: "
+            "only these will be written again"
+        )
+
+
+def _transactions(messages: Iterable[Written]) -> tuple[OpenTransaction, ...]:
+    return tuple(one.transaction for one in messages if one.transaction is not None)
+
+
+def _numbered(partitions: Iterable[int]) -> str:
+    return "partition " + (", ".join(str(one) for one in sorted(partitions)) or "none")

@@ -1,0 +1,166 @@
+"""The sink's options and schemas: what is taken, and what is refused before any task starts."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.errors import ConfigurationError, UnknownOption
+from spark_connector import WrongSchema, exactly_once_batches
+from spark_connector.options.sink_options import TRANSACTION_MS
+from spark_connector.sink.clients import OF_PRODUCERS, shared_options
+from spark_connector.sink.reading import sink_options
+from spark_connector.sink.schema import check_schema
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
+HEADERS = "headers array<struct<key:string,value:binary>>"
+
+
+TYPES: dict[str, DataType] = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "double": DoubleType(),
+    "timestamp": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
+    "array<string>": ArrayType(StringType()),
+    "map<string,string>": MapType(StringType(), StringType()),
+    "array<struct<key:string,value:binary>>": ArrayType(
+        StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    ),
+}
+
+
+def schema(text: str) -> StructType:
+    """As `StructType.fromDDL`, which needs a session."""
+    columns = (column.split(" ", 1) for column in text.split(", "))
+    return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "value string",
+        "value binary, key string",
+        f"value string, key binary, {HEADERS}, topic string, partition int, timestamp timestamp",
+        "VALUE string, timestamp bigint",
+        "value string, timestamp timestamp_ntz",
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+        "timestampType int",
+    ],
+)
+def test_schemas_that_are_written(columns: str) -> None:
+    check_schema(schema(columns), "orders")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("key string", "no column 'value', but key"),
+        ("value int", "'value' is int; it may be string or binary"),
+        ("value string, key array<string>", "'key' is array<string>"),
+        ("value string, topic int", "'topic' is int"),
+        ("value string, partition bigint", "'partition' is bigint; it may be int"),
+        ("value string, timestamp string", "'timestamp' is string"),
+        ("value string, headers map<string,string>", "'headers' is map<string,string>"),
+        ("value string, amount double", "no use for a column 'amount'"),
+    ],
+)
+def test_schemas_that_are_refused(columns: str, words: str) -> None:
+    with pytest.raises(WrongSchema, match=words.replace("[", r"\[")):
+        check_schema(schema(columns), "orders")
+
+
+def test_a_topic_is_needed_as_option_or_column() -> None:
+    check_schema(schema("value string, topic string"), None)
+    with pytest.raises(WrongSchema, match="'topic', and the option topic is not given"):
+        check_schema(schema("value string"), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"delivery": "at_most_once"}, "delivery='at_most_once': legal is 'at_least_once', 'exactly_once'"),
+        ({"delivery": "exactly_once", "kafka.transaction.timeout.ms": "9999"}, "have to end within it"),
+        ({"delivery": "exactly_once", "kafka.transaction.timeout.ms": "long"}, "have to end within it"),
+        ({"kafka.transaction.timeout.ms": "60000"}, "has no transactions"),
+        ({"kafka.transactional.id": "mine"}, "names the transactions itself"),
+        ({"kafka.enable.idempotence": "false"}, "always idempotent"),
+        ({"kafka.key.serializer": "x"}, "as they are in their column"),
+        ({"kafka.partitioner.class": "x"}, "column named partition"),
+        ({"subscribe": "orders"}, "option of the source"),
+        ({"epoch.sink": "a"}, "set by exactly_once_batches"),
+        ({"ledgerTopic": "a b"}, "ledgerTopic"),
+        ({"topic": " "}, "topic"),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        sink_options({**SERVERS, **options}, streaming=True)
+
+
+def test_an_unknown_option_is_told_the_nearest() -> None:
+    with pytest.raises(UnknownOption, match="delivery"):
+        sink_options({**SERVERS, "delivry": "exactly_once"}, streaming=True)
+
+
+def test_a_missing_server_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is missing"):
+        sink_options({"topic": "orders"}, streaming=True)
+
+
+def test_transactions_may_take_as_long_as_brokers_allow_by_default() -> None:
+    options = sink_options({**SERVERS, "delivery": "exactly_once"}, streaming=True)
+    assert options.kafka["transaction.timeout.ms"] == str(TRANSACTION_MS)
+    assert "transaction.timeout.ms" not in sink_options(SERVERS, streaming=True).kafka
+
+
+def test_tasks_of_a_batch_write_do_not_commit_themselves() -> None:
+    with pytest.raises(ConfigurationError, match="all or nothing"):
+        sink_options({**SERVERS, "delivery": "exactly_once_per_task"}, streaming=False)
+
+
+def test_no_secret_is_shown() -> None:
+    options = sink_options({**SERVERS, "kafka.sasl.plain.password": "hunter2"}, streaming=True)
+    assert "hunter2" not in repr(options)
+
+
+def test_what_all_clients_share_every_client_takes() -> None:
+    given = {
+        **dict.fromkeys(OF_PRODUCERS, "1"),
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "PLAINTEXT",
+        "request.timeout.ms": "20000",
+        "retry.backoff.ms": "50",
+        "client.id": "mine",
+    }
+    shared = shared_options(given)
+    assert set(shared) == set(given) - OF_PRODUCERS
+    for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
+        client(shared).close()  # type: ignore[attr-defined]
+
+
+def test_the_helper_refuses_what_it_does_not_do() -> None:
+    with pytest.raises(ConfigurationError, match="at_least_once"):
+        exactly_once_batches("totals", topic="t", delivery="at_least_once", **SERVERS)
+    with pytest.raises(ConfigurationError, match=r"epoch\.sink"):
+        exactly_once_batches("a/b", topic="t", **SERVERS)
+    assert "totals" in repr(exactly_once_batches("totals", topic="t", **SERVERS))
