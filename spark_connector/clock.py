@@ -1,4 +1,6 @@
-"""The connector's only look at real time: waiting between questions, and how long a trigger was held back."""
+"""The connector's only look at real time: waiting between questions, how long a trigger was held back,
+and how much time a transaction has left.
+"""
 
 from __future__ import annotations
 
@@ -6,3 +8,4 @@ import time
 
 monotonic = time.monotonic
 sleep = time.sleep
+wall = time.time

@@ -5,8 +5,9 @@ Any process of Spark's; blocks its thread.
 
 from __future__ import annotations
 
+import os
 import random
-import time
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from pykafka2.errors import (
     ProducerFenced,
     TransactionalIdNotFound,
 )
+from spark_connector import clock
 from spark_connector.options.sink_options import SinkOptions
 from spark_connector.sink import names, scripts, steps
 from spark_connector.sink.clients import end_all, kept_admin, new_producer
@@ -116,7 +118,7 @@ class Cluster:
         ids = {one.handle.transactional_id: one for one in command.transactions}
         told = kept_admin(self._options.kafka).describe_transactions(ids, raise_errors=False)
         lost: dict[int, str] = {}
-        now = time.time()
+        now = clock.wall()
         for name, one in ids.items():
             error = told.errors.get(name)
             if error is not None and not isinstance(error, TransactionalIdNotFound):
@@ -150,7 +152,8 @@ class Cluster:
 
     def _pause(self, command: scripts.Pause) -> None:
         longest = min(FIRST_PAUSE * command.attempt, LONGEST_PAUSE)
-        time.sleep(random.uniform(longest / 2, longest))
+        chance = random.Random(f"{os.getpid()} {threading.get_ident()} {command.attempt}")
+        clock.sleep(chance.uniform(longest / 2, longest))
 
     def _reach(self, command: scripts.Reach) -> None:
         steps.reach(command.step, sink=self.sink)

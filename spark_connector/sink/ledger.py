@@ -19,7 +19,14 @@ from typing import Any
 import attrs
 
 from pykafka2 import KafkaProducer, NewTopic, TopicPartition
-from pykafka2.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, TopicAlreadyExists
+from pykafka2.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaError,
+    ProducerFenced,
+    TopicAlreadyExists,
+)
 from spark_connector import connections
 from spark_connector.errors import ExactlyOnceError
 from spark_connector.sink.clients import ends_of, kept_admin, kept_consumer, new_producer
@@ -31,6 +38,9 @@ PARTITIONS = 2
 OWNER_TIMEOUT_MS = "30000"
 """How long a decision that was begun by a process that died may keep others waiting."""
 CREATION_TIMEOUT = 30.0
+
+FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
+"""How a transaction fails that somebody else has aborted by taking over."""
 
 _read: dict[tuple[str, ...], tuple[int, LedgerState]] = {}
 """By ledger and sink, how far this process has read, and what it found."""
@@ -215,7 +225,7 @@ class Ledger:
 
 def _is_fenced(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, ProducerFenced | InvalidProducerEpoch):
+        if isinstance(error, FENCED):
             return True
         error = error.__cause__
     return False

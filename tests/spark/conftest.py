@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["spark_kafka"]  # the fixture that users have
 
-NEED_PYSPARK = ["test_readers.py"]
+NEED_PYSPARK = ["test_crashes.py", "test_readers.py", "test_sink_options.py", "test_sink_rows.py"]
 """Files that need pyspark, though no session."""
 collect_ignore = [] if find_spec("pyspark") else NEED_PYSPARK
 

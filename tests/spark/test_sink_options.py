@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,

@@ -7,8 +7,6 @@ import datetime
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark")
-
 from spark_connector.errors import WrongRow
 from spark_connector.sink.rows import RowSplitter
 

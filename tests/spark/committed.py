@@ -1,0 +1,48 @@
+"""What a reader that is not ours is shown of a topic: confluent-kafka with read_committed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from confluent_kafka import Consumer, TopicPartition
+
+PATIENCE = 30.0
+"""Seconds for open transactions to be over."""
+
+
+def committed(bootstrap_servers: str, topic: str, isolation: str = "read_committed") -> Counter[str]:
+    """How often each value is there, up to the end of the logs as it is now.
+
+    Raises AssertionError if transactions stay open.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "never-joined",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        ends = {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+            for number in partitions
+        }
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        found: Counter[str] = Counter()
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            for message in consumer.consume(5_000, timeout=0.1):
+                assert message.error() is None, message.error()
+                value = message.value()
+                found[value.decode() if value is not None else "null"] += 1
+            reached = {one.partition: one.offset for one in consumer.position(list(consumer.assignment()))}
+            if all(reached[number] >= end for number, end in ends.items() if end):
+                return found
+            assert time.monotonic() < deadline, f"open transactions hold back readers: {reached} of {ends}"
+    finally:
+        consumer.close()

@@ -1,0 +1,97 @@
+"""A streaming query that kills.py kills: JSON files to a topic, exactly or at least once.
+
+    python -m tests.spark.kills_program SERVERS TOPIC DELIVERY FOLDER
+
+Ends by itself when all files are written.  The rows depend on the files alone, in the same tasks each time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+TASKS = 3
+CRASH_AT = "PYKAFKA2_TEST_CRASH_AT"
+
+
+def on_step(step: str, known: dict[str, Any]) -> None:
+    """Kill everything of this query, JVM and workers, when the step is reached for the n-th time.
+
+    The steps of one kind are counted in a folder, as several processes come by.
+    """
+    wanted, _, number = os.environ.get(CRASH_AT, "").partition(":")
+    if step != wanted:
+        return
+    folder = Path(os.environ["PYKAFKA2_TEST_CRASH_FOLDER"])
+    reached = 0
+    while True:
+        reached += 1
+        try:
+            (folder / f"{step}-{reached}").touch(exist_ok=False)
+            break
+        except FileExistsError:
+            continue
+    if reached == int(number):
+        kill_session(os.getsid(0))
+
+
+def kill_session(session: int) -> None:
+    """SIGKILL for every process of a session, the caller last."""
+    own = os.getpid()
+    for _ in range(3):  # a daemon may fork meanwhile
+        for process in processes_of(session):
+            if process != own:
+                try:
+                    os.kill(process, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+    if own in set(processes_of(session)):
+        os.kill(own, signal.SIGKILL)
+
+
+def processes_of(session: int) -> Iterator[int]:
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if os.getsid(int(folder.name)) == session:
+                    yield int(folder.name)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+
+def main() -> None:
+    servers, topic, delivery, folder = sys.argv[1:]
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("kills")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", str(TASKS))
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(f"{folder}/in")
+    query = (
+        stream.repartition(TASKS, "value")
+        .selectExpr("value", "value as key")
+        .writeStream.format("pykafka2")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", topic)
+        .option("delivery", delivery)
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
