@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 MARKER = "gate"
 PLAIN_RUN = f"not {MARKER} and not spark"
@@ -23,6 +24,11 @@ def rest_in_gate(values: Iterable[object]) -> list[object]:
     first, *others = values
     rest = [one if isinstance(one, tuple) else (one,) for one in others]
     return [first, *(pytest.param(*one, marks=pytest.mark.gate) for one in rest)]
+
+
+def examples(most: int) -> int:
+    """For `max_examples` of Hypothesis: a quarter of them in a plain run, whose profile says so."""
+    return max(2, most * settings().max_examples // 100)
 
 
 class GateReport:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from pykafka2.logs import ClientLogger, LastResort
+from tests.gate import rest_in_gate
 
 PROGRAM = """
 import sys
@@ -39,11 +40,13 @@ def test_a_line_on_stderr_says_which_client_and_logger_it_is_of() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("setup", "lines"),
-    [
-        ("import logging; logging.basicConfig(format='mine: %(message)s')", 1),
-        ("import logging; logging.lastResort = None", 0),
-        ("import logging; logging.getLogger('pykafka2').addHandler(logging.NullHandler())", 0),
-    ],
+    rest_in_gate(
+        [
+            ("import logging; logging.basicConfig(format='mine: %(message)s')", 1),
+            ("import logging; logging.lastResort = None", 0),
+            ("import logging; logging.getLogger('pykafka2').addHandler(logging.NullHandler())", 0),
+        ]
+    ),
 )
 def test_a_program_that_has_set_up_logging_sees_only_what_it_asked_for(setup: str, lines: int) -> None:
     written = stderr_of(setup).splitlines()

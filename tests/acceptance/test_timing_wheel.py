@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from pykafka2.broker.base.timing_wheel import Timer, TimingWheel
 from tests.broker.base.test_timing_wheel import WheelAgainstList
+from tests.gate import examples
 
 
 class LongerWalk(WheelAgainstList):
@@ -21,7 +22,7 @@ class LongerWalk(WheelAgainstList):
 
 
 TestLongerWalk = pytest.mark.gate(LongerWalk.TestCase)
-TestLongerWalk.settings = settings(max_examples=20, stateful_step_count=60, deadline=None)
+TestLongerWalk.settings = settings(max_examples=examples(20), stateful_step_count=60, deadline=None)
 
 
 def test_firing_times_and_order_are_those_of_a_sorted_list() -> None:

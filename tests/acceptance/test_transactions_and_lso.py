@@ -11,6 +11,7 @@ from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.broker.transaction_wire import TOPICS, Producer, World
+from tests.gate import rest_in_gate
 
 PLACES = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
 
@@ -75,7 +76,7 @@ def test_the_last_stable_offset_stops_at_the_open_transaction(version: int) -> N
         assert read_for(reader, world) == [b"2 open", b"3 committed behind it"]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", rest_in_gate([2, 1]))
 def test_our_producers_are_seen_whole_or_not_at_all_and_stop_the_reader_while_open(version: int) -> None:
     with Simulation(seed=18) as simulation:
         world = World(simulation, transaction_version=version)

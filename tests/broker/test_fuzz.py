@@ -14,6 +14,7 @@ from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
+from tests.gate import examples
 from tests.testing.wire import Wire, batch, fetch_request, produce_request
 
 TIMEOUT = 5.0
@@ -67,7 +68,7 @@ def frames(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(frames(), min_size=1, max_size=3))
 def test_a_hostile_connection_harms_nobody_else(cluster: KafkaCluster, sent: list[bytes]) -> None:
     host, _, port = cluster.brokers[0].address.rpartition(":")

@@ -16,6 +16,7 @@ from pykafka2.records.columns import Columns
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
+from tests.gate import rest_in_gate
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -113,7 +114,7 @@ def fetched_data() -> list[FetchedData]:
 @pytest.mark.usefixtures("_no_collector")
 @pytest.mark.parametrize("call", ["poll", "poll_columns", "position"])
 @pytest.mark.parametrize("what", ["bomb", "value", "magic", "refused", "deserializer"])
-@pytest.mark.parametrize("has_records_before", [True, False])
+@pytest.mark.parametrize("has_records_before", rest_in_gate([True, False]))
 def test_what_could_not_be_read_is_freed_without_the_garbage_collector(
     cluster: LogCluster, what: str, call: str, has_records_before: bool
 ) -> None:

@@ -34,6 +34,7 @@ from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Answer, Drop, Hold, ScriptedBroker
 from tests.consumer.logs import LogCluster
+from tests.gate import examples
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)
@@ -519,7 +520,7 @@ def test_read_committed_hides_what_was_aborted(cluster: LogCluster) -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.sampled_from(["plain", "a", "b", "end a", "end b", "abort a", "abort b"]), max_size=25),
     st.integers(1, 4),

@@ -16,6 +16,7 @@ from pykafka2.consumer.fetched import FetchedData, Problem
 from pykafka2.errors import OffsetOutOfRange
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import build_batch
+from tests.gate import examples
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
@@ -92,7 +93,7 @@ class BufferMachine(RuleBasedStateMachine):
 
 
 TestBuffer = BufferMachine.TestCase
-TestBuffer.settings = settings(max_examples=40, stateful_step_count=25)
+TestBuffer.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 def test_a_reset_stays_until_it_was_taken_over() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData, KafkaError, TlsError
 from pykafka2.network.frames import MAX_READ_BYTES, PATIENCE, SMALL_BUFFER_BYTES, FrameReader
+from tests.gate import examples
 
 
 def framed(bodies: Iterable[bytes]) -> bytes:
@@ -54,7 +55,7 @@ SIZES = st.one_of(
     sizes=st.lists(SIZES, max_size=8),
     cuts=st.lists(st.one_of(st.integers(1, 9), st.integers(1, 200_000)), max_size=60),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_same_stream_gives_the_same_frames_however_it_is_cut(sizes: list[int], cuts: list[int]) -> None:
     bodies = [body(size, seed) for seed, size in enumerate(sizes)]
     reader = FrameReader("broker:9092")
@@ -63,7 +64,7 @@ def test_the_same_stream_gives_the_same_frames_however_it_is_cut(sizes: list[int
 
 
 @given(sizes=st.lists(st.integers(0, 300), max_size=8))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_whole_and_byte_by_byte_are_the_same(sizes: list[int]) -> None:
     bodies = [body(size, seed) for seed, size in enumerate(sizes)]
     stream = framed(bodies)

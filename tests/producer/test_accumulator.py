@@ -21,6 +21,7 @@ from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.records.column_encoder import EncodedRecords, ListColumns
 from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_line
+from tests.gate import rest_in_gate
 from tests.producer.rows import a_row
 
 Built = tuple[Accumulator, PartitionQueue, list[str]]
@@ -120,7 +121,7 @@ def fill(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [0, 16_384])
+@pytest.mark.parametrize("batch_size", rest_in_gate([0, 16_384]))
 @pytest.mark.parametrize("has_callback", [False, True])
 @pytest.mark.parametrize("value_bytes", [10, 100, 10_000])
 def test_records_and_their_objects_together_stay_within_what_is_accounted(

@@ -16,6 +16,7 @@ from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.records.batch import batches
 from pykafka2.records.decoder import decode_tuples
+from tests.gate import examples
 from tests.producer.rows import a_row
 
 BATCH_BYTES = 500
@@ -158,4 +159,6 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
 
 
 TestAccumulatorAgainstLists = pytest.mark.slow(AccumulatorAgainstLists.TestCase)
-TestAccumulatorAgainstLists.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAccumulatorAgainstLists.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)

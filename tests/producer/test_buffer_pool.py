@@ -11,6 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pykafka2.errors import IllegalState
 from pykafka2.producer.buffer_pool import BufferPool, Permit
+from tests.gate import examples
 
 
 def request(pool: BufferPool, size_bytes: int) -> Permit:
@@ -124,4 +125,4 @@ class PoolAgainstAList(RuleBasedStateMachine):
 
 
 TestPoolAgainstAList = pytest.mark.slow(PoolAgainstAList.TestCase)
-TestPoolAgainstAList.settings = settings(max_examples=50, deadline=None)
+TestPoolAgainstAList.settings = settings(max_examples=examples(50), deadline=None)

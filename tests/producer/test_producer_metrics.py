@@ -132,6 +132,7 @@ def test_transactions_are_timed(simulation: Simulation) -> None:
     assert metrics["txn-abort-time-ns-total"] == 0
 
 
+@pytest.mark.gate
 def test_rates_are_those_of_the_last_minute(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster)
 

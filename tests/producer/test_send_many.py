@@ -35,6 +35,7 @@ from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.types import BatchMetadata, RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
+from tests.gate import rest_in_gate
 from tests.producer.transactional import a_cluster, a_producer, committed
 
 MANY = 3000
@@ -128,7 +129,7 @@ class TestArriving:
             assert [row for batch in batches if batch.partition == partition for row in batch.rows] == rows
         assert rows_of(batches) == list(range(count))
 
-    @pytest.mark.parametrize("form", ["lists", "arrow"])
+    @pytest.mark.parametrize("form", rest_in_gate(["lists", "arrow"]))
     def test_long_columns_are_spread_in_blocks(
         self, simulation: Simulation, cluster: KafkaCluster, form: str
     ) -> None:
@@ -176,6 +177,7 @@ class TestArriving:
             ]
             assert log(cluster, "spread", partition) == [values[row] for row in rows]
 
+    @pytest.mark.gate
     @pytest.mark.slow
     def test_rows_go_where_they_say_though_the_topic_seems_smaller_meanwhile(
         self, simulation: Simulation, cluster: KafkaCluster

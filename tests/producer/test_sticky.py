@@ -13,6 +13,7 @@ from pykafka2.producer.route import Route
 from pykafka2.producer.sticky import NodeDelays, StickyChoice
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import rest_in_gate
 from tests.producer.routes import a_route
 
 BATCH_BYTES = 1000
@@ -164,7 +165,7 @@ def test_a_slow_broker_gets_fewer_records_by_default_only(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("timeout_ms", [0, 1000])
+@pytest.mark.parametrize("timeout_ms", rest_in_gate([1000, 0]))
 def test_a_broker_that_stands_still_is_avoided_after_the_availability_timeout(
     simulation: Simulation, cluster: KafkaCluster, timeout_ms: int
 ) -> None:

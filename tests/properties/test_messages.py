@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pykafka2.errors import CorruptData
 from pykafka2.protocol.describe import describe
 from pykafka2.protocol.struct import Message
+from tests.gate import examples
 from tests.protocol.naive import as_values, naive_decode, naive_encode
 from tests.protocol.strategies import instances, message_version_id, message_versions
 
@@ -30,7 +31,7 @@ described = functools.cache(describe)
 
 
 @EVERY_MESSAGE_AND_VERSION
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(data=st.data())
 def test_a_message_survives_its_bytes(cls: type[Message], version: int, data: st.DataObject) -> None:
     message = data.draw(instances(cls, version))
@@ -87,7 +88,7 @@ def damaged_messages(draw: st.DrawFn) -> tuple[type[Message], int, bytes]:
 
 @pytest.mark.gate
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(damaged_messages())
 def test_damaged_bytes_give_a_message_or_corrupt_data(damaged: tuple[type[Message], int, bytes]) -> None:
     cls, version, encoded = damaged
@@ -101,7 +102,7 @@ def test_damaged_bytes_give_a_message_or_corrupt_data(damaged: tuple[type[Messag
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.sampled_from(message_versions()), st.binary(max_size=200))
 def test_arbitrary_bytes_give_a_message_or_corrupt_data(
     message_version: tuple[type[Message], int], data: bytes

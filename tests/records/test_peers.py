@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pykafka2.records.batch import batches
 from pykafka2.records.decoder import decode_tuples
+from tests.gate import examples
 
 from .peers import BUILDERS, READERS
 from .strategies import CODECS, FIELDS, NOW, Input, build
@@ -22,7 +23,7 @@ PEER_RECORDS = st.lists(
 
 @pytest.mark.parametrize("peer", list(READERS))
 @pytest.mark.parametrize("codec", CODECS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(records=PEER_RECORDS)
 def test_peers_read_what_we_write(peer: str, codec: str, records: list[Input]) -> None:
     source = READERS[peer](build(records, codec, base_offset=70))
@@ -35,7 +36,7 @@ def test_peers_read_what_we_write(peer: str, codec: str, records: list[Input]) -
 
 @pytest.mark.parametrize("peer", list(READERS))
 @pytest.mark.parametrize("codec", CODECS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(records=PEER_RECORDS)
 def test_we_read_what_peers_write(peer: str, codec: str, records: list[Input]) -> None:
     builder = BUILDERS[peer](

@@ -93,6 +93,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_a_full_disk_refuses_and_nothing_is_lost_by_it() -> None:
 
 
 # Where a bug needs more than a few seeds to show, the first one says where to begin.
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "caught_by", "faults", "first"),

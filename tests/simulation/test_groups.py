@@ -46,6 +46,7 @@ def tell(
     return run_seed(seed, shape, sabotage=plant)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_in_gate([4, 1]))
 def test_members_own_each_partition_once_and_no_commit_is_lost(seed: int) -> None:

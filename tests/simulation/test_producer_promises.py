@@ -87,6 +87,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(
@@ -154,6 +155,7 @@ def test_the_producers_leave_the_same_trace_in_two_fresh_interpreters(quiet: Non
     assert hashes == {report.trace_hash}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_runner_plays_producers_by_name(capsys: pytest.CaptureFixture[str], quiet: None) -> None:
     assert main(["--scenario", "producers", "--seeds", "3"]) == 0

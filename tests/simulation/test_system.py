@@ -82,6 +82,7 @@ def test_an_idle_minute_costs_next_to_nothing() -> None:
         assert simulation.scheduler.progress - turns_before < 15_000
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_in_gate([20, 3]))
 def test_a_seed_full_of_faults_keeps_every_promise(seed: int, quiet: None) -> None:

@@ -30,6 +30,7 @@ def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -
     assert story.effective_faults >= 3
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "version"), rest_in_gate([(1, 2), (2, 1)]))
 def test_transactions_of_the_client_library_are_all_or_nothing_under_faults(seed: int, version: int) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pykafka2.errors import IllegalState
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.remote.http_port import AdminPort
+from tests.gate import examples
 from tests.testing.wire import Wire, batch, produce
 
 AUTHORIZED = "Authorization: Bearer secret\r\n"
@@ -202,7 +203,7 @@ NO_NUMBERS = st.one_of(
 LASTING = ("hold_elections", "hold_loading", "pause_followers")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_no_call_with_odd_arguments_does_more_than_fail(data: st.DataObject, port: AdminPort) -> None:
     name = data.draw(st.sampled_from([one for one in port._api.names() if not one.endswith(LASTING)]))

@@ -11,6 +11,7 @@ import pytest
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import rest_in_gate
 
 
 @pytest.mark.parametrize("process", [False, True])
@@ -40,7 +41,7 @@ def test_an_argument_of_another_kind_is_named(options: dict[str, Any], words: st
         KafkaCluster(process=process, **options)
 
 
-@pytest.mark.parametrize("process", [False, True])
+@pytest.mark.parametrize("process", rest_in_gate([False, True]))
 def test_topics_may_be_named_alone(process: bool) -> None:
     with KafkaCluster(brokers=1, topics=["orders", "audit"], process=process) as cluster:
         assert cluster.topics() == ["audit", "orders"]

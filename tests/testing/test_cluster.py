@@ -24,6 +24,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
+from tests.gate import rest_in_gate
 from tests.testing.wire import Wire, batch, produce
 
 METADATA = MetadataRequest(topics=None)
@@ -224,7 +225,7 @@ def test_brokers_without_work_stay_alive_on_threads(kafka_cluster: KafkaCluster)
     assert [broker.is_fenced for broker in kafka_cluster.controller.image.brokers.values()] == [False] * 3
 
 
-@pytest.mark.parametrize("process", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("process", rest_in_gate([False, True]))
 def test_leaders_and_the_controller_are_chosen_at_the_start(process: bool) -> None:
     """The first replica of an assignment leads."""
     topic = Topic(assignment=[[2, 0], [1, 2], [2, 1]])

@@ -11,10 +11,11 @@ from pykafka2.cli.main import main
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.testing.quick import QUICK
+from tests.gate import rest_in_gate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("process", [False, True])
+@pytest.mark.parametrize("process", rest_in_gate([False, True]))
 def test_ids_begin_where_they_are_asked_to(process: bool) -> None:
     with KafkaCluster(
         brokers=3,

@@ -8,6 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pykafka2.broker.base.timing_wheel import Timer, TimingWheel
 from pykafka2.clock import FOREVER
+from tests.gate import examples
 
 TICK = 0.001
 
@@ -66,7 +67,9 @@ class WheelAgainstList(RuleBasedStateMachine):
             assert self.wheel.next_deadline() <= 100.0 + max(first, self.tick) * TICK + 1e-9
 
 
-WheelAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+WheelAgainstList.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 TestWheelAgainstList = WheelAgainstList.TestCase
 
 

@@ -25,6 +25,7 @@ from tests.error_codes import (
     UNRELEASED_INSTANCE_ID,
     UNSUPPORTED_ASSIGNOR,
 )
+from tests.gate import examples
 
 AT_ONCE = GroupSettings(consumer_assignment_interval=0.0)
 ALL = [0, 1, 2, 3, 4, 5]
@@ -388,7 +389,7 @@ def test_every_partition_that_is_read_has_one_owner_that_reads_it(
 
 
 @given(count=st.integers(1, 7), sizes=sizes_of, left=st.integers(0, 6))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_uniform_is_balanced_and_moves_no_more_than_it_must(
     count: int, sizes: dict[bytes, int], left: int
 ) -> None:

@@ -11,6 +11,7 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import OffsetOutOfRange
 from pykafka2.records.decoder import decode_tuples
+from tests.gate import examples
 from tests.testing.wire import batch, view
 
 Row = tuple[int, int, bytes]  # offset, leader epoch, value
@@ -140,7 +141,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert all(one.size_bytes for one in segments[:-1]), "only the active segment may be empty"
 
 
-LogAgainstList.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+LogAgainstList.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=25, deadline=None)
 TestLogAgainstList = LogAgainstList.TestCase
 
 

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
+from tests.gate import examples
 from tests.testing.wire import NOW_MS, batch, view
 
 PRODUCERS = st.integers(1, 3)
@@ -135,5 +136,5 @@ class Log(RuleBasedStateMachine):
                     assert visible is not is_skipped
 
 
-Log.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Log.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestLog = pytest.mark.slow(Log.TestCase)

@@ -18,6 +18,7 @@ from pykafka2.errors import (
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.leading import try_append
+from tests.gate import rest_in_gate
 
 KEY = ("t", 0)
 
@@ -356,7 +357,7 @@ def test_a_deleted_topic_is_gone_everywhere_even_where_the_broker_was_down(simul
 
 
 @pytest.mark.parametrize("threads", ["shared", "separate"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_in_gate(range(3)))
 def test_a_storm_of_crashes_loses_nothing_that_was_safe(seed: int, threads: str) -> None:
     """Appends under crashes, cuts and moves: what was below the high watermark stays, replicas agree."""
     with Simulation(seed=seed) as simulation:

@@ -84,6 +84,7 @@ def test_others_are_answered_while_some_send_and_never_read(connect: Connect) ->
     assert statistics.median(times) < 0.05, times
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_replies_that_nobody_reads_are_bounded(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Connect, wait_for: WaitFor

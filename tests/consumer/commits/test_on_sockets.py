@@ -36,6 +36,7 @@ def produce(cluster: KafkaCluster, count: int) -> None:
             producer.send("orders", b"%d" % number)
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics={"orders": 1})
 def test_a_loop_that_commits_each_record_resumes_where_it_stopped(kafka_cluster: KafkaCluster) -> None:
     produce(kafka_cluster, 300)

@@ -82,6 +82,7 @@ def test_a_dead_member_is_replaced_when_its_session_is_over(simulation: Simulati
     assert len(alive.owned) == 6
 
 
+@pytest.mark.gate
 def test_heartbeats_go_out_however_long_the_application_computes(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     busy, other = group.member("a"), group.member("b")
@@ -107,6 +108,7 @@ def test_heartbeats_come_as_often_as_the_coordinator_says(simulation: Simulation
     assert {one.member_id for one in beats(group)} == {membership(member).member_id}
 
 
+@pytest.mark.gate
 def test_who_does_not_poll_for_too_long_leaves_and_hears_how_long_it_was(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -54,6 +54,7 @@ def ride_out(seed: int) -> None:
             raise AssertionError(f"seed {seed}: {error}\n" + "\n".join(storm.happened)) from error
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", rest_in_gate(list(range(6))))
 def test_a_group_rides_out_a_storm(seed: int) -> None:
     ride_out(seed)
