@@ -1,7 +1,7 @@
 """What happens to records that cannot be read: `on_bad_record`.
 
 Caller's thread, inside poll().  Records that a deserializer refuses are met in deserializing.py, batches that
-are damaged in reader.py; both ask here.
+are damaged in problems.py; both ask here.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions
+from pykafka2.consumer.call_arguments import checked_timeout
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.subscription import Mode
 from pykafka2.errors import IllegalState
@@ -53,7 +54,7 @@ class CommitCalls(Owned):
             IllegalState: there is no group_id.
         """
         committer = self._with_group("commit").committer
-        timeout = self._options.default_api_timeout if timeout_ms is None else _seconds(timeout_ms)
+        timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
         committer.commit(None if offsets is None else checked_offsets(offsets), timeout)
 
     def commit_sync(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
@@ -149,7 +150,7 @@ class CommitCalls(Owned):
     @owned
     def _ask_committed(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
         committed = self._with_group("committed").committed
-        timeout = self._options.default_api_timeout if timeout_ms is None else _seconds(timeout_ms)
+        timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
         if isinstance(partition, list | set | frozenset):
             return committed.of(checked_partitions(partition), timeout)
         one = checked_partition(partition)
@@ -207,10 +208,3 @@ def _checked(partition: object, given: object) -> OffsetAndMetadata:
     if epoch is not None and not -1 <= epoch <= INT32_MAX:
         raise ValueError(f"{partition}: the leader epoch {epoch!r} must be from -1 to {INT32_MAX}")
     return OffsetAndMetadata(offset, metadata or "", -1 if epoch is None else epoch)
-
-
-def _seconds(timeout_ms: float) -> float:
-    """Written so that nan is refused too."""
-    if not timeout_ms >= 0:
-        raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
-    return timeout_ms / 1000

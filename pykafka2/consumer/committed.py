@@ -75,10 +75,9 @@ class CommittedOffsets:
                 LAST_VERSION_WITH_NAMES,
                 lambda: self._request(partitions),
             )
-        except UnsupportedVersion:
-            if not self._brokers_know_batches:
+        except UnsupportedVersion as error:
+            if not self.falls_back(error):
                 raise
-            self._brokers_know_batches = False
             return self.of(partitions, timeout)
         return self.read(answer, partitions)
 

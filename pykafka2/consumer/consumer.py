@@ -2,22 +2,30 @@
 
 One thread at a time: a second one gets `ConcurrentUse` at once (ownership.py).  Behind it: reader.py (poll),
 subscription.py (what is read), fetcher.py and positions.py (the IO thread's part), fetch_buffer.py between
-the two.  The calls that only ask are in query_calls.py.
+the two.  Other calls are in subscription_calls.py, position_calls.py, query_calls.py and commit_calls.py.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
+from pykafka2.cluster.arguments import checked_partition
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.call_arguments import (
+    checked_isolation,
+    checked_limit,
+    checked_range,
+    checked_timeout,
+    split_topics,
+)
+from pykafka2.consumer.collecting import Records
 from pykafka2.consumer.commit_calls import CommitCalls
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
@@ -26,13 +34,14 @@ from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
-from pykafka2.consumer.ownership import handing_over, owned
+from pykafka2.consumer.ownership import handing_over
+from pykafka2.consumer.position_calls import PositionCalls
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.query_calls import QueryCalls
 from pykafka2.consumer.range_reader import RangeReader
-from pykafka2.consumer.reader import Reader, Records
-from pykafka2.consumer.reset_policy import EARLIEST, LATEST
+from pykafka2.consumer.reader import Reader
 from pykafka2.consumer.slices import SliceLength, Slices
+from pykafka2.consumer.steering import Steering
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.subscription_calls import SubscriptionCalls
 from pykafka2.consumer.undelivered import Undelivered
@@ -43,9 +52,8 @@ from pykafka2.errors import (
     ForkedClientError,
     KafkaError,
 )
-from pykafka2.option_fields import INT64_MAX
 from pykafka2.records.columns import Columns
-from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, ConsumerRecord, TopicPartition
+from pykafka2.types import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -54,7 +62,7 @@ if TYPE_CHECKING:
 LAST_WORDS = 1.0
 
 
-class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
+class KafkaConsumer(SubscriptionCalls, PositionCalls, QueryCalls, CommitCalls):
     """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
 
     Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
@@ -79,7 +87,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         runtime: Runtime | None = None,
         **options: Unpack[ConsumerConfig],
     ) -> None:
-        config, names = _split(topics)
+        config, names = split_topics(topics)
         self._options = parsed = CONSUMER_OPTIONS.parse(config, options)
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
@@ -94,6 +102,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             self._lookups = OffsetLookups(cluster, parsed.isolation)
             self._fetcher = Fetcher(parsed, cluster, self._buffer, self._lookups)
             self._group = group = self._new_group(parsed, cluster)
+            self._steering = Steering(self._subscription, self._buffer, self._fetcher, cluster.driver)
             self._reader = Reader(
                 parsed,
                 cluster,
@@ -101,6 +110,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
                 self._buffer,
                 self._fetcher,
                 self._lookups,
+                self._steering,
                 self._interceptors,
                 resume=group.resume if group is not None else None,
                 poll_tasks=(group.rebalance, group.committer) if group is not None else (),
@@ -153,7 +163,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
                 and records are there.
             ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
         """
-        limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
+        limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
         if self._to_rewind:
             self._finish_rewinding()
         if self._undelivered and not self._group_has_news():
@@ -170,7 +180,7 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         that are not needed cost little.  No deserializer is run.  Batches are handed over whole, so the last
         one may exceed `max_records`.  Raises as `poll`.
         """
-        limit, timeout = self._limit(max_records), _checked_timeout(timeout_ms)
+        limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
         if self._to_rewind:
             self._finish_rewinding()
         self._rewind(self._subscription.assigned)
@@ -207,12 +217,8 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         if self._refusal is not None:
             self._refuse()
         partition = checked_partition(partition)
-        level = _level(self._options.isolation_level if isolation is None else isolation)
-        for name, offset in (("start", start), ("end", end)):
-            if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
-                raise ValueError(f"{name}={offset!r}: it must be an integer from 0 to {INT64_MAX}")
-        if not isinstance(max_bytes, int) or not 0 < max_bytes < 1 << 31:
-            raise ValueError(f"max_bytes={max_bytes!r}: it must be an integer from 1 to {(1 << 31) - 1}")
+        level = checked_isolation(self._options.isolation_level if isolation is None else isolation)
+        checked_range(start, end, max_bytes)
         return RangeReader(self._options, self._cluster, partition, start, end, level, max_bytes).pieces()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -251,91 +257,6 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         """End the current `poll` or iteration, or the next one, early.  Any thread, or a signal handler."""
         self._reader.is_woken = True
         self._cluster.driver.notify()
-
-    # ------------------------------------------------------------------ positions
-
-    @owned
-    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The offset of the next record of this partition to be handed over.
-
-        Waits, `timeout_ms` at most (default_api_timeout_ms by default), where it has to be asked for first.
-
-        Raises:
-            IllegalState: the partition is not assigned.
-            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: it was not to be had in time.
-            KafkaError: what `poll` raises.
-        """
-        offset = self._undelivered.first_offset(partition)
-        if offset is not None:
-            return offset
-        return self._reader.position(partition, self._seconds(timeout_ms))
-
-    @owned
-    def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets of this partition are still to be handed over, as of its last fetch; asks nobody.
-
-        Up to the high watermark, or with read_committed up to the last stable offset.  None while the
-        position is not known, or nothing has been fetched.
-
-        Raises:
-            IllegalState: the partition is not assigned.
-        """
-        self._subscription.find(partition)
-        position = self._undelivered.first_offset(partition)
-        if position is None:
-            position = self._subscription.positions.get(partition)
-        end = self._fetcher.readable_ends.get(partition)
-        return None if position is None or end is None else max(end - position, 0)
-
-    @owned
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on reading at this offset.
-
-        It is not checked here: one outside the log is met with auto_offset_reset by `poll`.
-
-        Raises:
-            IllegalState: the partition is not assigned.
-        """
-        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
-            raise ValueError(f"offset={offset!r}: it must be an integer from 0 to {INT64_MAX}")
-        partition = checked_partition(partition)
-        self._subscription.find(partition)
-        self._undelivered.forget([partition])
-        self._reader.seek(partition, offset)
-
-    @owned
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record of these partitions (of all assigned, where none is named)."""
-        self._seek_to(EARLIEST, partitions)
-
-    @owned
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record of these partitions (of all assigned, where none is named)."""
-        self._seek_to(LATEST, partitions)
-
-    # ------------------------------------------------------------------ flow
-
-    @owned
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand over nothing of these partitions until `resume`.
-
-        What is fetched stays fetched, unless other partitions need its room.
-        """
-        chosen = checked_partitions(partitions)
-        for partition in chosen:
-            self._subscription.find(partition)
-        self._rewind(chosen)
-        self._reader.pause(chosen, True)
-
-    @owned
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Hand over records of these partitions again."""
-        self._reader.pause(checked_partitions(partitions), False)
-
-    @owned
-    def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
-        return self._subscription.paused()
 
     # ------------------------------------------------------------------ the end
 
@@ -418,22 +339,12 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
             self._finish_rewinding()
         self._undelivered.take_back()
         if not self._undelivered:  # else the records of the poll are there
-            self._reader.take_back()
+            self._reader.collector.take_back()
 
     # ------------------------------------------------------------------ inside
 
     def _limit(self, max_records: int | None) -> int:
-        limit = self._options.max_poll_records if max_records is None else max_records
-        if not isinstance(limit, int) or limit < 1:
-            raise ValueError(f"max_records={max_records!r}: it must be an integer of at least 1")
-        return limit
-
-    def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...]) -> None:
-        chosen = checked_partitions(partitions) or list(self._subscription.assigned)
-        for partition in chosen:
-            self._subscription.find(partition)
-        self._undelivered.forget(chosen)
-        self._reader.reset(chosen, policy)
+        return self._options.max_poll_records if max_records is None else checked_limit(max_records)
 
     def _leave_group(
         self, group: GroupParts, deadline: float, leave_group: bool | None, autocommit: bool
@@ -461,39 +372,3 @@ class KafkaConsumer(SubscriptionCalls, QueryCalls, CommitCalls):
         self._group.rebalance.on_records_asked_for()
         self._group.committer.attend(0.0)
         return False
-
-    def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let what iteration has not handed out of these partitions be read again."""
-        if self._undelivered:
-            self._to_rewind = self._undelivered.first_offsets(set(partitions))
-            self._finish_rewinding()
-
-    def _finish_rewinding(self) -> None:
-        """A Ctrl-C may have kept `_rewind` from it; it is safe to repeat until records are handed out."""
-        for partition, offset in self._to_rewind.items():
-            if partition in self._subscription.assigned:
-                self._reader.rewind(partition, offset)
-        self._undelivered.forget(self._to_rewind)
-        self._to_rewind = {}
-
-
-def _level(isolation: str) -> int:
-    levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
-    if isolation not in levels:
-        raise ValueError(f"isolation={isolation!r}: it is 'read_uncommitted' or 'read_committed'")
-    return levels[isolation]
-
-
-def _checked_timeout(timeout_ms: float) -> float:
-    """In seconds.  Written so that nan is refused too."""
-    if not timeout_ms >= 0:
-        raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
-    return timeout_ms / 1000
-
-
-def _split(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:
-    """A mapping of options may come first; the rest are topics."""
-    config = None
-    if topics and isinstance(topics[0], Mapping):
-        config, topics = topics[0], topics[1:]
-    return config, [checked_topic(topic) for topic in topics]

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told, in_order
+from pykafka2.consumer.listeners import NO_LISTENERS, Listeners, Told
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.consumer.subscription import Hold, Subscription
@@ -164,7 +164,7 @@ class Handover:
 
         A Ctrl-C before the listener is called leaves all as it is: the next look tells it.
         """
-        polls, told = self._polls, in_order(partitions)
+        polls, told = self._polls, sorted(partitions)
         was_in_listener = self.is_in_listener  # of another, which unsubscribes, say
         was_polling, is_told = polls.is_polling, False
         try:

@@ -51,7 +51,7 @@ class Inspection:
 
     def _greatest_lag(self) -> int:
         """Of all partitions, by what was handed to poll(); iteration may be up to one poll behind."""
-        ends, positions = self._fetcher.readable_ends, self._subscription.positions
+        ends, positions = self._fetcher.table.readable_ends, self._subscription.positions
         lags = [ends[one] - position for one, position in list(positions.items()) if one in ends]
         return max(lags, default=0)
 
@@ -70,11 +70,11 @@ class Inspection:
             "partitions": {
                 str(partition): {
                     "position": self._subscription.positions.get(partition),
-                    "high_watermark": self._fetcher.high_watermarks.get(partition),
+                    "high_watermark": self._fetcher.table.high_watermarks.get(partition),
                     "buffered_bytes": self._buffer.bytes_of(partition),
                     "paused": assigned.is_paused,
                     "resetting": assigned.is_resetting,
-                    "last_trouble": self._fetcher.troubles.get(partition),
+                    "last_trouble": self._fetcher.table.troubles.get(partition),
                     "stands_still_for": still.get(partition, 0.0),
                 }
                 for partition, assigned in list(self._subscription.assigned.items())
@@ -107,7 +107,7 @@ class Inspection:
             lines += group_words(health["group"], self._subscription)
         elif not health["partitions"]:
             lines.append("No partition is assigned; subscribe() or assign(), then poll().")
-        for made_anew in sorted(set(self._fetcher.made_anew)):
+        for made_anew in sorted(set(self._fetcher.table.made_anew)):
             lines.append(
                 f"{made_anew}: its topic was deleted and made anew while it was read; the offset went to "
                 "where auto_offset_reset says."

@@ -6,7 +6,7 @@ may use the consumer: commit, seek, position, pause.  What it raises reaches the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -92,7 +92,3 @@ def _method(listener: Any, name: str) -> Told | None:
     if method is not None and not callable(method):
         raise IllegalArgument(f"subscribe(): {name} of listener={listener!r} is not callable")
     return method
-
-
-def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    return sorted(partitions)

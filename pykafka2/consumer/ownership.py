@@ -75,7 +75,7 @@ def handing_over(
             try:
                 if self._refusal is not None:
                     self._refuse()
-                self._reader.moved = self._undelivered.taken = None
+                self._reader.collector.moved = self._undelivered.taken = None
                 is_begun = True
                 records = method(self, *args, **kwargs)
             finally:

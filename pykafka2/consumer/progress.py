@@ -118,7 +118,7 @@ class Progress:
             return assigned.is_resetting
         if self.is_reading and self._buffer.bytes_of(partition):
             return False  # it waits for its turn, and the application takes what it can
-        end = self._fetcher.readable_ends.get(partition)
+        end = self._fetcher.table.readable_ends.get(partition)
         return end is None or position < end
 
     def _is_outage(self, partition: TopicPartition, now: float) -> bool:
@@ -131,9 +131,9 @@ class Progress:
         return link is not None and (link.has_failed or link.is_backing_off or link.throttled_for(now) > 0)
 
     def _words(self, partition: TopicPartition, one: _Standstill) -> str:
-        end = self._fetcher.readable_ends.get(partition)
+        end = self._fetcher.table.readable_ends.get(partition)
         info = self._cluster.metadata.leader_of(*partition)
-        trouble = self._fetcher.troubles.get(partition) or self._lookups.trouble_of(partition)
+        trouble = self._fetcher.table.troubles.get(partition) or self._lookups.trouble_of(partition)
         where = "no position was found" if one.position is None else f"its position has been {one.position}"
         behind = "" if end is None or one.position is None else f" although records up to {end} are there"
         leader = "" if info is None else f", and node {info.leader}, its leader, is connected"

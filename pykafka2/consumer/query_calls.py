@@ -75,7 +75,7 @@ class QueryCalls(Owned):
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The end of the partition as of its last fetch, without asking the broker; None before the first."""
-        return self._fetcher.high_watermarks.get(partition)
+        return self._fetcher.table.high_watermarks.get(partition)
 
     # ------------------------------------------------------------------ the cluster
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
     from pykafka2.consumer.group_parts import GroupParts
     from pykafka2.consumer.options import ConsumerOptions
-    from pykafka2.consumer.reader import Reader
+    from pykafka2.consumer.steering import Steering
     from pykafka2.consumer.subscription import Subscription
     from pykafka2.consumer.undelivered import Undelivered
 
@@ -37,7 +37,7 @@ class SubscriptionCalls(Owned):
     _cluster: ClusterClient
     _subscription: Subscription
     _undelivered: Undelivered
-    _reader: Reader
+    _steering: Steering
     _group: GroupParts | None
 
     @owned
@@ -118,7 +118,7 @@ class SubscriptionCalls(Owned):
             self._group.committer.leave([one for one in self._subscription.assigned if one not in stays])
         change = self._subscription.assign(wanted)
         self._undelivered.forget(change.removed)
-        self._reader.send_changes()
+        self._steering.send_changes()
 
     @owned
     def unsubscribe(self) -> None:
@@ -136,7 +136,7 @@ class SubscriptionCalls(Owned):
                 self._group.committer.leave(list(self._subscription.assigned))
             removed = self._subscription.unsubscribe().removed
             self._undelivered.forget(removed)
-            self._reader.send_changes()
+            self._steering.send_changes()
 
     @owned
     def assignment(self) -> set[TopicPartition]:
@@ -179,7 +179,7 @@ class SubscriptionCalls(Owned):
         """A new subscription leaves these out."""
         self._subscription.give_back(partitions)
         self._undelivered.forget(partitions)
-        self._reader.send_changes()
+        self._steering.send_changes()
 
 
 def _checked_names(topics: object) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from operator import length_hint
 
-from pykafka2.consumer.reader import Records
+from pykafka2.consumer.collecting import Records
 from pykafka2.types import ConsumerRecord, TopicPartition
 
 

@@ -59,7 +59,7 @@ def test_space_made_between_checking_and_asking_is_seen(filled: int) -> None:
         client.driver.call_soon(beginning(fetcher, one))
     cluster.runtime.run_for(10)
     for one in PARTITIONS[:filled]:
-        assert fetcher._states[one].offset == 100, "it never stands still"
+        assert fetcher.table.states[one].offset == 100, "it never stands still"
     client.close()
 
 

@@ -122,4 +122,4 @@ def test_a_real_follower_serves_its_rack() -> None:
             assert read(consumer, 200) == expected
             expected = produce(cluster, 100, 200)
             assert read(consumer, 100) == expected
-            assert consumer._fetcher._states[ORDERS_0].replica == near
+            assert consumer._fetcher.table.states[ORDERS_0].replica == near

@@ -108,9 +108,9 @@ def test_what_a_bug_of_ours_has_lost_is_found_again() -> None:
     cluster.is_stuck = False
     with cluster.consumer("orders") as consumer:
         assert len(consumer.poll(1000)[ORDERS_0]) == 3
-        consumer._fetcher._in_flight[0].node_id = 99  # its answer is lost now
+        consumer._fetcher._nodes.in_flight[0].node_id = 99  # its answer is lost now
         cluster.append("orders", 0, b"x")
-        consumer._fetcher.readable_ends[ORDERS_0] = 4
+        consumer._fetcher.table.readable_ends[ORDERS_0] = 4
         began = cluster.now
         while ORDERS_0 not in consumer.poll(1000):
             assert cluster.now - began < 60

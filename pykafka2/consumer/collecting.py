@@ -1,0 +1,227 @@
+"""One look through the fetch buffer: from what is fetched to what is handed over.
+
+Caller's thread only.  Decodes, runs the deserializers and interceptors, and moves the positions in one step
+when everything of a poll is ready, so that an error or a Ctrl-C before that loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from pykafka2.consumer.deserializing import Deserializing
+from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
+from pykafka2.consumer.fetched import FetchedData, Problem
+from pykafka2.consumer.interceptors import Interceptors
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.problems import Failure, Problems
+from pykafka2.consumer.subscription import Assigned, Subscription
+from pykafka2.errors import KafkaError
+from pykafka2.records.columns import Columns
+from pykafka2.types import ConsumerRecord, TopicPartition
+
+Records = dict[TopicPartition, list[ConsumerRecord]]
+Take = Callable[[FetchedData, int, int, Any], int]
+
+
+@attrs.define
+class _Pass:
+    """One look through the buffer: nothing of it counts before `Collector._finish`."""
+
+    as_of: int
+    """What `Subscription.changes` was at its beginning."""
+    positions: dict[TopicPartition, int] = attrs.Factory(dict)
+    generations: dict[TopicPartition, int] = attrs.Factory(dict)
+    leader_epochs: dict[TopicPartition, int] = attrs.Factory(dict)
+    done: list[Item] = attrs.Factory(list)
+    served: list[TopicPartition] = attrs.Factory(list)
+    failed: Failure | None = None
+
+
+class Collector:
+    """Collects records, or columns."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        problems: Problems,
+        interceptors: Interceptors,
+    ) -> None:
+        self._options = options
+        self._subscription = subscription
+        self._buffer = buffer
+        self._problems = problems
+        self._interceptors = interceptors
+        self._deserializing = Deserializing(options, problems.bad_records)
+        self._done: list[Item] = []
+        """What the pass before has read to its end."""
+        self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
+        """Where the last pass found records: the positions after and before, and the leader epochs before."""
+
+    def records(self, limit: int, keep_position: bool = False) -> Records:
+        """Records, unless there are none, or interceptors keep all of those that there are."""
+        if not self._interceptors:
+            return self._collect_once(limit, keep_position)[0]
+        handed_over, is_more = self._collect_once(limit, keep_position)
+        while is_more and not handed_over and not keep_position:
+            handed_over, is_more = self._collect_once(limit, keep_position)
+        return handed_over
+
+    def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
+        """What is left of the records found, and whether there were some."""
+        found: Records = {}
+        count = 0
+        this = self._begin_pass()
+        check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
+
+        deserialize = self._deserializing.run
+
+        def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord]) -> int:
+            before = len(into)
+            try:
+                return item.take(position, wanted, into, check_crcs, limit_bytes)
+            finally:
+                deserialize(into, before)
+
+        for partition, assigned in self._readable(this):
+            records: list[ConsumerRecord] = []
+            self._read(this, partition, assigned, limit - count, records, take)
+            if this.failed is not None and records:
+                this.positions[partition] = records[-1].offset + 1
+                this.leader_epochs[partition] = records[-1].leader_epoch
+            if records:
+                found[partition] = records
+                count += len(records)
+            if this.failed is not None or count >= limit:
+                break
+        if keep_position:
+            this.positions.clear()
+            this.leader_epochs.clear()
+            this.done.clear()
+            if found:
+                this.failed = None  # it is met again behind the records, which come again
+        handed_over = self._interceptors.on_consume(found) if found else found
+        self._finish(this, bool(found))
+        return handed_over, bool(found)
+
+    def columns(self, limit: int) -> dict[TopicPartition, Columns]:
+        found: dict[TopicPartition, Columns] = {}
+        count = 0
+        this = self._begin_pass()
+        check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
+
+        def take(item: FetchedData, position: int, wanted: int, into: Columns) -> int:
+            return item.take_columns(position, wanted, into, check_crcs, limit_bytes)
+
+        for partition, assigned in self._readable(this):
+            columns = Columns()
+            self._read(this, partition, assigned, limit - count, columns, take)
+            if this.failed is not None and columns:
+                this.positions[partition] = columns.last_offset + 1
+                this.leader_epochs[partition] = -1  # columns do not tell it
+            if columns:
+                found[partition] = columns
+                count += len(columns)
+            if this.failed is not None or count >= limit:
+                break
+        self._finish(this, bool(found))
+        return found
+
+    def _begin_pass(self) -> _Pass:
+        """Raises what the pass before could not say because it had records to hand over."""
+        done, self._done = self._done, []
+        if done:
+            self._buffer.drop(done)
+        self._problems.raise_noted()
+        return _Pass(self._subscription.changes)
+
+    def _readable(self, this: _Pass) -> Iterable[tuple[TopicPartition, Assigned]]:
+        """Partitions with data that are neither paused nor let go, the one served longest ago first."""
+        for partition in self._buffer.partitions():
+            assigned = self._subscription.assigned.get(partition)
+            if assigned is None:
+                self._buffer.discard(partition)
+            elif assigned.is_readable:
+                this.served.append(partition)
+                yield partition, assigned
+
+    def _read(
+        self,
+        this: _Pass,
+        partition: TopicPartition,
+        assigned: Assigned,
+        limit: int,
+        into: Any,
+        take: Take,
+    ) -> None:
+        """Take up to `limit` records of one partition; what goes wrong is noted in the pass."""
+        position = self._subscription.positions.get(partition)
+        this.generations[partition] = assigned.generation
+        try:
+            for item in self._buffer.items(partition):
+                if item.generation != assigned.generation:
+                    this.done.append(item)
+                    continue
+                if isinstance(item, Problem):
+                    if not into:
+                        self._problems.meet(item)
+                        this.positions.pop(partition, None)  # it is being reset
+                    break
+                if position is None:
+                    break  # its reset has just been put into the buffer: the next look takes it
+                # More than once where records were passed over.
+                while (item.next_offset > position or item.error is not None) and len(into) < limit:
+                    position = this.positions[partition] = take(item, position, limit, into)
+                    this.leader_epochs[partition] = item.leader_epoch
+                if position < item.next_offset:
+                    break
+                this.done.append(item)
+                if len(into) >= limit:
+                    break
+        except KafkaError as error:
+            this.failed = self._problems.failure(item, position, assigned.generation, error)
+
+    def _finish(self, this: _Pass, has_records: bool) -> None:
+        """Make it count: one update moves all positions, and little comes between that and the return."""
+        for partition in this.served:
+            self._buffer.serve_last(partition)
+        self._problems.noted = this.failed
+        if this.as_of != self._subscription.changes:
+            self._keep_elsewhere(this)
+        positions, epochs = self._subscription.positions, self._subscription.leader_epochs
+        if has_records:
+            self.moved = moved = {}
+            for one in this.positions:
+                moved[one] = this.positions[one], positions[one], epochs.get(one)
+        epochs.update(this.leader_epochs)
+        positions.update(this.positions)
+        self._done = this.done
+        this.failed = None
+        if not has_records:
+            self._problems.raise_noted()
+
+    def _keep_elsewhere(self, this: _Pass) -> None:
+        """A deserializer or an interceptor has called seek(), say: that counts, and not what was read."""
+        for partition, generation in this.generations.items():
+            assigned = self._subscription.assigned.get(partition)
+            if assigned is None or assigned.generation != generation:
+                this.positions.pop(partition, None)
+                this.leader_epochs.pop(partition, None)
+
+    def take_back(self) -> None:
+        """An exception has kept the records of the last pass from the application: they come again."""
+        moved, self.moved = self.moved, None
+        positions, epochs = self._subscription.positions, self._subscription.leader_epochs
+        for partition, (after, before, epoch) in (moved or {}).items():
+            if positions.get(partition) == after:  # else they had not moved yet
+                positions[partition] = before
+                if epoch is None:
+                    epochs.pop(partition, None)
+                else:
+                    epochs[partition] = epoch
+        if moved:
+            self._problems.noted, self._done = None, []

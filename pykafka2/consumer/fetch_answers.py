@@ -1,0 +1,122 @@
+"""What a fetch brought of one partition, or why it brought nothing.
+
+Driver's thread, within fetcher.py; data and problems go to the fetch buffer, the partition's place to
+fetch_table.py.
+"""
+
+from __future__ import annotations
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetch_buffer import FetchBuffer
+from pykafka2.consumer.fetch_state import FetchState
+from pykafka2.consumer.fetch_table import FetchTable
+from pykafka2.consumer.fetched import FetchedData
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.errors import CorruptMessage, LogTruncated, OffsetOutOfRange, UnknownServerError, error_of
+from pykafka2.protocol.messages.fetch import PartitionData
+from pykafka2.types import Node
+
+
+class FetchAnswers:
+    """Takes in what brokers say of partitions."""
+
+    def __init__(
+        self, options: ConsumerOptions, cluster: ClusterClient, buffer: FetchBuffer, table: FetchTable
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._metadata = cluster.metadata
+        self._buffer = buffer
+        self._table = table
+
+    def take_in(
+        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[Node], now: float
+    ) -> None:
+        if told.error_code:
+            self._on_error(state, offset, told, endpoints, now)
+            return
+        if told.diverging_epoch.end_offset >= 0:
+            self._on_truncation(state, offset, told)
+            return
+        if told.preferred_read_replica >= 0 and not told.records:
+            self._read_from(state, told.preferred_read_replica, now)
+            return
+        self._table.high_watermarks[state.partition] = told.high_watermark
+        is_bounded = self._options.isolation and told.last_stable_offset >= 0
+        self._table.readable_ends[state.partition] = (
+            told.last_stable_offset if is_bounded else told.high_watermark
+        )
+        if not told.records:
+            state.backoff.reset()
+            if told.high_watermark <= offset:
+                self._table.troubles.pop(state.partition, None)
+            else:
+                self._table.troubles[state.partition] = f"the broker sends no records from offset {offset} on"
+            return
+        self._table.troubles.pop(state.partition, None)
+        aborted = told.aborted_transactions if self._options.isolation else None
+        data = FetchedData(state.partition, state.generation, offset, memoryview(told.records), aborted)
+        if data.next_offset <= offset and data.error is None:
+            self._table.troubles[state.partition] = f"the broker sends only records before offset {offset}"
+            self._table.delay(state, now)
+            return
+        self._table.misses.pop(state.partition, None)
+        if data.next_offset > offset:
+            state.backoff.reset()
+        state.offset, state.epoch = data.next_offset, data.last_epoch
+        # Nothing can be fetched behind what cannot be read: the application must decide.
+        state.is_stopped = data.error is not None
+        self._buffer.put(data)
+
+    def _on_error(
+        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[Node], now: float
+    ) -> None:
+        error = error_of(
+            told.error_code, f"{state.partition} at offset {offset}: {error_of(told.error_code)}"
+        )
+        self._table.troubles[state.partition] = str(error)
+        if state.leave_replica() and not isinstance(error, CorruptMessage):
+            return  # a follower may be behind, or none any more: the leader is asked
+        if isinstance(error, CorruptMessage):
+            # The broker's own copy is damaged; asking again gives the same.
+            self._table.delay(state, now)
+            self._table.stop(state, error)
+            return
+        if isinstance(error, OffsetOutOfRange) and state.epoch >= 0:
+            # The broker may only know nothing of that epoch: then the offset alone is good enough.
+            state.epoch = -1
+            return
+        if not error.retriable and not isinstance(error, UnknownServerError):
+            if isinstance(error, OffsetOutOfRange):
+                self._table.misses.setdefault(state.partition, self._table.new_backoff()).next()
+            else:
+                self._table.delay(state, now)
+            self._table.stop(state, error)
+            return
+        hint = told.current_leader
+        is_news = hint.leader_id >= 0 and self._metadata.update_leader(
+            *state.partition, hint.leader_id, hint.leader_epoch, endpoints
+        )
+        if not is_news:
+            if error.refresh_metadata:
+                self._metadata.request_update(error)
+            self._table.delay(state, now)
+
+    def _read_from(self, state: FetchState, node_id: int, now: float) -> None:
+        """The leader says that another replica is nearer, for as long as metadata is believed."""
+        if self._metadata.node(node_id) is None or self._cluster.router.connection_failed_recently(node_id):
+            self._metadata.request_update()
+            self._table.delay(state, now)
+            return
+        state.backoff.reset()
+        state.replica, state.replica_until = node_id, now + self._options.metadata_max_age
+
+    def _on_truncation(self, state: FetchState, offset: int, told: PartitionData) -> None:
+        """The log does not hold what was read last: it was cut, and perhaps written anew from there on."""
+        end = told.diverging_epoch
+        error = LogTruncated(
+            f"{state.partition}: the log was truncated to offset {min(end.end_offset, offset)} after records "
+            f"up to {offset} (leader epoch {state.epoch}) had been fetched"
+        )
+        error.offset, error.leader_epoch = min(end.end_offset, offset), end.epoch
+        self._table.stop(state, error)

@@ -1,0 +1,87 @@
+"""The partitions that are fetched: where each stands, and what was last heard of it.
+
+Owned by the driver's thread; fetcher.py asks brokers, fetch_answers.py and position_resets.py take in what
+they say.  What is said to be for any thread are dictionaries of which single entries may be read.
+"""
+
+from __future__ import annotations
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetch_buffer import FetchBuffer
+from pykafka2.consumer.fetch_state import FetchState
+from pykafka2.consumer.fetched import Problem
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.errors import KafkaError
+from pykafka2.types import TopicPartition
+
+# An answer that brings nothing usable is not asked for again sooner than so long after it was asked for.
+FRUITLESS_GAP = 0.1
+# Nor is what the application could not read; it costs two fetches, its own and the one ahead of it.
+UNREADABLE_GAP = 0.2
+
+
+class FetchTable:
+    """Each partition has its own place in the log here, ahead of the application's position."""
+
+    def __init__(self, options: ConsumerOptions, cluster: ClusterClient, buffer: FetchBuffer) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._buffer = buffer
+        self.states: dict[TopicPartition, FetchState] = {}
+        self.generations: dict[TopicPartition, int] = {}
+        """Of each partition that is read, also while its place is being found."""
+        self.misses: dict[TopicPartition, Backoff] = {}
+        """Counts fetches in a row that were out of range, over the resets between them."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """The end of each partition as of its last fetch.  Any thread."""
+        self.readable_ends: dict[TopicPartition, int] = {}
+        """How far records may be read: that far, or to the last stable offset (read_committed)."""
+        self.troubles: dict[TopicPartition, str] = {}
+        """Why the last fetch of a partition brought nothing usable, until one does.  Any thread."""
+        self.made_anew: set[TopicPartition] = set()
+        """Partitions whose topic was deleted and made anew while they were read."""
+
+    def begin(self, partition: TopicPartition, generation: int, offset: int, epoch: int = -1) -> None:
+        """Fetch from this offset on; what was fetched for an earlier generation no longer counts.
+
+        `epoch` is the leader epoch of the record before it, -1 if that is not known.
+        """
+        old = self.states.get(partition)
+        state = FetchState(partition, generation, offset, self.new_backoff(), epoch)
+        if old is not None and old.generation == generation:
+            # The application has met a problem and tries again.
+            not_before = max(old.not_before, self._cluster.driver.clock.monotonic() + UNREADABLE_GAP)
+            state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, not_before
+        else:
+            state.topic_id = self._cluster.metadata.topic_id(partition.topic)
+        self.generations[partition] = generation
+        self.states[partition] = state
+
+    def lose_place(self, partition: TopicPartition, generation: int) -> None:
+        """Fetch nothing before the place is found."""
+        self.states.pop(partition, None)
+        self.generations[partition] = generation
+
+    def forget(self, partition: TopicPartition) -> None:
+        """It is not read any more."""
+        self.made_anew.discard(partition)
+        self.states.pop(partition, None)
+        self.generations.pop(partition, None)
+        self.misses.pop(partition, None)
+        self.high_watermarks.pop(partition, None)
+        self.readable_ends.pop(partition, None)
+        self.troubles.pop(partition, None)
+
+    def delay(self, state: FetchState, now: float) -> None:
+        """Ask for nothing of this partition for a while."""
+        state.not_before = now + max(state.backoff.next(), FRUITLESS_GAP)
+
+    def stop(self, state: FetchState, error: KafkaError, *, is_new_topic: bool = False) -> None:
+        """Tell the application, which decides how to go on; until then nothing is fetched."""
+        state.is_stopped = True
+        self._buffer.put(Problem(state.partition, state.generation, state.offset, error, is_new_topic))
+
+    def new_backoff(self) -> Backoff:
+        options = self._options
+        return Backoff(options.retry_backoff, options.retry_backoff_max, self._cluster.driver.entropy.random)

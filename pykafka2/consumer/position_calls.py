@@ -1,0 +1,143 @@
+"""The calls of `KafkaConsumer` about places: where it is, where it shall be, and what is paused.
+
+Callers' threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pykafka2.cluster.arguments import checked_partition, checked_partitions
+from pykafka2.consumer.call_arguments import checked_timeout
+from pykafka2.consumer.ownership import Owned, owned
+from pykafka2.consumer.reset_policy import EARLIEST, LATEST
+from pykafka2.option_fields import INT64_MAX
+from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.consumer.fetcher import Fetcher
+    from pykafka2.consumer.options import ConsumerOptions
+    from pykafka2.consumer.reader import Reader
+    from pykafka2.consumer.steering import Steering
+    from pykafka2.consumer.subscription import Subscription
+    from pykafka2.consumer.undelivered import Undelivered
+
+
+class PositionCalls(Owned):
+    """Mixed into the consumer."""
+
+    _options: ConsumerOptions
+    _subscription: Subscription
+    _undelivered: Undelivered
+    _fetcher: Fetcher
+    _reader: Reader
+    _steering: Steering
+
+    @owned
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """The offset of the next record of this partition to be handed over.
+
+        Waits, `timeout_ms` at most (default_api_timeout_ms by default), where it has to be asked for first.
+
+        Raises:
+            IllegalState: the partition is not assigned.
+            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: it was not to be had in time.
+            KafkaError: what `poll` raises.
+        """
+        default = self._options.default_api_timeout
+        timeout = default if timeout_ms is None else checked_timeout(timeout_ms)
+        offset = self._undelivered.first_offset(partition)
+        if offset is not None:
+            return offset
+        return self._reader.position(partition, timeout)
+
+    @owned
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets of this partition are still to be handed over, as of its last fetch; asks nobody.
+
+        Up to the high watermark, or with read_committed up to the last stable offset.  None while the
+        position is not known, or nothing has been fetched.
+
+        Raises:
+            IllegalState: the partition is not assigned.
+        """
+        self._subscription.find(partition)
+        position = self._undelivered.first_offset(partition)
+        if position is None:
+            position = self._subscription.positions.get(partition)
+        end = self._fetcher.table.readable_ends.get(partition)
+        return None if position is None or end is None else max(end - position, 0)
+
+    @owned
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading at this offset.
+
+        It is not checked here: one outside the log is met with auto_offset_reset by `poll`.
+
+        Raises:
+            IllegalState: the partition is not assigned.
+        """
+        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
+            raise ValueError(f"offset={offset!r}: it must be an integer from 0 to {INT64_MAX}")
+        partition = checked_partition(partition)
+        self._subscription.find(partition)
+        self._undelivered.forget([partition])
+        self._steering.seek(partition, offset)
+
+    @owned
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first record of these partitions (of all assigned, where none is named)."""
+        self._seek_to(EARLIEST, partitions)
+
+    @owned
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go behind the last record of these partitions (of all assigned, where none is named)."""
+        self._seek_to(LATEST, partitions)
+
+    # ------------------------------------------------------------------ flow
+
+    @owned
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand over nothing of these partitions until `resume`.
+
+        What is fetched stays fetched, unless other partitions need its room.
+        """
+        chosen = checked_partitions(partitions)
+        for partition in chosen:
+            self._subscription.find(partition)
+        self._rewind(chosen)
+        self._steering.pause(chosen, True)
+
+    @owned
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand over records of these partitions again."""
+        self._steering.pause(checked_partitions(partitions), False)
+
+    @owned
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._subscription.paused()
+
+    # ------------------------------------------------------------------ inside
+
+    def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...]) -> None:
+        chosen = checked_partitions(partitions) or list(self._subscription.assigned)
+        for partition in chosen:
+            self._subscription.find(partition)
+        self._undelivered.forget(chosen)
+        self._steering.reset(chosen, policy)
+
+    def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let what iteration has not handed out of these partitions be read again."""
+        if self._undelivered:
+            self._to_rewind = self._undelivered.first_offsets(set(partitions))
+            self._finish_rewinding()
+
+    def _finish_rewinding(self) -> None:
+        """A Ctrl-C may have kept `_rewind` from it; it is safe to repeat until records are handed out."""
+        for partition, offset in self._to_rewind.items():
+            if partition in self._subscription.assigned:
+                self._steering.rewind(partition, offset)
+        self._undelivered.forget(self._to_rewind)
+        self._to_rewind = {}
