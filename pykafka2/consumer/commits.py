@@ -19,6 +19,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_errors import refusal_in, words_for_member
 from pykafka2.consumer.group_identity import GroupIdentity, GroupStanding, Rejection
+from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
 from pykafka2.errors import (
@@ -43,8 +44,6 @@ from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
-# From version 10 on topics are named by their ids, which a consumer need not know of what it commits.
-LAST_VERSION_WITH_NAMES = 9
 OF_THE_MEMBER = (UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress)
 
 
@@ -140,19 +139,20 @@ class Commits:
         return True
 
     def _attempt(self, commit: Commit, now: float) -> Send[OffsetCommitResponse]:
+        ids = TopicIds.of({topic for topic, _ in commit.offsets}, self._cluster.metadata)
         send = Send(
-            self._request(commit),
+            self._request(commit, ids),
             self._to,
-            partial(self._on_response, commit),
+            partial(self._on_response, commit, ids),
             partial(self._on_error, commit),
             timeout=max(0.0, min(commit.deadline - now, self._cluster.options.request_timeout)),
             on_sent=lambda now: self._cluster.driver.wake(),  # what follows may leave now
-            max_version=LAST_VERSION_WITH_NAMES,
+            max_version=ids.max_version,
         )
         commit.send = send
         return send
 
-    def _request(self, commit: Commit) -> OffsetCommitRequest:
+    def _request(self, commit: Commit, ids: TopicIds) -> OffsetCommitRequest:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, number), told in commit.offsets.items():
             topics.setdefault(topic, []).append(
@@ -168,12 +168,16 @@ class Commits:
             generation_id_or_member_epoch=commit.identity.generation_id,
             member_id=commit.identity.member_id,
             group_instance_id=commit.identity.group_instance_id,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=told) for name, told in topics.items()],
+            topics=[
+                OffsetCommitRequestTopic(name=name, topic_id=ids.of_topic(name), partitions=told)
+                for name, told in topics.items()
+            ],
         )
 
     # ------------------------------------------------------------------ answers
 
-    def _on_response(self, commit: Commit, response: OffsetCommitResponse, now: float) -> None:
+    def _on_response(self, commit: Commit, ids: TopicIds, response: OffsetCommitResponse, now: float) -> None:
+        ids.give_names(response.topics)
         error = refusal_in(response, commit.offsets)
         if error is not None:
             self._on_error(commit, error, now)

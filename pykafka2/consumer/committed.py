@@ -16,6 +16,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_errors import MembershipMoved
 from pykafka2.consumer.group_identity import GroupStanding, Rejection
 from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.errors import (
@@ -40,8 +41,6 @@ from pykafka2.types import OffsetAndMetadata, TopicPartition
 logger = logging.getLogger(__name__)
 
 Found = dict[TopicPartition, OffsetAndMetadata | None]
-# From version 10 on topics are named by their ids only.
-LAST_VERSION_WITH_NAMES = 9
 # What the coordinator refuses for good is not asked for again sooner, however fast the application polls.
 REFUSED_GAP = 0.1
 _OF_THE_MEMBER = (StaleMemberEpoch, UnknownMemberId)
@@ -66,14 +65,15 @@ class CommittedOffsets:
         """
         if not partitions:
             return {}
+        question = _Question(self, self._cluster, partitions)
         try:
             answer = self._cluster.request(
-                self._request(partitions),
+                question.request(),
                 self._to,
                 timeout,
-                lambda response: self._refusal(response, partitions),
-                LAST_VERSION_WITH_NAMES,
-                lambda: self._request(partitions),
+                question.refusal,
+                question.ids.max_version,
+                question.request,
             )
         except UnsupportedVersion as error:
             if not self.falls_back(error):
@@ -83,13 +83,9 @@ class CommittedOffsets:
 
     def start(self, partitions: Collection[TopicPartition]) -> Completion[OffsetFetchResponse]:
         """As `of`, without waiting, for default_api_timeout_ms; `read` reads the answer."""
+        question = _Question(self, self._cluster, partitions)
         return self._cluster.start(
-            self._request(partitions),
-            self._to,
-            None,
-            lambda response: self._refusal(response, partitions),
-            LAST_VERSION_WITH_NAMES,
-            lambda: self._request(partitions),
+            question.request(), self._to, None, question.refusal, question.ids.max_version, question.request
         )
 
     def falls_back(self, error: BaseException) -> bool:
@@ -112,19 +108,20 @@ class CommittedOffsets:
                 )
         return found
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ for a question
 
     @property
     def _to(self) -> ToCoordinator:
         return ToCoordinator(GROUP, self._group_id)
 
-    def _request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    def request(self, partitions: Iterable[TopicPartition], ids: TopicIds) -> OffsetFetchRequest:
         numbers: dict[str, list[int]] = {}
         for topic, number in partitions:
             numbers.setdefault(topic, []).append(number)
         if self._brokers_know_batches:
             topics = [
-                OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in numbers.items()
+                OffsetFetchRequestTopics(name=name, topic_id=ids.of_topic(name), partition_indexes=some)
+                for name, some in numbers.items()
             ]
             group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
             identity = self._standing.identity
@@ -152,9 +149,11 @@ class CommittedOffsets:
                 told[TopicPartition(old_topic.name, old.partition_index)] = old
         return told
 
-    def _refusal(
-        self, answer: OffsetFetchResponse, partitions: Collection[TopicPartition]
+    def refusal(
+        self, answer: OffsetFetchResponse, partitions: Collection[TopicPartition], ids: TopicIds
     ) -> KafkaError | None:
+        for group in answer.groups:
+            ids.give_names(group.topics)
         codes = [answer.error_code, *(one.error_code for one in answer.groups)]
         for code in codes:
             if code:
@@ -179,6 +178,29 @@ class CommittedOffsets:
         moved = MembershipMoved(str(error))
         moved.__cause__ = error
         return moved
+
+
+class _Question:
+    """What is asked of some partitions, attempt by attempt."""
+
+    def __init__(
+        self, committed: CommittedOffsets, cluster: ClusterClient, partitions: Collection[TopicPartition]
+    ) -> None:
+        self._committed = committed
+        self._metadata = cluster.metadata
+        self._partitions = partitions
+        self._topics = {topic for topic, _ in partitions}
+        self.ids = TopicIds.of(self._topics, cluster.metadata)
+
+    def request(self) -> OffsetFetchRequest:
+        """The next attempt's: by whom, and by which ids, may be another matter by then."""
+        if self.ids.by_name:  # else names were promised to those who negotiate the version
+            known = TopicIds.of(self._topics, self._metadata)
+            self.ids = known if known.by_name else self.ids
+        return self._committed.request(self._partitions, self.ids)
+
+    def refusal(self, answer: OffsetFetchResponse) -> KafkaError | None:
+        return self._committed.refusal(answer, self._partitions, self.ids)
 
 
 class Resume:

@@ -103,14 +103,15 @@ class Evidence:
         logs = {TopicPartition(*place): world.records(*place) for place in world.partitions()}
         found = cls(logs, [], [], [], [])
         connections: dict[tuple[int, str], float] = {}
+        names = _names_by_id(world)
         for entry in world.cluster.history.entries():
             first = connections.setdefault((entry.broker, entry.peer), entry.received_at)
             if entry.response is None:
                 continue
             if entry.api == "OffsetCommit":
-                found.commits += _commits(entry, first)
+                found.commits += _commits(entry, first, names)
             elif entry.api == "OffsetFetch":
-                found.told += _told(entry)
+                found.told += _told(entry, names)
             elif entry.api == "SyncGroup" and not entry.response.error_code:
                 found.given.append(_given(entry))
             elif entry.api == "JoinGroup" and not entry.response.error_code and not _is_late(entry):
@@ -122,22 +123,33 @@ def _is_late(entry: Entry) -> bool:
     return entry.peer.endswith(DEAD)
 
 
-def _commits(entry: Entry, first: float) -> Iterator[WrittenCommit]:
+def _names_by_id(world: World) -> dict[bytes, str]:
+    """What clients were told of the topics' ids; no topic is made anew here."""
+    return {
+        topic.topic_id: topic.name
+        for entry in world.cluster.history.entries("Metadata")
+        for topic in (entry.response.topics if entry.response is not None else ())
+        if topic.name and not topic.error_code
+    }
+
+
+def _commits(entry: Entry, first: float, names: dict[bytes, str]) -> Iterator[WrittenCommit]:
     asked = entry.request
     taken = {
-        (topic.name, one.partition_index)
+        TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
         for topic in entry.response.topics
         for one in topic.partitions
         if not one.error_code
     }
     for topic in asked.topics:
         for one in topic.partitions:
-            if asked.group_id == GROUP_ID and (topic.name, one.partition_index) in taken:
+            place = TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
+            if asked.group_id == GROUP_ID and place in taken:
                 yield WrittenCommit(
                     entry.client_id or "",
                     asked.member_id,
                     asked.generation_id_or_member_epoch,
-                    TopicPartition(topic.name, one.partition_index),
+                    place,
                     one.committed_offset,
                     entry.received_at - START,
                     (entry.answered_at or entry.received_at) - START,
@@ -146,12 +158,12 @@ def _commits(entry: Entry, first: float) -> Iterator[WrittenCommit]:
                 )
 
 
-def _told(entry: Entry) -> Iterator[ToldOffset]:
+def _told(entry: Entry, names: dict[bytes, str]) -> Iterator[ToldOffset]:
     for group in entry.response.groups:
         for topic in group.topics if group.group_id == GROUP_ID and not group.error_code else ():
             for one in topic.partitions:
                 if not one.error_code:
-                    place = TopicPartition(topic.name, one.partition_index)
+                    place = TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
                     asked, answered = entry.received_at - START, (entry.answered_at or 0.0) - START
                     yield ToldOffset(entry.client_id or "", place, one.committed_offset, asked, answered)
 

@@ -1,0 +1,81 @@
+"""Commits, and questions for them, name topics by their ids where these are known (OffsetCommit v10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2 import OffsetAndMetadata, TopicPartition
+from pykafka2.errors import GroupIdNotFound, RetriableCommitFailed, UnknownTopicId
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.consumer.commits.stories import FIRST, GROUP, ORDERS, SECOND, at, committed, produce, read, reader
+
+pytestmark = pytest.mark.slow
+
+
+def topics_of(cluster: KafkaCluster, api: str) -> list[tuple[int, str, bool]]:
+    """Of each request: its version, and each topic's name, and whether it has an id."""
+    return [
+        (entry.version, topic.name, topic.topic_id != ZERO_UUID)
+        for entry in cluster.history.entries(api)
+        for topic in (entry.request.topics or entry.request.groups[0].topics)
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+def test_both_protocols_use_ids(
+    simulation: Simulation, cluster: KafkaCluster, options: dict[str, Any]
+) -> None:
+    given = {"group_id": GROUP, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
+    with simulation.consumer(cluster, "orders", **given) as consumer:
+        while len(consumer.assignment()) < 2 or consumer.position(FIRST) + consumer.position(SECOND) < 20:
+            consumer.poll(200)
+        consumer.commit()
+        assert consumer.committed(FIRST) == 10
+    assert committed(cluster) == at(10, 10)
+    assert set(topics_of(cluster, "OffsetCommit")) == {(10, "", True)}
+    assert set(topics_of(cluster, "OffsetFetch")) == {(10, "", True)}
+
+
+def test_topics_that_the_metadata_does_not_have_are_named(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    other = TopicPartition("orders", 0)
+    with simulation.consumer(cluster, group_id=GROUP, enable_auto_commit=False) as consumer:
+        assert consumer.committed(other) is None
+        consumer.commit({other: OffsetAndMetadata(3)})
+        assert consumer.committed(other) == 3
+    assert set(topics_of(cluster, "OffsetCommit")) == {(9, "orders", False)}
+    assert set(topics_of(cluster, "OffsetFetch")) == {(9, "orders", False)}
+
+
+def test_offsets_are_not_written_for_a_topic_made_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
+    told: list[BaseException | None] = []
+    consumer = reader(simulation, cluster)
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    consumer.commit_async(callback=lambda offsets, error: told.append(error))
+    consumer.poll(0)
+    simulation.sleep(0.5)
+    consumer.poll(0)
+    [error] = told
+    assert isinstance(error, RetriableCommitFailed)
+    assert isinstance(error.__cause__, UnknownTopicId)
+    with pytest.raises(GroupIdNotFound):  # what was to be written is of the topic that is gone
+        committed(cluster)
+
+
+def test_a_question_is_asked_again_by_the_new_id(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer = reader(simulation, cluster)
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    assert consumer.committed(FIRST) is None
+
+
+def make_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
+    """The topic `orders` is deleted, and there is another one of its name."""
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 2)
+    produce(simulation, cluster, 1, ORDERS)
