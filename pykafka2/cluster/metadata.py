@@ -129,7 +129,8 @@ class Metadata:
     def leader_of(self, topic: str, partition: int) -> PartitionInfo | None:
         """The partition, if its leader is known and among the live nodes."""
         snapshot = self.snapshot
-        info = snapshot.partition(topic, partition)
+        known = snapshot.topics.get(topic)
+        info = known.partitions.get(partition) if known is not None else None
         return info if info is not None and info.leader in snapshot.nodes else None
 
     def topic_error(self, topic: str) -> BrokerError | None:

@@ -57,7 +57,7 @@ class Nodes:
     def link(self, node_id: int, now: float, purpose: Purpose = Purpose.MAIN) -> NodeLink | None:
         """The link to a broker, made if its address is known; None where nobody has named the broker."""
         link = self._links.get((node_id, purpose))
-        node = self._metadata.node(node_id) or self._hints.get(node_id)
+        node = self._metadata.snapshot.nodes.get(node_id) or self._hints.get(node_id)
         if link is None:
             return self._add(node, purpose) if node is not None else None
         if node is not None and node is not link.node:

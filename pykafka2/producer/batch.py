@@ -16,6 +16,7 @@ from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, IllegalTransition, KafkaError
 from pykafka2.producer.batch_outcome import BatchOutcome, Part, WaitUntil
 from pykafka2.producer.batch_sizes import (
+    LARGEST_RECORD_OVERHEAD_BYTES,
     LARGEST_STEP_BYTES,
     LONGER_OVERHEAD_BYTES,
     SMALLEST_RECORD_BYTES,
@@ -51,6 +52,8 @@ class BatchState(Enum):
     QUEUED = "queued"
     IN_FLIGHT = "in flight"
     DONE = "done"
+
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
 
 
 # A batch in flight goes back to its queue when it is to be sent again.  Done is done: one outcome, once.
@@ -222,6 +225,14 @@ class ProducerBatch:
         overhead_bytes = overhead_of(self.rows) + listener_bytes + beyond_bytes
         return self._charge(self.permit, overhead_bytes)
 
+    def _charge_beyond_granted(self) -> None:
+        """Charge for what the batch takes, unless all of that is within the bytes that it was granted."""
+        taken_bytes = self._bound_bytes + self.count * LARGEST_RECORD_OVERHEAD_BYTES
+        if self.encoded is not None:
+            taken_bytes += len(self.encoded)
+        if taken_bytes > self.permit.size_bytes or self.outcome is None or self.outcome.has_listeners:
+            self._charge_all()
+
     @property
     def size(self) -> int:
         """Records in it whose outcome is open; from any thread, for an open batch as of now."""
@@ -254,7 +265,7 @@ class ProducerBatch:
         if self.state is BatchState.OPEN:
             self.count = len(self.rows)
             self.move_to(BatchState.QUEUED)
-            self._charge_all()
+            self._charge_beyond_granted()
 
     @property
     def size_estimate(self) -> int:
@@ -292,7 +303,7 @@ class ProducerBatch:
                 base_sequence=self.base_sequence,
                 is_transactional=self.is_transactional,
             )
-            self._charge_all()
+            self._charge_beyond_granted()
         return self.encoded
 
     def complete(self, base_offset: int, log_append_time: int) -> None:

@@ -36,6 +36,9 @@ LISTENER_BYTES = 88
 PARTIAL_BYTES = 250
 LISTENERS_BYTES = 650
 
+FEW_RECORDS = 4
+"""Their details take less as they are than in arrays."""
+
 WHOLE_BATCH = -1
 """In the place of an index: the callable takes no record's outcome but None."""
 
@@ -203,13 +206,12 @@ class BatchOutcome:
         if self.is_done:
             raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} is known already")
         if part.error is None:
-            part.timestamps = array("q", [row[2] for row in rows])
-            part.key_sizes = array("q", [-1 if row[1] is None else len(row[1]) for row in rows])
-            part.value_sizes = array("q", [-1 if row[0] is None else len(row[0]) for row in rows])
+            _note_details(part, rows)
         self._parts.append(part)
         self._unsettled -= 1
         if self._unsettled == 0:
-            self._parts.sort(key=lambda part: part.first)
+            if len(self._parts) > 1:
+                self._parts.sort(key=lambda part: part.first)
             # From here on others may read the outcome; everything it consists of is in place.
             self.is_done = True
             self.waiters.wake()
@@ -292,3 +294,17 @@ class BatchOutcome:
                     exit_request = exit_request or error
         if exit_request is not None:
             self._interrupt(exit_request)
+
+
+def _note_details(part: Part, rows: Sequence[Row]) -> None:
+    """Times and sizes of the records, in little memory, as the records themselves are let go."""
+    timestamps: Sequence[int] = [row[2] for row in rows]
+    key_sizes: Sequence[int] = [-1 if row[1] is None else len(row[1]) for row in rows]
+    value_sizes: Sequence[int] = [-1 if row[0] is None else len(row[0]) for row in rows]
+    if len(rows) > FEW_RECORDS:
+        timestamps, key_sizes, value_sizes = (
+            array("q", timestamps),
+            array("q", key_sizes),
+            array("q", value_sizes),
+        )
+    part.timestamps, part.key_sizes, part.value_sizes = timestamps, key_sizes, value_sizes

@@ -40,6 +40,7 @@ OBJECT_BYTES = 41
 BATCH_OVERHEAD_BYTES = 1200
 CALLBACK_BYTES = 330
 """A function that was made for its record alone, with a variable that it holds."""
+LARGEST_RECORD_OVERHEAD_BYTES = ROW_BYTES + 3 * OBJECT_BYTES + CALLBACK_BYTES
 
 
 class BatchPlan(NamedTuple):

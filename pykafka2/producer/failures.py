@@ -101,5 +101,6 @@ class Failures:
         )
 
     def _settled(self, batch: ProducerBatch) -> None:
-        self._may_be_written.discard(batch)
-        self._halves_of_doubt.discard(batch)
+        if self._may_be_written:
+            self._may_be_written.discard(batch)
+            self._halves_of_doubt.discard(batch)

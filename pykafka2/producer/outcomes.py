@@ -161,7 +161,7 @@ class Outcomes:
         self._failures.on_written(batch)
         self._accumulator.release(batch)
         self._metrics.add("record-send-total", batch.count)
-        self.shares.note(batch.topic, batch.partition, batch.count, len(batch.bytes()))
+        self.shares.note(batch.topic, batch.partition, batch.count, batch.size_estimate)
         self._accumulator.complete(batch, base_offset, log_append_time)
         if self._event_sink.is_watched:
             topic, partition = batch.topic, batch.partition

@@ -34,12 +34,12 @@ class PartitionShares:
     """See the module."""
 
     def __init__(self) -> None:
-        self._taken: dict[TopicPartition, Taken] = {}
-        self._recent: deque[TopicPartition] = deque(maxlen=RECENT_BATCHES)
+        self._taken: dict[tuple[str, int], Taken] = {}
+        self._recent: deque[tuple[str, int]] = deque(maxlen=RECENT_BATCHES)
 
     def note(self, topic: str, partition: int, records: int, size_bytes: int) -> None:
         """A batch was written."""
-        place = TopicPartition(topic, partition)
+        place = (topic, partition)
         taken = self._taken.get(place)
         if taken is None:
             taken = self._taken[place] = Taken()
@@ -50,20 +50,20 @@ class PartitionShares:
 
     def taken(self) -> dict[TopicPartition, Taken]:
         """By partition, of those that took anything."""
-        return self._taken.copy()
+        return {TopicPartition(*place): taken for place, taken in self._taken.copy().items()}
 
     def crowded(self, partitions_of: Callable[[str], int]) -> list[str]:
         """Partitions that took more than `CROWDED` times their fair share of the last batches, in words."""
         counts = Counter(self._recent.copy())
         by_topic: Counter[str] = Counter()
-        for place, count in counts.items():
-            by_topic[place.topic] += count
+        for (topic, _), count in counts.items():
+            by_topic[topic] += count
         lines = []
-        for place, count in sorted(counts.items()):
-            total, partitions = by_topic[place.topic], partitions_of(place.topic)
+        for (topic, partition), count in sorted(counts.items()):
+            total, partitions = by_topic[topic], partitions_of(topic)
             if total >= ENOUGH_BATCHES and count * partitions > CROWDED * total:
                 lines.append(
-                    f"{place} took {count} of the last {total} batches of its topic, which has {partitions} "
-                    "partitions; are there too few keys?"
+                    f"{topic}-{partition} took {count} of the last {total} batches of its topic, which has "
+                    f"{partitions} partitions; are there too few keys?"
                 )
         return lines

@@ -93,6 +93,7 @@ class Sender:
         self._in_flight: dict[int, int] = {}
         self._drain_start: dict[int, int] = {}
         # Without sequence numbers only one request at a time keeps a partition's order through retries.
+        self._is_compressing = options.compression_type != "none"
         is_zstd = options.compression_type == "zstd"
         self._min_version = FIRST_VERSION_WITH_ZSTD if is_zstd else FIRST_VERSION_OF_FORMAT_2
         self._mutes = not options.enable_idempotence and options.max_in_flight == 1
@@ -116,24 +117,33 @@ class Sender:
             transactions=transactions,
         )
         self.shares = self._outcomes.shares
+        self._expire_at = 0.0
+        """No batch whose outcome is open is too old before this moment."""
         self.waiting_for: dict[str, str] = {}
         """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
 
     def poll(self, now: float) -> PollResult:
-        result = PollResult.idle_until(self._expire(now))
-        self._give_up_doomed()
+        result = PollResult([])
+        if self._accumulator.incomplete:
+            result.wake_at = self._expire_at if now < self._expire_at else self._expire(now)
+        if self._transactions is not None:
+            self._give_up_doomed(self._transactions)
         queues = self._accumulator.active_queues()
         if not queues:
             self.waiting_for = {}
             self._delays.note((), now)
             return result
-        if self.identity is not None and self._is_identity_missing(now, result):
+        sequences = self._sequences
+        if sequences is not None and not sequences.is_known:
+            self._ask_for_identity(now, result)
             self.waiting_for = {str(queue): "a producer id" for queue in queues}
             return result
-        for node_id, ready in self._ready_by_node(queues, now, result).items():
-            self._send_to(node_id, ready, now, result)
-        # Numbering may have used up the last epoch of the producer id: what waits needs another one.
-        self._is_identity_missing(now, result)
+        is_flushing = self._accumulator.is_flushing
+        for node_id, ready in self._ready_by_node(queues, is_flushing, now, result).items():
+            self._send_to(node_id, ready, is_flushing, now, result)
+        if sequences is not None and not sequences.is_known:
+            # Numbering has used up the last epoch of the producer id: what waits needs another one.
+            self._ask_for_identity(now, result)
         return result
 
     @property
@@ -168,26 +178,23 @@ class Sender:
 
     # ------------------------------------------------------------------ who may go
 
-    def _is_identity_missing(self, now: float, result: PollResult) -> bool:
-        """Ask for a producer id if there is none; True while there is none."""
+    def _ask_for_identity(self, now: float, result: PollResult) -> None:
         identity = self.identity
-        if identity is None or identity.sequences.is_known:
-            return False
+        if identity is None:
+            return
         asked = identity.poll(now)
         result.sends += asked.sends
         result.wake_at = min(result.wake_at, asked.wake_at)
         if identity.refusal is not None:
             self.abort(identity.refusal)
-        return True
 
     def _ready_by_node(
-        self, queues: list[PartitionQueue], now: float, result: PollResult
+        self, queues: list[PartitionQueue], is_flushing: bool, now: float, result: PollResult
     ) -> dict[int, list[PartitionQueue]]:
         """Queues whose time has come, by the node that leads them; notes when the others' will."""
         by_node: dict[int, list[PartitionQueue]] = {}
         waiting_for: dict[str, str] = {}
         slow: set[int] = set()
-        is_flushing = self._accumulator.is_flushing
         for queue in queues:
             ready_at = self._accumulator.ready_at(queue, now, is_flushing)
             if ready_at > now:
@@ -210,28 +217,39 @@ class Sender:
         self._delays.note(slow, now)
         return by_node
 
-    def _send_to(self, node_id: int, queues: list[PartitionQueue], now: float, result: PollResult) -> None:
+    def _send_to(
+        self,
+        node_id: int,
+        queues: list[PartitionQueue],
+        is_flushing: bool,
+        now: float,
+        result: PollResult,
+    ) -> None:
         while self._in_flight.get(node_id, 0) < self._options.max_in_flight:
-            batches = self._drain(node_id, queues, now)
+            batches = self._drain(node_id, queues, is_flushing, now)
             if not batches:
                 return
             self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
             if self._transactions is not None:
                 self._transactions.on_request_sent()
             result.sends.append(self._produce(node_id, batches, now))
+            if not any(queue.batches for queue in queues):
+                return
         for queue in queues:
             if queue.batches:
                 self.waiting_for[str(queue)] = (
                     f"answers of node {node_id} to {self._in_flight[node_id]} requests"
                 )
 
-    def _drain(self, node_id: int, queues: list[PartitionQueue], now: float) -> list[ProducerBatch]:
+    def _drain(
+        self, node_id: int, queues: list[PartitionQueue], is_flushing: bool, now: float
+    ) -> list[ProducerBatch]:
         """At most one batch per partition, up to max_request_size; at least one if any may go."""
         # Each round starts one further, so that no partition starves behind large ones.
         start = self._drain_start[node_id] = (self._drain_start.get(node_id, -1) + 1) % len(queues)
-        is_flushing = self._accumulator.is_flushing
         taken: list[ProducerBatch] = []
         room_bytes = self._options.max_request_size
+        sequences, transactions = self._sequences, self._transactions
         for queue in queues[start:] + queues[:start]:
             if queue.is_muted or not queue.batches:
                 continue
@@ -240,18 +258,17 @@ class Sender:
                 continue
             if taken and first.size_estimate > room_bytes:
                 break
-            if self._sequences is not None and not self._sequences.may_send(first):
+            if sequences is not None and not sequences.may_send(first):
                 continue
-            transactions = self._transactions
             if transactions is not None and not transactions.may_send(queue.topic, queue.partition):
                 continue
             batch = queue.take()
-            if self._sequences is not None:
-                self._sequences.assign(batch)
+            if sequences is not None:
+                sequences.assign(batch)
             queue.is_muted = self._mutes
             taken.append(batch)
             room_bytes -= len(batch.bytes())
-            if not batch.attempts:
+            if not batch.attempts and self._is_compressing:
                 self._accumulator.learn(batch)
         return taken
 
@@ -268,9 +285,10 @@ class Sender:
                 ids_are_known = ids_are_known and topic_id != ZERO_UUID
                 data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
                 topics[batch.topic] = data
-            data.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.bytes()))
-            self._measure(batch, now)
-        self._metrics.observe("records-per-request", sum(batch.count for batch in batches))
+            records = batch.bytes()
+            data.partition_data.append(PartitionProduceData(index=batch.partition, records=records))
+            self._measure(batch, len(records), now)
+        self._metrics.observe("records-per-request", sum([batch.count for batch in batches]))
         request = ProduceRequest(
             transactional_id=self._options.transactional_id,
             acks=self._options.acks,
@@ -300,13 +318,13 @@ class Sender:
                 high = last if high is None else min(high, last)
         return low, high
 
-    def _measure(self, batch: ProducerBatch, now: float) -> None:
-        metrics, size_bytes, raw_bytes = self._metrics, len(batch.bytes()), batch.raw_bytes
-        metrics.observe("batch-size", size_bytes)
-        metrics.observe("record-queue-time", (now - batch.created_at) * 1000)
+    def _measure(self, batch: ProducerBatch, size_bytes: int, now: float) -> None:
+        observe, raw_bytes = self._metrics.observe, batch.raw_bytes
+        observe("batch-size", size_bytes)
+        observe("record-queue-time", (now - batch.created_at) * 1000)
         if raw_bytes:
-            metrics.observe("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES))
-            metrics.observe("record-size", raw_bytes / batch.count)
+            observe("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES))
+            observe("record-size", raw_bytes / batch.count)
 
     # ------------------------------------------------------------------ what came of it
 
@@ -343,13 +361,14 @@ class Sender:
         if self._transactions is not None:
             self._transactions.on_request_landed()
         for batch, _ in flight.batches:
-            self._accumulator.queue(batch.topic, batch.partition).is_muted = False
+            if self._mutes:
+                self._accumulator.queue(batch.topic, batch.partition).is_muted = False
             if batch.is_done:  # expired meanwhile; its bytes had to stay until now
                 self._accumulator.release(batch)
 
-    def _give_up_doomed(self) -> None:
+    def _give_up_doomed(self, transactions: TransactionManager) -> None:
         """Fail what waits, of a transaction that can only be aborted."""
-        doom = self._transactions.doom() if self._transactions is not None else None
+        doom = transactions.doom()
         if doom is None:
             return
         for queue in self._accumulator.active_queues():
@@ -361,7 +380,8 @@ class Sender:
         timeout = self._options.delivery_timeout
         while (oldest := self._accumulator.oldest()) is not None and not oldest.is_done:
             if now < oldest.created_at + timeout:
-                return oldest.created_at + timeout
+                self._expire_at = oldest.created_at + timeout
+                return self._expire_at
             waited_for = self.waiting_for.get(f"{oldest.topic}-{oldest.partition}", "its turn")
             for leaf in oldest.leaves:
                 is_on_the_wire = leaf.state is BatchState.IN_FLIGHT

@@ -14,7 +14,6 @@ import attrs
 from pykafka2.producer.batch import NO_SEQUENCE, ProducerBatch
 from pykafka2.producer.identity_policy import NOBODY, Identity, IdentityPolicy
 from pykafka2.producer.options import MAX_IN_FLIGHT_IDEMPOTENT
-from pykafka2.types import TopicPartition
 
 LAST_SEQUENCE = 2**31 - 1
 
@@ -54,7 +53,7 @@ class Sequences:
     def __init__(self, policy: IdentityPolicy) -> None:
         self.identity: Identity = NOBODY
         self._policy = policy
-        self._runs: dict[TopicPartition, _Run] = {}
+        self._runs: dict[tuple[str, int], _Run] = {}
 
     @property
     def is_known(self) -> bool:
@@ -96,12 +95,12 @@ class Sequences:
     def on_written(self, batch: ProducerBatch) -> None:
         run = self._run(batch)
         run.is_known_to_broker = (batch.producer_id, batch.producer_epoch) == run.identity
-        self._finish(batch)
+        self._finish(run, batch)
 
     def on_failed(self, batch: ProducerBatch, *, may_be_written: bool) -> None:
         """It was given up, written or not: its numbers are a hole for those that follow."""
-        if self._finish(batch):
-            run = self._run(batch)
+        run = self._run(batch)
+        if self._finish(run, batch):
             run.has_gap = True
             run.gap_may_close = run.gap_may_close or may_be_written
 
@@ -152,7 +151,7 @@ class Sequences:
     # ------------------------------------------------------------------ inside
 
     def _run(self, batch: ProducerBatch) -> _Run:
-        key = TopicPartition(batch.topic, batch.partition)
+        key = (batch.topic, batch.partition)
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = _Run()
@@ -171,8 +170,7 @@ class Sequences:
             batch.sequence(*run.identity, run.next_sequence)
             run.next_sequence = next_sequence(run.next_sequence, batch.count)
 
-    def _finish(self, batch: ProducerBatch) -> bool:
-        run = self._run(batch)
+    def _finish(self, run: _Run, batch: ProducerBatch) -> bool:
         if batch not in run.unfinished:
             return False
         run.unfinished.remove(batch)

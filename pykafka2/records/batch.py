@@ -7,7 +7,7 @@ Layout: KIP-98; legacy formats 0 and 1 are in legacy.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
 from pykafka2.errors import CorruptData, CorruptMessage
@@ -19,6 +19,10 @@ MAGIC = 2
 # producer id, producer epoch, base sequence, count
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size  # 61
+
+# The same in two: up to the CRC, and what that covers.
+HEADER_START = struct.Struct(">qiibI")
+HEADER_REST = struct.Struct(">hiqqqhii")
 
 OFFSET_AND_LENGTH = struct.Struct(">qi")
 LENGTH_END = OFFSET_AND_LENGTH.size  # 12; the length field counts what follows it
@@ -49,6 +53,9 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 Buffer = bytes | bytearray | memoryview
+
+_checksum: Callable[[Buffer, int], int] | None = None
+"""The wheel's function, once it is loaded."""
 
 
 class RecordBatch:
@@ -192,10 +199,12 @@ class RecordBatch:
 
 def crc32c(data: Buffer, value: int = 0) -> int:
     """CRC-32C of data, continued from value."""
-    from crc32c import crc32c as checksum  # the wheel loads with the first batch
+    global _checksum
+    if _checksum is None:
+        from crc32c import crc32c as checksum  # the wheel loads with the first batch
 
-    result: int = checksum(data, value)
-    return result
+        _checksum = checksum
+    return _checksum(data, value)
 
 
 def stamp(

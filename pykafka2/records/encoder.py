@@ -16,10 +16,9 @@ from pykafka2.compression.codec import Codec
 from pykafka2.errors import CodecUnavailable
 from pykafka2.records.batch import (
     CONTROL_FLAG,
-    CRC_AT,
-    CRC_START,
-    HEADER,
     HEADER_BYTES,
+    HEADER_REST,
+    HEADER_START,
     LENGTH_END,
     LOG_APPEND_TIME_FLAG,
     MAGIC,
@@ -259,13 +258,7 @@ def frame_batch(
         attributes |= CONTROL_FLAG
     if log_append_time is not None:
         attributes |= LOG_APPEND_TIME_FLAG
-    header = bytearray(HEADER_BYTES)
-    fields = (
-        base_offset,
-        HEADER_BYTES - LENGTH_END + len(body),
-        partition_leader_epoch,
-        MAGIC,
-        0,
+    rest = HEADER_REST.pack(
         attributes,
         count - 1,
         base_timestamp,
@@ -275,10 +268,11 @@ def frame_batch(
         base_sequence,
         count,
     )
-    HEADER.pack_into(header, 0, *fields)
-    crc = crc32c(body, crc32c(header[CRC_START:]))
-    header[CRC_AT:CRC_START] = crc.to_bytes(4, "big")
-    return b"".join((header, body))
+    size_bytes = HEADER_BYTES - LENGTH_END + len(body)
+    start = HEADER_START.pack(
+        base_offset, size_bytes, partition_leader_epoch, MAGIC, crc32c(body, crc32c(rest))
+    )
+    return b"".join((start, rest, body))
 
 
 def encode_rows(rows: Sequence[Row], base_timestamp: int) -> tuple[bytes, int]:
