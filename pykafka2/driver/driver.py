@@ -103,7 +103,8 @@ class Driver:
             return held or self.failure is not None or self.is_closed
 
         self.runtime.wait_until(is_over, timeout, *queues)
-        self.raise_interruption()
+        if self._interruption is not None:
+            self.raise_interruption()
         if not held:
             self.raise_failure()
             if self.is_closed:
@@ -150,6 +151,12 @@ class Driver:
             error, self._interruption = self._interruption, None
             if error is not None:
                 raise error
+
+    def raise_news(self) -> None:
+        """`raise_failure` and `raise_interruption`, for who asks often."""
+        if self.failure is not None or self._interruption is not None:
+            self.raise_failure()
+            self.raise_interruption()
 
     def on_failed(self, listener: OnFailed) -> None:
         """Have `listener(error, now)` called should the loop end by an error, on whatever thread that is

@@ -192,6 +192,7 @@ class ThreadRuntime:
         self.entropy: Entropy = entropy or SystemEntropy()
         self.network: Network = network or TcpNetwork()
         self._pid = os.getpid()
+        self._main_thread = threading.main_thread().ident
         # Registered and taken out by single dict operations, so neither side needs a lock.
         self._waiters: dict[Parker, None] = {}
         self._watched: dict[Watched, None] = {}
@@ -217,10 +218,11 @@ class ThreadRuntime:
         """
         if predicate():
             return True
-        self._check_process()
+        if os.getpid() != self._pid:
+            raise ForkedClientError
         monotonic = self.clock.monotonic
         deadline = monotonic() + timeout
-        longest = SIGNAL_CHECK if threading.current_thread() is threading.main_thread() else FOREVER
+        longest = SIGNAL_CHECK if threading.get_ident() == self._main_thread else FOREVER
         parker = Parker()
         watched = None if queues else Watched(predicate, parker.unpark)
         look = predicate if watched is None else watched.look

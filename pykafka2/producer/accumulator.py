@@ -71,6 +71,7 @@ class Accumulator:
         # A larger batch could never be sent, or never be granted.
         limit = min(options.batch_size, options.max_request_size, options.buffer_memory)
         self._batch_bytes = max(limit, HEADER_BYTES + 1)
+        self._largest_bytes = min(options.max_request_size, options.buffer_memory)
         self._flushing: dict[int, None] = {}
         self._active: dict[PartitionQueue, None] = {}
         self._ratios = CompressionRatios()
@@ -121,7 +122,9 @@ class Accumulator:
                 same thread, which a signal handler interrupted.
         """
         self.check_not_interrupted()
-        needed_bytes = self._checked_size(queue, size_bytes)
+        needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
+        if needed_bytes > self._largest_bytes:
+            self._refuse_size(queue, needed_bytes)
         permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
@@ -328,8 +331,7 @@ class Accumulator:
             self.incomplete.pop(whole, None)
             whole = whole.whole
 
-    def _checked_size(self, queue: PartitionQueue, size_bytes: int) -> int:
-        needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
+    def _refuse_size(self, queue: PartitionQueue, needed_bytes: int) -> None:
         for name, limit in (
             ("max_request_size", self._options.max_request_size),
             ("buffer_memory", self._options.buffer_memory),
@@ -339,7 +341,6 @@ class Accumulator:
                     f"a record for {queue} takes up to {needed_bytes} bytes with its batch header, more than "
                     f"{name}={limit}; send less, or raise {name}"
                 )
-        return needed_bytes
 
     def _wait_for_memory(self, queue: PartitionQueue, permit: Permit, timeout: float) -> None:
         self._wake()  # memory is short: batches need not linger
@@ -360,13 +361,15 @@ class Accumulator:
             raise _closed(queue)
 
     def _new_batch(self, queue: PartitionQueue, permit: Permit) -> ProducerBatch:
-        options = self._options
-        # A batch that came out too large is split only when a broker refuses it.
-        ratio = max(self._ratios.ratio(queue.topic), self._batch_bytes / options.max_request_size)
+        plan = self._plan
+        if plan.codec.id:
+            # A batch that came out too large is split only when a broker refuses it.
+            smallest = self._batch_bytes / self._options.max_request_size
+            plan = plan._replace(ratio=max(self._ratios.ratio(queue.topic), smallest))
         return ProducerBatch(
             queue.topic,
             queue.partition,
-            self._plan._replace(ratio=ratio),
+            plan,
             order=0,
             permit=permit,
             created_at=self._monotonic(),
@@ -411,7 +414,8 @@ class Accumulator:
                 on_joined(batch.outcome)
 
     def _wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
-        self.check_not_interrupted()
+        if self._locked_steps.running:
+            self._locked_steps.check()
         return self._wait_until_driver(predicate, timeout, *queues)
 
     def _join(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

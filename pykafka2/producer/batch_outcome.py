@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2.clock import FOREVER
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.arguments import checked_timeout
@@ -103,6 +104,8 @@ class BatchOutcome:
     def error_of(self, index: int) -> KafkaError | None:
         """The record's own error where the broker named one (KIP-467), else its batch's."""
         part = self._part(index)
+        if part.error is None:
+            return None
         return (part.record_errors or {}).get(index - part.first, part.error)
 
     def metadata_of(self, index: int) -> RecordMetadata:
@@ -132,14 +135,17 @@ class BatchOutcome:
 
         Raises as `Driver.wait_until`.
         """
-        return self.is_done or self.wait_for(lambda: self.is_done, timeout, [self.waiters])
+        if self.is_done:
+            return True
+        seconds = FOREVER if timeout is None else checked_timeout(timeout)
+        return self._wait_until(lambda: self.is_done, seconds, self.waiters)
 
     def wait_for(
         self, predicate: Callable[[], bool], timeout: float | None, queues: Sequence[WaitQueue]
     ) -> bool:
         """Block until something holds that whoever makes it hold wakes these queues for.  As `wait`."""
-        timeout = checked_timeout(timeout)
-        return self._wait_until(predicate, float("inf") if timeout is None else timeout, *queues)
+        seconds = FOREVER if timeout is None else checked_timeout(timeout)
+        return self._wait_until(predicate, seconds, *queues)
 
     def mark_reported(self, index: int) -> None:
         """Somebody was told that this record failed, so `flush` need not raise it."""

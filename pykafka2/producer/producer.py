@@ -575,17 +575,16 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         """The queue needs a new batch.  `route` is given for a record without a key: it may go elsewhere."""
         self._check_alive()
         if route is not None:
-            queue = self._sticky.next(route)
-            delivery = queue.try_append(row, size_bytes)
+            tried, queue = queue, self._sticky.next(route)
+            delivery = None if queue is tried else queue.try_append(row, size_bytes)
             if delivery is not None:
                 return delivery
-        self._routes.use(queue.topic, self._monotonic())
+        self._metadata.want_topic(queue.topic, self._monotonic())  # in use: it must not be forgotten
         return self._accumulator.append_waiting(queue, row, size_bytes, self._remaining(deadline))
 
     def _check_alive(self) -> None:
         """Raise what keeps this producer from starting a batch, before anything is waited for."""
-        self._driver.raise_failure()
-        self._driver.raise_interruption()
+        self._driver.raise_news()
         if self._transactions is not None:
             self._transactions.status.check(Call.SEND)
         identity = self._sender.identity
