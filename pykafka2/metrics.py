@@ -87,13 +87,19 @@ class Metrics:
 
     def observe(self, name: str, value: float) -> None:
         """One measurement, of which `name-avg` and `name-max` are kept."""
-        sample = self._samples.get(name)
-        if sample is None:
-            sample = self._samples[name] = [0, 0, value]
-        sample[0] += 1
-        sample[1] += value
-        if not value <= sample[2]:  # true for the first one, too
-            sample[2] = value
+        self.observe_all(((name, value),))
+
+    def observe_all(self, measured: tuple[tuple[str, float], ...]) -> None:
+        """`observe` of several, in one call."""
+        samples = self._samples
+        for name, value in measured:
+            sample = samples.get(name)
+            if sample is None:
+                sample = samples[name] = [0, 0, value]
+            sample[0] += 1
+            sample[1] += value
+            if not value <= sample[2]:  # true for the first one, too
+                sample[2] = value
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A number that is looked up when somebody asks; `read` must be cheap and safe from any thread."""

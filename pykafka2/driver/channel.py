@@ -146,7 +146,7 @@ class Channel:
         True if that was news to somebody, so that managers are asked again.
         """
         transport = self._transport
-        if self.state is not ChannelState.OPEN or transport is None:
+        if self.state is not ChannelState.OPEN or transport is None or not self._unsent or self._is_blocked:
             return False
         try:
             self._write_unsent(transport)
@@ -178,7 +178,11 @@ class Channel:
     def _write_unsent(self, transport: Transport) -> None:
         unsent = self._unsent
         while unsent:
-            gathered = list(islice(unsent, MAX_GATHERED_BUFFERS))
+            gathered = (
+                list(unsent)
+                if len(unsent) <= MAX_GATHERED_BUFFERS
+                else list(islice(unsent, MAX_GATHERED_BUFFERS))
+            )
             taken = transport.write(gathered)
             if taken == 0 and any(map(len, gathered)):
                 return

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy
-from pykafka2.driver.channel import Channel, ChannelHandler
+from pykafka2.driver.channel import Channel, ChannelHandler, ChannelState
 from pykafka2.driver.pollable import Pollable, RequestRouter, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
 from pykafka2.driver.wait_queue import WaitQueue
@@ -311,8 +311,8 @@ class Driver:
         for channel in list(self._unsettled):
             # What is written from here on, by who hears that he was served, is for the next turn.
             self._unsettled.pop(channel, None)
-            if channel.wants_flush and channel.flush(now):
+            if channel.flush(now):
                 self._again = True
-            if channel.is_closed:
+            if channel.state is ChannelState.CLOSED:
                 self._unsettled.pop(channel, None)
                 self._channels.pop(channel, None)

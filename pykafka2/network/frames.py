@@ -16,6 +16,7 @@ Frame = bytes | memoryview
 MIB = 1 << 20
 MAX_READ_BYTES = 4 * MIB
 SMALL_BUFFER_BYTES = 64 * 1024
+SMALL_FRAME_BYTES = 4096
 # After so many reads without a large frame a grown buffer is given back.
 PATIENCE = 64
 DEFAULT_MAX_FRAME_BYTES = 100 * MIB
@@ -74,6 +75,12 @@ class FrameReader:
         if self._large is not None:
             return self._received_large(self._large, count)
         self._end += count
+        if not self._start and 4 < self._end < SMALL_FRAME_BYTES and len(self._buffer) == SMALL_BUFFER_BYTES:
+            # One small frame, and nothing else: what the answers to single requests are.
+            size = int.from_bytes(self._buffer[:4], "big")
+            if size + 4 == self._end:
+                self._end = 0
+                return [bytes(self._buffer[4 : size + 4])]
         frames: list[Frame] = []
         took_large = False
         while self._end - self._start >= 4:

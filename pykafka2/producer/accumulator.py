@@ -32,6 +32,9 @@ from pykafka2.records.column_encoder import EncodedRecords
 from pykafka2.records.encoder import Row
 from pykafka2.types import TopicPartition
 
+FEW_QUEUES = 8
+"""So many may be looked at in vain in every turn; a queue that is in use is empty every other time."""
+
 ORDER_STEP = 1 << 32
 """Between the places of two batches: room for those that one is split into, as many as it has records."""
 
@@ -242,12 +245,14 @@ class Accumulator:
 
     def active_queues(self) -> list[PartitionQueue]:
         """Queues that hold batches."""
-        for queue in [*self._active]:
-            if not queue.batches:
+        active = [*self._active]
+        full = [queue for queue in active if queue.batches]
+        if len(active) > 2 * len(full) + FEW_QUEUES:
+            for queue in active:
                 with queue.lock:
                     if not queue.batches:
                         self._active.pop(queue, None)
-        return [*self._active]
+        return full
 
     def ready_at(self, queue: PartitionQueue, now: float, is_flushing: bool) -> float:
         """When the queue's first batch may be sent, as far as time decides it."""
@@ -318,7 +323,7 @@ class Accumulator:
 
     def release(self, batch: ProducerBatch) -> None:
         """Its bytes are needed no longer.  Safe to repeat."""
-        self._return(batch.permit)
+        self._locked_steps.run(self.pool.give_back, batch.permit)
 
     # ------------------------------------------------------------------ inside
 

@@ -225,14 +225,6 @@ class ProducerBatch:
         overhead_bytes = overhead_of(self.rows) + listener_bytes + beyond_bytes
         return self._charge(self.permit, overhead_bytes)
 
-    def _charge_beyond_granted(self) -> None:
-        """Charge for what the batch takes, unless all of that is within the bytes that it was granted."""
-        taken_bytes = self._bound_bytes + self.count * LARGEST_RECORD_OVERHEAD_BYTES
-        if self.encoded is not None:
-            taken_bytes += len(self.encoded)
-        if taken_bytes > self.permit.size_bytes or self.outcome is None or self.outcome.has_listeners:
-            self._charge_all()
-
     @property
     def size(self) -> int:
         """Records in it whose outcome is open; from any thread, for an open batch as of now."""
@@ -265,7 +257,11 @@ class ProducerBatch:
         if self.state is BatchState.OPEN:
             self.count = len(self.rows)
             self.move_to(BatchState.QUEUED)
-            self._charge_beyond_granted()
+            taken_bytes = self._bound_bytes + self.count * LARGEST_RECORD_OVERHEAD_BYTES
+            outcome = self.outcome
+            # Not where all of it is within the bytes that it was granted.
+            if taken_bytes > self.permit.size_bytes or outcome is None or outcome.callbacks is not None:
+                self._charge_all()
 
     @property
     def size_estimate(self) -> int:
@@ -303,7 +299,9 @@ class ProducerBatch:
                 base_sequence=self.base_sequence,
                 is_transactional=self.is_transactional,
             )
-            self._charge_beyond_granted()
+            taken_bytes = self.raw_bytes + len(self.encoded)
+            if taken_bytes + self.count * LARGEST_RECORD_OVERHEAD_BYTES > self.permit.size_bytes:
+                self._charge_all()
         return self.encoded
 
     def complete(self, base_offset: int, log_append_time: int) -> None:

@@ -37,9 +37,6 @@ LISTENER_BYTES = 88
 PARTIAL_BYTES = 250
 LISTENERS_BYTES = 650
 
-FEW_RECORDS = 4
-"""Their details take less as they are than in arrays."""
-
 WHOLE_BATCH = -1
 """In the place of an index: the callable takes no record's outcome but None."""
 
@@ -304,13 +301,15 @@ class BatchOutcome:
 
 def _note_details(part: Part, rows: Sequence[Row]) -> None:
     """Times and sizes of the records, in little memory, as the records themselves are let go."""
+    if len(rows) == 1:
+        value, key, timestamp, _, _ = rows[0]
+        part.timestamps = (timestamp,)
+        part.key_sizes = (-1 if key is None else len(key),)
+        part.value_sizes = (-1 if value is None else len(value),)
+        return
     timestamps: Sequence[int] = [row[2] for row in rows]
     key_sizes: Sequence[int] = [-1 if row[1] is None else len(row[1]) for row in rows]
     value_sizes: Sequence[int] = [-1 if row[0] is None else len(row[0]) for row in rows]
-    if len(rows) > FEW_RECORDS:
-        timestamps, key_sizes, value_sizes = (
-            array("q", timestamps),
-            array("q", key_sizes),
-            array("q", value_sizes),
-        )
-    part.timestamps, part.key_sizes, part.value_sizes = timestamps, key_sizes, value_sizes
+    part.timestamps = array("q", timestamps)
+    part.key_sizes = array("q", key_sizes)
+    part.value_sizes = array("q", value_sizes)

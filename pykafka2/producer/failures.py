@@ -78,7 +78,8 @@ class Failures:
         return told
 
     def on_written(self, batch: ProducerBatch) -> None:
-        self._settled(batch)
+        if self._may_be_written:
+            self._settled(batch)
         if self._failing:
             self._failing.discard(TopicPartition(batch.topic, batch.partition))
 
@@ -101,6 +102,5 @@ class Failures:
         )
 
     def _settled(self, batch: ProducerBatch) -> None:
-        if self._may_be_written:
-            self._may_be_written.discard(batch)
-            self._halves_of_doubt.discard(batch)
+        self._may_be_written.discard(batch)
+        self._halves_of_doubt.discard(batch)

@@ -138,10 +138,11 @@ class Sender:
             self._ask_for_identity(now, result)
             self.waiting_for = {str(queue): "a producer id" for queue in queues}
             return result
+        identity = None if sequences is None else sequences.identity
         is_flushing = self._accumulator.is_flushing
         for node_id, ready in self._ready_by_node(queues, is_flushing, now, result).items():
             self._send_to(node_id, ready, is_flushing, now, result)
-        if sequences is not None and not sequences.is_known:
+        if sequences is not None and sequences.identity is not identity and not sequences.is_known:
             # Numbering has used up the last epoch of the producer id: what waits needs another one.
             self._ask_for_identity(now, result)
         return result
@@ -285,10 +286,11 @@ class Sender:
                 ids_are_known = ids_are_known and topic_id != ZERO_UUID
                 data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
                 topics[batch.topic] = data
-            records = batch.bytes()
+            records = batch.encoded or batch.bytes()
             data.partition_data.append(PartitionProduceData(index=batch.partition, records=records))
             self._measure(batch, len(records), now)
-        self._metrics.observe("records-per-request", sum([batch.count for batch in batches]))
+        records_sent = batches[0].count if len(batches) == 1 else sum(batch.count for batch in batches)
+        self._metrics.observe("records-per-request", records_sent)
         request = ProduceRequest(
             transactional_id=self._options.transactional_id,
             acks=self._options.acks,
@@ -319,25 +321,37 @@ class Sender:
         return low, high
 
     def _measure(self, batch: ProducerBatch, size_bytes: int, now: float) -> None:
-        observe, raw_bytes = self._metrics.observe, batch.raw_bytes
-        observe("batch-size", size_bytes)
-        observe("record-queue-time", (now - batch.created_at) * 1000)
+        raw_bytes = batch.raw_bytes
+        measured: tuple[tuple[str, float], ...] = (
+            ("batch-size", size_bytes),
+            ("record-queue-time", (now - batch.created_at) * 1000),
+        )
         if raw_bytes:
-            observe("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES))
-            observe("record-size", raw_bytes / batch.count)
+            measured += (
+                ("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES)),
+                ("record-size", raw_bytes / batch.count),
+            )
+        self._metrics.observe_all(measured)
 
     # ------------------------------------------------------------------ what came of it
 
     def _on_response(self, flight: _Flight, response: ProduceResponse | None, now: float) -> None:
-        self._metrics.observe("request-latency", (now - flight.sent_at) * 1000)
+        latency_ms = (now - flight.sent_at) * 1000
         if response is None:  # acks=0: all that is known is that it left
+            self._metrics.observe("request-latency", latency_ms)
             self._land(flight)
             for batch, _ in flight.batches:
                 self._outcomes.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
-        self._metrics.observe("produce-throttle-time", response.throttle_time_ms)
+        self._metrics.observe_all(
+            (("request-latency", latency_ms), ("produce-throttle-time", response.throttle_time_ms))
+        )
         self._land(flight)
-        endpoints = [Node(told.node_id, told.host, told.port, told.rack) for told in response.node_endpoints]
+        endpoints: list[Node] = []
+        if response.node_endpoints:
+            endpoints = [
+                Node(told.node_id, told.host, told.port, told.rack) for told in response.node_endpoints
+            ]
         answers = _answers(response, flight.topic_names)
         for batch, sent_as in flight.batches:
             answer = answers.get((batch.topic, batch.partition))
@@ -394,8 +408,9 @@ def _answers(
     response: ProduceResponse, names: Mapping[bytes, str]
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
     """What the broker says of each partition."""
-    return {
-        (topic.name or names.get(topic.topic_id, ""), answer.index): answer
-        for topic in response.responses
-        for answer in topic.partition_responses
-    }
+    answers = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for answer in topic.partition_responses:
+            answers[name, answer.index] = answer
+    return answers
