@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
@@ -22,23 +20,12 @@ from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.callbacks import Interrupt, log_callback
+from pykafka2.producer.listeners import WHOLE_BATCH, Listeners
 from pykafka2.records.encoder import Row
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 WaitUntil = Callable[..., bool]
 """`Driver.wait_until`: of a predicate, a timeout in seconds, and wait queues."""
-
-Listener = tuple[int, Callable[[Any], object]]
-"""A record's index, and what to call with its metadata, or with its error."""
-
-# What CPython takes: for one a pair, its number and its place in a queue; for one with arguments a `partial`,
-# too; for the first of a batch the queue.
-LISTENER_BYTES = 88
-PARTIAL_BYTES = 250
-LISTENERS_BYTES = 650
-
-WHOLE_BATCH = -1
-"""In the place of an index: the callable takes no record's outcome but None."""
 
 
 @attrs.define(eq=False)
@@ -87,10 +74,10 @@ class BatchOutcome:
         self.waiters = WaitQueue()
         self._wait_until = wait_until
         self._interrupt = interrupt
-        # By what they wait for, so that adding one makes nothing but a pair; made with the first.
-        self.callbacks: deque[Listener] | None = None
-        self.errbacks: deque[Listener] | None = None
-        self._listeners: list[tuple[deque[Listener], deque[Listener]]] = []
+        # By what they wait for; made with the first.
+        self.callbacks: Listeners | None = None
+        self.errbacks: Listeners | None = None
+        self._listeners: list[tuple[Listeners, Listeners]] = []
         self._parts: list[Part] = []
         self._unsettled = 1
         """How many parts are still to come."""
@@ -155,7 +142,7 @@ class BatchOutcome:
         reported = self._reported
         return count if reported is None else sum(first + at not in reported for at in range(count))
 
-    def listeners(self) -> tuple[deque[Listener], deque[Listener]]:
+    def listeners(self) -> tuple[Listeners, Listeners]:
         """Where those are kept who want to be called with a record's metadata, and with its error.
 
         Who adds one calls `tell` after it if it `is_done` by then.
@@ -164,7 +151,7 @@ class BatchOutcome:
         if not made:
             # Of threads that meet here each adds a pair, and the first one is everybody's: no lock, which a
             # fork or the garbage collector could find held.
-            made.append((deque(), deque()))
+            made.append((Listeners(), Listeners()))
         self.callbacks, self.errbacks = made[0]
         return made[0]
 
@@ -178,7 +165,7 @@ class BatchOutcome:
 
         # Of both kinds, so that its turn is where it was added.
         for listeners in self.listeners():
-            listeners.append((WHOLE_BATCH, told))
+            listeners.add(WHOLE_BATCH, told)
         if self.is_done:
             self.tell()
 
@@ -189,14 +176,7 @@ class BatchOutcome:
     @property
     def listener_bytes(self) -> int:
         """What those who want to be called take of memory."""
-        total_bytes = 0
-        for listeners in (self.callbacks, self.errbacks):
-            if listeners:
-                # Those of one partition are of one kind, as a rule.
-                has_arguments = isinstance(listeners[-1][1], partial)
-                each = LISTENER_BYTES + (PARTIAL_BYTES if has_arguments else 0)
-                total_bytes += LISTENERS_BYTES + len(listeners) * each
-        return total_bytes
+        return sum(kind.size_bytes for kind in (self.callbacks, self.errbacks) if kind is not None)
 
     # ------------------------------------------------------------------ the IO thread
 
@@ -228,7 +208,7 @@ class BatchOutcome:
     def tell(self) -> None:
         """If it is done, call whom it concerns, each once.
 
-        Popping decides who calls, should two threads be here.  Hot: once per record that has a callback.
+        Hot: once per record that has a callback.
         """
         if self.callbacks is None or self.errbacks is None or not self.is_done:
             return
@@ -244,28 +224,25 @@ class BatchOutcome:
         self.errbacks.clear()
         self._tell_written(self.callbacks, part)
 
-    def _tell_written(self, callbacks: deque[Listener], part: Part) -> None:
+    def _tell_written(self, callbacks: Listeners, part: Part) -> None:
         new, topic, partition = tuple.__new__, self.topic, self.partition
         base_offset, append_time = part.base_offset, part.log_append_time
         timestamps, key_sizes, value_sizes = part.timestamps, part.key_sizes, part.value_sizes
         exit_request: BaseException | None = None
-        while callbacks:
-            try:
-                index, callback = callbacks.popleft()
-            except IndexError:
-                break
-            try:
-                if index < 0:
-                    callback(None)
-                    continue
-                offset = base_offset + index if base_offset >= 0 else NO_OFFSET
-                timestamp = timestamps[index] if append_time < 0 else append_time
-                fields = topic, partition, offset, timestamp, key_sizes[index], value_sizes[index]
-                callback(new(RecordMetadata, fields))
-            except BaseException as error:
-                log_callback(topic, partition, error)
-                if not isinstance(error, Exception):
-                    exit_request = exit_request or error
+        for indexes, callback in callbacks.take():
+            for index in indexes:
+                try:
+                    if index < 0:
+                        callback(None)
+                        continue
+                    offset = base_offset + index if base_offset >= 0 else NO_OFFSET
+                    timestamp = timestamps[index] if append_time < 0 else append_time
+                    fields = topic, partition, offset, timestamp, key_sizes[index], value_sizes[index]
+                    callback(new(RecordMetadata, fields))
+                except BaseException as error:
+                    log_callback(topic, partition, error)
+                    if not isinstance(error, Exception):
+                        exit_request = exit_request or error
         if exit_request is not None:
             self._interrupt(exit_request)
 
@@ -282,19 +259,16 @@ class BatchOutcome:
             self.mark_reported(index)
             callback(error)
 
-    def _run(self, listeners: deque[Listener], call: Callable[[int, Callable[[Any], object]], None]) -> None:
+    def _run(self, listeners: Listeners, call: Callable[[int, Callable[[Any], object]], None]) -> None:
         exit_request: BaseException | None = None
-        while listeners:
-            try:
-                index, callback = listeners.popleft()
-            except IndexError:
-                break
-            try:
-                call(index, callback)
-            except BaseException as error:
-                log_callback(self.topic, self.partition, error)
-                if not isinstance(error, Exception):
-                    exit_request = exit_request or error
+        for indexes, callback in listeners.take():
+            for index in indexes:
+                try:
+                    call(index, callback)
+                except BaseException as error:
+                    log_callback(self.topic, self.partition, error)
+                    if not isinstance(error, Exception):
+                        exit_request = exit_request or error
         if exit_request is not None:
             self._interrupt(exit_request)
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, overload
 
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.producer.batch_outcome import BatchOutcome
+from pykafka2.producer.listeners import Listeners, is_same
 from pykafka2.types import RecordMetadata
 
 OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], None]
@@ -106,15 +107,23 @@ class Delivery:
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
+        outcome, index = self._outcome, self._index
+        listeners = outcome.callbacks
+        if listeners is not None and not kwargs:
+            run = listeners.last
+            # Without a call between these lines (listeners.py).
+            if (
+                run is not None
+                and run.callback is callback
+                and run.end == index
+                and not args
+                and not outcome.is_done
+            ):
+                run.end = index + 1
+                return self
         if args or kwargs:
             callback = partial(callback, *args, **kwargs)
-        outcome = self._outcome
-        callbacks = outcome.callbacks
-        if callbacks is None:
-            callbacks, _ = outcome.listeners()
-        callbacks.append((self._index, callback))
-        if outcome.is_done:
-            outcome.tell()
+        self._listen(outcome.listeners()[0], callback)
         return self
 
     @overload
@@ -125,16 +134,36 @@ class Delivery:
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
+        outcome, index = self._outcome, self._index
+        listeners = outcome.errbacks
+        if listeners is not None and not kwargs:
+            run = listeners.last
+            # Without a call between these lines (listeners.py).
+            if (
+                run is not None
+                and run.callback is callback
+                and run.end == index
+                and not args
+                and not outcome.is_done
+            ):
+                run.end = index + 1
+                return self
         if args or kwargs:
             callback = partial(callback, *args, **kwargs)
-        outcome = self._outcome
-        errbacks = outcome.errbacks
-        if errbacks is None:
-            _, errbacks = outcome.listeners()
-        errbacks.append((self._index, callback))
+        self._listen(outcome.listeners()[1], callback)
+        return self
+
+    def _listen(self, listeners: Listeners, callback: Callable[[Any], object]) -> None:
+        """Have it called, and that at once if all are told by now."""
+        outcome, index = self._outcome, self._index
+        run = listeners.last
+        # Without a call after the first of these (listeners.py).
+        if run is not None and is_same(run.callback, callback) and run.end == index and not outcome.is_done:
+            run.end = index + 1
+            return
+        listeners.add(index, callback)
         if outcome.is_done:
             outcome.tell()
-        return self
 
     @overload
     def add_both(self, callback: Callable[[RecordMetadata | KafkaError], object]) -> Delivery: ...
