@@ -308,13 +308,15 @@ class ProducerBatch:
         """Written: tell everybody."""
         rows = self._end()
         outcome, self.outcome = self.outcome, None
-        if outcome is not None and not outcome.has_listeners:
+        part = None
+        kept = None if outcome is None else ref(outcome)
+        if outcome is not None and not outcome.has_listeners and kept is not None:
             # If nobody has kept a delivery, it is gone now, and so is the need for sizes and times.
-            kept = ref(outcome)
             outcome = None
             outcome = kept()
         if outcome is not None:
-            outcome.settle(Part(self._first, base_offset, log_append_time), rows)
+            part = Part(self._first, base_offset, log_append_time)
+            outcome.settle(part, rows)
         self.is_done = True
         try:
             tell_written(self.topic, self.partition, rows, base_offset, log_append_time, self._interrupt)
@@ -323,6 +325,9 @@ class ProducerBatch:
         finally:
             self.is_told = True
             self.waiters.wake()
+            outcome = None
+            if part is not None and kept is not None and kept() is not None:
+                part.let_go()  # somebody has kept a delivery
 
     def fail(self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None) -> None:
         """Failed for good: tell everybody.  `record_errors` by the records' places in this batch."""

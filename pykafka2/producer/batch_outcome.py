@@ -38,9 +38,19 @@ class Part:
     error: KafkaError | None = None
     record_errors: Mapping[int, KafkaError] | None = None
     """Errors of single records, by their place in the part."""
+    rows: Sequence[Row] | None = None
+    """Its records, as long as nothing else is made of them."""
     timestamps: Sequence[int] = ()
     key_sizes: Sequence[int] = ()
     value_sizes: Sequence[int] = ()
+
+    def let_go(self) -> None:
+        """Keep of the records only times and sizes, in little memory.  Once; others may read meanwhile."""
+        rows = self.rows or ()
+        self.timestamps = array("q", [row[2] for row in rows])
+        self.key_sizes = array("q", [-1 if row[1] is None else len(row[1]) for row in rows])
+        self.value_sizes = array("q", [-1 if row[0] is None else len(row[0]) for row in rows])
+        self.rows = None
 
 
 class BatchOutcome:
@@ -95,14 +105,20 @@ class BatchOutcome:
     def metadata_of(self, index: int) -> RecordMetadata:
         """Where the record is.  Of a record that was written."""
         part = self._part(index)
-        at = index - part.first
+        at, rows = index - part.first, part.rows
+        if rows is None:
+            timestamp, key_size, value_size = part.timestamps[at], part.key_sizes[at], part.value_sizes[at]
+        else:
+            value, key, timestamp, _, _ = rows[at]
+            key_size = -1 if key is None else len(key)
+            value_size = -1 if value is None else len(value)
         return RecordMetadata(
             self.topic,
             self.partition,
             part.base_offset + at if part.base_offset >= 0 else NO_OFFSET,
-            part.timestamps[at] if part.log_append_time == NO_TIMESTAMP else part.log_append_time,
-            part.key_sizes[at],
-            part.value_sizes[at],
+            timestamp if part.log_append_time == NO_TIMESTAMP else part.log_append_time,
+            key_size,
+            value_size,
         )
 
     def parts_of(self, first: int, count: int) -> Iterator[tuple[int, int, Part]]:
@@ -185,11 +201,14 @@ class BatchOutcome:
         self._unsettled += parts - 1
 
     def settle(self, part: Part, rows: Sequence[Row]) -> None:
-        """A part has its outcome; with the last one all of them are seen, and who waits is woken."""
+        """A part has its outcome; with the last one all of them are seen, and who waits is woken.
+
+        Who settles has it let go of the rows afterwards, if anybody keeps the outcome (`Part.let_go`).
+        """
         if self.is_done:
             raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} is known already")
         if part.error is None:
-            _note_details(part, rows)
+            part.rows = rows
         self._parts.append(part)
         self._unsettled -= 1
         if self._unsettled == 0:
@@ -227,7 +246,7 @@ class BatchOutcome:
     def _tell_written(self, callbacks: Listeners, part: Part) -> None:
         new, topic, partition = tuple.__new__, self.topic, self.partition
         base_offset, append_time = part.base_offset, part.log_append_time
-        timestamps, key_sizes, value_sizes = part.timestamps, part.key_sizes, part.value_sizes
+        rows = part.rows
         exit_request: BaseException | None = None
         for indexes, callback in callbacks.take():
             for index in indexes:
@@ -235,9 +254,18 @@ class BatchOutcome:
                     if index < 0:
                         callback(None)
                         continue
-                    offset = base_offset + index if base_offset >= 0 else NO_OFFSET
-                    timestamp = timestamps[index] if append_time < 0 else append_time
-                    fields = topic, partition, offset, timestamp, key_sizes[index], value_sizes[index]
+                    if rows is None:
+                        callback(self.metadata_of(index))
+                        continue
+                    value, key, timestamp, _, _ = rows[index]
+                    fields = (
+                        topic,
+                        partition,
+                        base_offset + index if base_offset >= 0 else NO_OFFSET,
+                        timestamp if append_time < 0 else append_time,
+                        -1 if key is None else len(key),
+                        -1 if value is None else len(value),
+                    )
                     callback(new(RecordMetadata, fields))
                 except BaseException as error:
                     log_callback(topic, partition, error)
@@ -271,19 +299,3 @@ class BatchOutcome:
                         exit_request = exit_request or error
         if exit_request is not None:
             self._interrupt(exit_request)
-
-
-def _note_details(part: Part, rows: Sequence[Row]) -> None:
-    """Times and sizes of the records, in little memory, as the records themselves are let go."""
-    if len(rows) == 1:
-        value, key, timestamp, _, _ = rows[0]
-        part.timestamps = (timestamp,)
-        part.key_sizes = (-1 if key is None else len(key),)
-        part.value_sizes = (-1 if value is None else len(value),)
-        return
-    timestamps: Sequence[int] = [row[2] for row in rows]
-    key_sizes: Sequence[int] = [-1 if row[1] is None else len(row[1]) for row in rows]
-    value_sizes: Sequence[int] = [-1 if row[0] is None else len(row[0]) for row in rows]
-    part.timestamps = array("q", timestamps)
-    part.key_sizes = array("q", key_sizes)
-    part.value_sizes = array("q", value_sizes)
