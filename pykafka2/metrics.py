@@ -16,6 +16,9 @@ NOTHING_YET = float("nan")
 """An average or maximum of nothing, as in Kafka."""
 
 
+Measurement = tuple[str, float]
+"""What is measured, and what came out."""
+
 WINDOW = 30.0
 """Seconds; rates are taken over one that is over and the one that runs."""
 
@@ -89,7 +92,7 @@ class Metrics:
         """One measurement, of which `name-avg` and `name-max` are kept."""
         self.observe_all(((name, value),))
 
-    def observe_all(self, measured: tuple[tuple[str, float], ...]) -> None:
+    def observe_all(self, measured: Iterable[Measurement]) -> None:
         """`observe` of several, in one call."""
         samples = self._samples
         for name, value in measured:

@@ -23,7 +23,7 @@ from pykafka2.errors import (
     RecordPurged,
 )
 from pykafka2.events import EventSink
-from pykafka2.metrics import Metrics
+from pykafka2.metrics import Measurement, Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.identity import ProducerIdentity, policy_of
@@ -96,6 +96,7 @@ class Sender:
         self._is_compressing = options.compression_type != "none"
         is_zstd = options.compression_type == "zstd"
         self._min_version = FIRST_VERSION_WITH_ZSTD if is_zstd else FIRST_VERSION_OF_FORMAT_2
+        self._timeout_ms = int(options.request_timeout * 1000)
         self._mutes = not options.enable_idempotence and options.max_in_flight == 1
         policy = policy_of(options)
         self.identity: ProducerIdentity | None = None
@@ -275,32 +276,35 @@ class Sender:
 
     def _produce(self, node_id: int, batches: list[ProducerBatch], now: float) -> Send[ProduceResponse]:
         topics: dict[str, TopicProduceData] = {}
-        ids_are_known = True
+        names: dict[bytes, str] = {}
+        sent: list[tuple[ProducerBatch, Identity]] = []
+        measured: list[Measurement] = []
+        records = 0
         for batch in batches:
             batch.move_to(BatchState.IN_FLIGHT)
             batch.attempts += 1
             batch.sent_at = now
+            records += batch.count
+            encoded = batch.encoded or batch.bytes()
             data = topics.get(batch.topic)
             if data is None:
                 topic_id = self._metadata.topic_id(batch.topic)
-                ids_are_known = ids_are_known and topic_id != ZERO_UUID
                 data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
                 topics[batch.topic] = data
-            records = batch.encoded or batch.bytes()
-            data.partition_data.append(PartitionProduceData(index=batch.partition, records=records))
-            self._measure(batch, len(records), now)
-        records_sent = batches[0].count if len(batches) == 1 else sum(batch.count for batch in batches)
-        self._metrics.observe("records-per-request", records_sent)
+                names[topic_id] = batch.topic
+            data.partition_data.append(PartitionProduceData(index=batch.partition, records=encoded))
+            sent.append((batch, (batch.producer_id, batch.producer_epoch)))
+            _measure(batch, len(encoded), now, measured)
+        measured.append(("records-per-request", records))
+        self._metrics.observe_all(measured)
         request = ProduceRequest(
             transactional_id=self._options.transactional_id,
             acks=self._options.acks,
-            timeout_ms=int(self._options.request_timeout * 1000),
+            timeout_ms=self._timeout_ms,
             topic_data=[*topics.values()],
         )
-        sent = [(batch, (batch.producer_id, batch.producer_epoch)) for batch in batches]
-        names = {data.topic_id: name for name, data in topics.items()}
         flight = _Flight(node_id, now, sent, names)
-        low, high = self._versions(ids_are_known)
+        low, high = self._versions(ZERO_UUID not in names)
         return Send(
             request,
             ToNode(node_id),
@@ -319,19 +323,6 @@ class Sender:
             if last is not None:
                 high = last if high is None else min(high, last)
         return low, high
-
-    def _measure(self, batch: ProducerBatch, size_bytes: int, now: float) -> None:
-        raw_bytes = batch.raw_bytes
-        measured: tuple[tuple[str, float], ...] = (
-            ("batch-size", size_bytes),
-            ("record-queue-time", (now - batch.created_at) * 1000),
-        )
-        if raw_bytes:
-            measured += (
-                ("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES)),
-                ("record-size", raw_bytes / batch.count),
-            )
-        self._metrics.observe_all(measured)
 
     # ------------------------------------------------------------------ what came of it
 
@@ -402,6 +393,16 @@ class Sender:
                 expired = self._outcomes.expired(leaf, waited_for)
                 self._outcomes.give_up(leaf, expired, is_on_the_wire=is_on_the_wire)
         return FOREVER
+
+
+def _measure(batch: ProducerBatch, size_bytes: int, now: float, measured: list[Measurement]) -> None:
+    raw_bytes = batch.raw_bytes
+    measured += (("batch-size", size_bytes), ("record-queue-time", (now - batch.created_at) * 1000))
+    if raw_bytes:
+        measured += (
+            ("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES)),
+            ("record-size", raw_bytes / batch.count),
+        )
 
 
 def _answers(
