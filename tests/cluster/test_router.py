@@ -214,6 +214,42 @@ def test_idle_connections_are_closed_and_opened_again_when_needed(cluster: Scrip
     client.close()
 
 
+def test_a_connection_that_is_idle_sooner_than_a_request_times_out_is_closed_in_time(
+    cluster: ScriptedCluster,
+) -> None:
+    """While a request is awaited its timeout comes next; its answer must bring the other time forward."""
+    client = cluster.client(
+        metadata_max_age_ms=10_000_000, connections_max_idle_ms=5_000, request_timeout_ms=60_000
+    )
+    client.wait_for_topic("orders", 10)
+    sent = Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    assert sent.response is not None
+    link = client.nodes.known_link(1)
+    assert link is not None
+    assert link.is_connected
+    cluster.runtime.run_for(4.5)
+    assert not link.is_connected
+    client.close()
+
+
+def test_a_request_with_a_shorter_timeout_than_those_before_it_ends_at_its_own(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    Sent(client, ToNode(1))
+    cluster.runtime.run_for(1)
+    for broker in cluster.brokers:
+        broker.on(HeartbeatRequest, lambda request, broker: Hold())
+    long = Sent(client, ToNode(1), timeout=20)
+    cluster.runtime.run_for(1)
+    short = Sent(client, ToNode(1), timeout=2)
+    cluster.runtime.run_for(1.9)
+    assert (short.outcomes, long.outcomes) == (0, 0)
+    cluster.runtime.run_for(0.2)
+    assert isinstance(short.error, RequestTimeout)
+    assert long.outcomes == 1, "the connection ended with it"
+
+
 def test_bootstrap_connections_end_when_the_brokers_have_names(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
