@@ -11,6 +11,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -26,6 +28,8 @@ from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 WaitUntil = Callable[..., bool]
 """`Driver.wait_until`: of a predicate, a timeout in seconds, and wait queues."""
+
+IS_DONE = attrgetter("is_done")
 
 
 @attrs.define(eq=False)
@@ -58,6 +62,7 @@ class BatchOutcome:
 
     Attributes:
         is_done: the outcome is known.
+        has_errors: some of the records have failed.
         waiters: of the threads that wait for it.
     """
 
@@ -71,6 +76,7 @@ class BatchOutcome:
         "_wait_until",
         "callbacks",
         "errbacks",
+        "has_errors",
         "is_done",
         "partition",
         "topic",
@@ -81,6 +87,7 @@ class BatchOutcome:
         self.topic = topic
         self.partition = partition
         self.is_done = False
+        self.has_errors = False
         self.waiters = WaitQueue()
         self._wait_until = wait_until
         self._interrupt = interrupt
@@ -138,7 +145,8 @@ class BatchOutcome:
         if self.is_done:
             return True
         seconds = FOREVER if timeout is None else checked_timeout(timeout)
-        return self._wait_until(lambda: self.is_done, seconds, self.waiters)
+        # Looked at three times a wait, so without a call of Python's.
+        return self._wait_until(partial(IS_DONE, self), seconds, self.waiters)
 
     def wait_for(
         self, predicate: Callable[[], bool], timeout: float | None, queues: Sequence[WaitQueue]
@@ -209,6 +217,8 @@ class BatchOutcome:
             raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} is known already")
         if part.error is None:
             part.rows = rows
+        else:
+            self.has_errors = True
         self._parts.append(part)
         self._unsettled -= 1
         if self._unsettled == 0:

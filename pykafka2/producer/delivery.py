@@ -59,10 +59,14 @@ class Delivery:
             KafkaTimeoutError: the outcome is still open; the record stays on its way.
             IllegalState: called in a callback of the IO thread, before the record was done.
         """
-        error = self.exception(timeout)
-        if error is not None:
-            raise error
-        return self._outcome.metadata_of(self._index)
+        outcome = self._outcome
+        if not outcome.is_done and not outcome.wait(timeout):
+            raise self._still_open(timeout)
+        if outcome.has_errors:
+            error = self.exception()
+            if error is not None:
+                raise error
+        return outcome.metadata_of(self._index)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """`result`, under kafka-python's name."""
@@ -72,14 +76,18 @@ class Delivery:
         """Why the record failed; None if it was written.  Waits as `result` does."""
         outcome = self._outcome
         if not outcome.wait(timeout):
-            raise KafkaTimeoutError(
-                f"the record for {outcome.topic}-{outcome.partition} was neither written nor failed within "
-                f"{timeout:g} s; it stays on its way until delivery_timeout_ms"
-            )
+            raise self._still_open(timeout)
         error = outcome.error_of(self._index)
         if error is not None:
             outcome.mark_reported(self._index)
         return error
+
+    def _still_open(self, timeout: float | None) -> KafkaTimeoutError:
+        outcome = self._outcome
+        return KafkaTimeoutError(
+            f"the record for {outcome.topic}-{outcome.partition} was neither written nor failed within "
+            f"{timeout:g} s; it stays on its way until delivery_timeout_ms"
+        )
 
     def outcome(self) -> tuple[RecordMetadata | None, KafkaError | None]:
         """Metadata and error of a record that is done, one of them None; counts as nobody's being told."""
