@@ -14,7 +14,7 @@ from weakref import ref
 
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, IllegalTransition, KafkaError
-from pykafka2.producer.batch_outcome import BatchOutcome, Part, WaitUntil
+from pykafka2.producer.batch_outcome import BatchOutcome, WaitUntil
 from pykafka2.producer.batch_sizes import (
     LARGEST_RECORD_OVERHEAD_BYTES,
     LARGEST_STEP_BYTES,
@@ -26,6 +26,7 @@ from pykafka2.producer.batch_sizes import (
 )
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.callbacks import Interrupt, tell_failed, tell_written
+from pykafka2.producer.outcome_part import Part
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.encoder import SHORT, Row, encode_rows, frame_batch
 from pykafka2.types import NO_TIMESTAMP

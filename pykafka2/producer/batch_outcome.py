@@ -8,14 +8,11 @@ of them are.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
-
-import attrs
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.wait_queue import WaitQueue
@@ -23,6 +20,7 @@ from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.callbacks import Interrupt, log_callback
 from pykafka2.producer.listeners import WHOLE_BATCH, Listeners
+from pykafka2.producer.outcome_part import Part
 from pykafka2.records.encoder import Row
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
@@ -30,31 +28,6 @@ WaitUntil = Callable[..., bool]
 """`Driver.wait_until`: of a predicate, a timeout in seconds, and wait queues."""
 
 IS_DONE = attrgetter("is_done")
-
-
-@attrs.define(eq=False)
-class Part:
-    """The outcome of the records from `first` on, up to the next part's."""
-
-    first: int
-    base_offset: int = NO_OFFSET
-    log_append_time: int = NO_TIMESTAMP
-    error: KafkaError | None = None
-    record_errors: Mapping[int, KafkaError] | None = None
-    """Errors of single records, by their place in the part."""
-    rows: Sequence[Row] | None = None
-    """Its records, as long as nothing else is made of them."""
-    timestamps: Sequence[int] = ()
-    key_sizes: Sequence[int] = ()
-    value_sizes: Sequence[int] = ()
-
-    def let_go(self) -> None:
-        """Keep of the records only times and sizes, in little memory.  Once; others may read meanwhile."""
-        rows = self.rows or ()
-        self.timestamps = array("q", [row[2] for row in rows])
-        self.key_sizes = array("q", [-1 if row[1] is None else len(row[1]) for row in rows])
-        self.value_sizes = array("q", [-1 if row[0] is None else len(row[0]) for row in rows])
-        self.rows = None
 
 
 class BatchOutcome:
