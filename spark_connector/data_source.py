@@ -41,12 +41,12 @@ class KafkaDataSource(DataSource):
         return spark_schema(source_options(self.options).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from spark_connector.source.batch import batch_reader
+        from spark_connector.source.choice import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from spark_connector.source.stream import stream_reader
+        from spark_connector.source.choice import stream_reader
 
         return stream_reader(self.options, schema)
 

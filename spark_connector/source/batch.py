@@ -11,17 +11,15 @@ from pykafka2 import TopicPartition
 from pykafka2.errors import ConfigurationError
 from spark_connector import connections
 from spark_connector.offsets import Offsets
-from spark_connector.options.source_options import EARLIEST, SourceOptions, source_options
+from spark_connector.options.source_options import EARLIEST, SourceOptions
 from spark_connector.source.losses import tell
 from spark_connector.source.positions import ending_offsets, starting_offsets
 from spark_connector.source.ranges import OffsetRange, tasks_of
 from spark_connector.source.reading import RangeTask
-from spark_connector.source.schema import chosen_columns
 from spark_connector.source.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 
 class RangePartition(InputPartition):
@@ -75,8 +73,3 @@ class KafkaBatchReader(DataSourceReader):
                 start = min(first, end)
             found[partition] = start
         return found
-
-
-def batch_reader(given: Mapping[str, str], schema: StructType) -> KafkaBatchReader:
-    options = source_options(given, streaming=False)
-    return KafkaBatchReader(options, chosen_columns(schema, options.column_names))

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_connector.offsets import from_spark, to_spark
 from spark_connector.options.fields import INT64_MAX
-from spark_connector.source.stream_reader import StreamReader
+from spark_connector.source.stream import StreamReader
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pickle
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
 import pyspark_pykafka2
+from pykafka2 import TopicPartition
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
 from spark_connector import KafkaDataSource, connections
 from spark_connector.errors import WrongSchema
+from spark_connector.options.fields import INT64_MAX
 from spark_connector.options.source_options import COLUMNS
 from spark_connector.source.arrow import arrow_schema
+from spark_connector.source.filters import Limits
+from spark_connector.source.ranges import OffsetRange
 from spark_connector.source.schema import spark_schema
 from tests.spark.kafka_data import send
 
@@ -122,3 +140,82 @@ def test_a_reader_travels(reader: DataSourceStreamReader, kafka_cluster: KafkaCl
 def test_sparks_question_what_the_source_can_is_answered_yes() -> None:
     reader = KafkaDataSource(OPTIONS).streamReader(spark_schema(COLUMNS[:-1]))
     assert isinstance(reader, SupportsTriggerAvailableNow)
+
+
+# ---------------------------------------------------------------------------------------- conditions
+
+T = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+OFFSET, PARTITION, TOPIC, TIME = ("offset",), ("partition",), ("topic",), ("timestamp",)
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_taken", "first", "end"),
+    [
+        (EqualTo(OFFSET, 7), True, 7, 8),
+        (GreaterThan(OFFSET, 7), True, 8, None),
+        (GreaterThanOrEqual(OFFSET, 7), True, 7, None),
+        (LessThan(OFFSET, 7), True, 0, 7),
+        (LessThanOrEqual(OFFSET, 7), True, 0, 8),
+        (In(OFFSET, (9, 3)), False, 3, 10),
+        (Not(EqualTo(OFFSET, 7)), False, 0, None),
+        (IsNotNull(OFFSET), True, 0, None),
+        (IsNotNull(("value",)), False, 0, None),
+        (EqualTo(("value",), b"x"), False, 0, None),
+        (EqualTo(("headers", "key"), "x"), False, 0, None),
+    ],
+    ids=str,
+)
+def test_conditions_on_offsets(condition: Filter, is_taken: bool, first: int, end: int | None) -> None:
+    limits = Limits()
+    assert limits.take([condition]) == ([] if is_taken else [condition])
+    assert (limits.first_offset, limits.end_offset) == (first, INT64_MAX if end is None else end)
+
+
+@pytest.mark.parametrize(
+    ("condition", "selected"),
+    [
+        (EqualTo(TOPIC, "a"), [0, 1]),
+        (In(TOPIC, ("b", "c")), [2]),
+        (GreaterThan(TOPIC, "a"), [2]),
+        (EqualTo(PARTITION, 0), [0, 2]),
+        (GreaterThanOrEqual(PARTITION, 1), [1]),
+        (LessThan(PARTITION, 1), [0, 2]),
+        (In(PARTITION, (1, 5)), [1]),
+        (StringStartsWith(TOPIC, "b"), [0, 1, 2]),
+    ],
+    ids=str,
+)
+def test_conditions_on_topics_and_partitions(condition: Filter, selected: list[int]) -> None:
+    there = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
+    limits = Limits()
+    assert bool(limits.take([condition])) == isinstance(condition, StringStartsWith)
+    assert [number for number, one in enumerate(there) if limits.selects(one)] == selected
+
+
+def test_conditions_on_time_make_a_beginning_and_stay_sparks() -> None:
+    limits = Limits()
+    conditions = [GreaterThan(TIME, T), GreaterThanOrEqual(TIME, T + datetime.timedelta(seconds=1))]
+    conditions += [LessThan(TIME, T)]
+    assert limits.take(conditions) == conditions
+    assert limits.first_ms == 1_767_225_601_000
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 3})
+def test_conditions_limit_what_is_read(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [10, 10, 10], first_ms=1_767_225_600_000)
+    options = {
+        "kafka.bootstrap.servers": kafka_cluster.bootstrap_servers,
+        "subscribe": "t",
+        "pushdownfilters": "true",
+    }
+    reader = KafkaDataSource(options).reader(spark_schema(COLUMNS[:-1]))
+    time = GreaterThanOrEqual(TIME, T + datetime.timedelta(seconds=4))
+    assert reader.pushFilters([In(PARTITION, (0, 2)), LessThan(OFFSET, 8), time]) == [time]
+    ranges = [one.value for one in reader.partitions()]
+    assert ranges == [OffsetRange("t", 0, 4, 8), OffsetRange("t", 2, 4, 8)]
+    pickle.loads(pickle.dumps(reader))
+
+
+def test_a_reader_that_was_not_told_to_hears_no_conditions() -> None:
+    reader = KafkaDataSource(OPTIONS).reader(spark_schema(COLUMNS[:-1]))
+    assert type(reader).pushFilters is DataSourceReader.pushFilters

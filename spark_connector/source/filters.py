@@ -1,0 +1,124 @@
+"""Conditions of a query as limits of what is read: topic, partition, offset, and the beginning by timestamp.
+
+Pure but for Spark's classes of filters.  A condition that limits are exactly is taken from Spark, which then
+does not look at it again.  Timestamps need not rise with offsets, so of those only a beginning is made (no
+record before the first one of that time or later can be meant), and Spark looks at them all the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from pykafka2 import TopicPartition
+from spark_connector.options.fields import INT64_MAX
+
+Test = Callable[[Any], bool]
+
+_NEVER_NULL = ("topic", "partition", "offset", "timestamp", "timestampType")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@attrs.define
+class Limits:
+    """What all conditions together leave to be read."""
+
+    partitions: list[Callable[[TopicPartition], bool]] = attrs.Factory(list)
+    first_offset: int = 0
+    end_offset: int = INT64_MAX
+    first_ms: int | None = None
+
+    def take(self, conditions: Iterable[Filter]) -> list[Filter]:
+        """Add the conditions, which all hold; those that Spark still has to look at are returned."""
+        return [condition for condition in conditions if not self._take(condition)]
+
+    def selects(self, partition: TopicPartition) -> bool:
+        return all(test(partition) for test in self.partitions)
+
+    # ------------------------------------------------------------------ inside
+
+    def _take(self, condition: Filter) -> bool:
+        """Whether nothing of it is left to be looked at."""
+        path: tuple[str, ...] = getattr(condition, "attribute", ())
+        if len(path) != 1:
+            return False
+        (name,) = path
+        if isinstance(condition, IsNotNull):
+            return name in _NEVER_NULL
+        if name == "timestamp":
+            self._take_time(condition)
+            return False
+        test = _test_of(condition)
+        if test is None:
+            return False
+        if name == "topic":
+            self.partitions.append(lambda one: test(one.topic))
+        elif name == "partition":
+            self.partitions.append(lambda one: test(one.partition))
+        elif name == "offset":
+            return self._take_offsets(condition)
+        else:
+            return False
+        return True
+
+    def _take_offsets(self, condition: Filter) -> bool:
+        match condition:
+            case EqualTo(value=value) | EqualNullSafe(value=value):
+                self._between(value, value + 1)
+            case GreaterThan(value=value):
+                self._between(value + 1, INT64_MAX)
+            case GreaterThanOrEqual(value=value):
+                self._between(value, INT64_MAX)
+            case LessThan(value=value):
+                self._between(0, value)
+            case LessThanOrEqual(value=value):
+                self._between(0, value + 1)
+            case In(value=values) if values:
+                self._between(min(values), max(values) + 1)
+                return False
+            case _:
+                return False
+        return True
+
+    def _between(self, first: int, end: int) -> None:
+        self.first_offset = max(self.first_offset, first)
+        self.end_offset = min(self.end_offset, end)
+
+    def _take_time(self, condition: Filter) -> None:
+        if not isinstance(condition, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
+            return
+        if isinstance(condition.value, datetime.datetime):
+            at = condition.value if condition.value.tzinfo else condition.value.astimezone()
+            first_ms = (at - _EPOCH) // datetime.timedelta(milliseconds=1)
+            self.first_ms = max(self.first_ms or 0, first_ms)
+
+
+def _test_of(condition: Filter) -> Test | None:
+    match condition:
+        case EqualTo(value=value) | EqualNullSafe(value=value):
+            return lambda one: bool(one == value)
+        case In(value=values):
+            return frozenset(values).__contains__
+        case GreaterThan(value=value):
+            return lambda one: bool(one > value)
+        case GreaterThanOrEqual(value=value):
+            return lambda one: bool(one >= value)
+        case LessThan(value=value):
+            return lambda one: bool(one < value)
+        case LessThanOrEqual(value=value):
+            return lambda one: bool(one <= value)
+    return None
