@@ -13,14 +13,14 @@ from pykafka2.errors import ConfigurationError
 
 PREFIX = "kafka."
 
-_NOT_FOR_SOURCES = {
+NOT_FOR_SOURCES = {
     "auto.offset.reset": "startingOffsets says where a query begins",
     "key.deserializer": "keys are read as binary; cast the column",
     "value.deserializer": "values are read as binary; cast the column",
     "enable.auto.commit": "the source commits no offsets; Spark's checkpoint holds them",
     "interceptor.classes": "they would have to run in every task",
 }
-_NOT_FOR_SINKS = {
+NOT_FOR_SINKS = {
     "key.serializer": "keys are written as they are in their column, binary or string",
     "value.serializer": "values are written as they are in their column, binary or string",
     "interceptor.classes": "they would have to run in every task",
@@ -29,7 +29,7 @@ _NOT_FOR_SINKS = {
     "enable.idempotence": "the sink's producers are always idempotent",
 }
 # What means nothing where records are read without a group.
-_OF_GROUPS = (
+OF_GROUPS = (
     "group.id",
     "session.timeout.ms",
     "heartbeat.interval.ms",
@@ -43,13 +43,13 @@ SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key
 
 def for_source(kafka: Mapping[str, str]) -> dict[str, str]:
     """Options of a `KafkaConsumer`."""
-    _refuse(kafka, _NOT_FOR_SOURCES)
-    return _translated({name: value for name, value in kafka.items() if name not in _OF_GROUPS})
+    _refuse(kafka, NOT_FOR_SOURCES)
+    return _translated({name: value for name, value in kafka.items() if name not in OF_GROUPS})
 
 
 def for_sink(kafka: Mapping[str, str]) -> dict[str, str]:
     """Options of a `KafkaProducer`."""
-    _refuse(kafka, _NOT_FOR_SINKS)
+    _refuse(kafka, NOT_FOR_SINKS)
     return _translated(dict(kafka))
 
 

@@ -17,6 +17,7 @@ from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.refused_options import Refused
 from tests.consumer import test_options_act as consumer_tests
+from tests.docs.spark_option_page import spark_page
 from tests.producer import test_options_act as producer_tests
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -143,6 +144,7 @@ PAGES = {
     "consumer-options.md": lambda: page(
         CONSUMER_HEAD, CONSUMER_OPTIONS, consumer_tests.SHOWN_BY, members_only()
     ),
+    "spark-options.md": spark_page,
 }
 
 if __name__ == "__main__":

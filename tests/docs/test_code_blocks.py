@@ -34,10 +34,15 @@ def code_of(document: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def needs_spark(document: Path) -> bool:
+    """Whether its code is run with Spark's tests, by tests/spark/test_guides.py."""
+    return document.name.startswith("spark")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
-    rest_in_gate(d for d in DOCUMENTS if BLOCK.search(d.read_text())),
+    rest_in_gate(d for d in DOCUMENTS if BLOCK.search(d.read_text()) and not needs_spark(d)),
     ids=lambda d: str(d.relative_to(ROOT)),
 )
 def test_the_code_runs(document: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+"""Streams through Spark itself: checkpoints, restarts, triggers, progress."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pykafka2.testing import ClusterApi
+from tests.spark.kafka_data import send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class Query:
+    """A query that is started and ended again and again; its rows go to files, by Spark's own sink."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], where: Path) -> None:
+        self._spark, self._options, self._where = spark, options, where
+        self.checkpoint = where / "checkpoint"
+
+    def run(self, *, once: bool = False, **more: str) -> StreamingQuery:
+        """All that is there now, in as many batches as the options say."""
+        source = self._spark.readStream.format("pykafka2").options(**{**self._options, **more}).load()
+        chosen = source.selectExpr("cast(value as string) as value", "partition", "offset")
+        writer = chosen.writeStream.format("json").option("checkpointLocation", str(self.checkpoint))
+        trigger: dict[str, Any] = {"once": True} if once else {"availableNow": True}
+        query = writer.trigger(**trigger).start(str(self._where / "rows"))
+        assert query.awaitTermination(120)
+        return query
+
+    def rows(self) -> list[tuple[int, int]]:
+        """Partition and offset of each row that was written."""
+        found = (
+            self._spark.read.schema("partition int, offset long").json(str(self._where / "rows")).collect()
+        )
+        return sorted((row.partition, row.offset) for row in found)
+
+    def logged(self, batch: int) -> dict[str, dict[str, int]]:
+        lines = (self.checkpoint / "offsets" / str(batch)).read_text().splitlines()
+        return json.loads(lines[2])  # type: ignore[no-any-return]
+
+    def log(self, batch: int, offsets: str) -> None:
+        """Write offsets into the checkpoint as Spark would."""
+        path = self.checkpoint / "offsets" / str(batch)
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([*lines[:2], offsets]))
+        path.with_name(f".{batch}.crc").unlink(missing_ok=True)
+
+    def forget_end_of(self, batch: int) -> None:
+        """As if Spark had died before it wrote that the batch is done."""
+        (self.checkpoint / "commits" / str(batch)).unlink()
+        (self.checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def query(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Query:
+    return Query(spark, options, tmp_path)
+
+
+def every(*counts: int) -> list[tuple[int, int]]:
+    return [(number, offset) for number, count in enumerate(counts) for offset in range(count)]
+
+
+def test_a_restart_repeats_and_loses_nothing(
+    query: Query, spark_kafka: ClusterApi, options: dict[str, str]
+) -> None:
+    topic = options["subscribe"]
+    send(spark_kafka, topic, [30, 10])
+    first = query.run(startingOffsets="earliest", maxOffsetsPerTrigger="20")
+    assert [one.numInputRows for one in first.recentProgress] == [0, 20, 20]
+    assert query.logged(0) == {topic: {"0": 0, "1": 0}}
+    assert query.rows() == every(30, 10)
+    send(spark_kafka, topic, [5, 5])
+    second = query.run(maxOffsetsPerTrigger="1000")
+    assert query.rows() == every(35, 15)
+    (progress,) = [one for one in second.recentProgress if one.numInputRows]
+    assert json.loads(progress.sources[0].latestOffset) == {topic: {"0": 35, "1": 15}}
+
+
+def test_a_first_batch_that_is_played_again_begins_where_it_began(
+    query: Query, spark_kafka: ClusterApi, options: dict[str, str]
+) -> None:
+    topic = options["subscribe"]
+    send(spark_kafka, topic, [10, 10])
+    query.run()
+    assert query.logged(0) == {topic: {"0": 10, "1": 10}}
+    query.forget_end_of(0)
+    send(spark_kafka, topic, [7, 3])
+    query.run()
+    assert query.rows() == [*((0, one) for one in range(10, 17)), *((1, one) for one in range(10, 13))]
+
+
+def test_a_checkpoint_in_the_shape_of_sparks_own_connector_is_gone_on_with(
+    query: Query, spark_kafka: ClusterApi, options: dict[str, str]
+) -> None:
+    topic = options["subscribe"]
+    send(spark_kafka, topic, [10, 10])
+    query.run(startingOffsets="earliest")
+    query.log(1, f'{{"{topic}":{{"1":4,"0":7}}}}')
+    shutil.rmtree(query._where / "rows")
+    query.run()
+    assert query.rows() == [*((0, one) for one in range(7, 10)), *((1, one) for one in range(4, 10))]
+
+
+def test_once_reads_at_its_first_run_and_goes_on(
+    query: Query, spark_kafka: ClusterApi, options: dict[str, str]
+) -> None:
+    send(spark_kafka, options["subscribe"], [10, 10])
+    query.run(once=True, startingOffsets="earliest", maxOffsetsPerTrigger="5")
+    assert query.rows() == every(10, 10)
+    send(spark_kafka, options["subscribe"], [1])
+    query.run(once=True)
+    assert query.rows() == every(11, 10)
+
+
+def test_a_loss_ends_the_query(query: Query, spark_kafka: ClusterApi, options: dict[str, str]) -> None:
+    topic = options["subscribe"]
+    send(spark_kafka, topic, [10, 10])
+    query.run(startingOffsets="earliest")
+    spark_kafka.delete_topic(topic)
+    spark_kafka.create_topic(topic, partitions=2)
+    with pytest.raises(Exception, match="went back from offset 10 to 0"):  # pyspark's, with ours in it
+        query.run()
+    send(spark_kafka, topic, [2, 1])
+    query.run(failOnDataLoss="false")  # takes the new ends for its own
+    send(spark_kafka, topic, [1])
+    query.run(failOnDataLoss="false")
+    assert query.rows() == sorted([*every(10, 10), (0, 2)])
