@@ -53,7 +53,7 @@ def decode_columns(
     """
     columns = Columns() if columns is None else columns
     before = len(columns)
-    columns.size_bytes += batch.size_bytes
+    columns.count_batch(batch.last_offset, batch.size_bytes, batch.timestamp_type)
     buffer = open_batch(batch, where, check_crcs, max_output_bytes)
     try:
         decode_opened(batch, buffer, columns, where, first_offset)

@@ -77,7 +77,7 @@ class ColumnGroup:
         follows = max(self._next_offset, first_offset) <= batch.base_offset
         if self._opened and not (follows and gaps == self._have_gaps):
             self._flush()
-        self._columns.size_bytes += batch.size_bytes
+        self._columns.count_batch(batch.last_offset, batch.size_bytes, batch.timestamp_type)
         try:
             body = open_body(batch, self._where, self._check_crcs, self._max_output_bytes)
         except KafkaError:

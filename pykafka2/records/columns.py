@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.runs import Bytes, Rows, Run
-from pykafka2.types import Headers
+from pykafka2.types import CREATE_TIME, Headers
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
 class Columns:
     """Records of one partition as lists of equal length: row n of each is one record.
 
-    Timestamps are in milliseconds since the epoch; keys and values are bytes or None.  A list is made when it
-    is first looked at, so what is not needed costs nothing.  `size_bytes` counts the batches as they were
+    Timestamps are in milliseconds since the epoch; keys and values are bytes or None.  `timestamp_types` says
+    which are the producers' (0) and which the brokers' (1).  A list is made when it is first looked at, so
+    what is not needed costs nothing.  `size_bytes` counts the batches as they were
     fetched, compressed if they were.
     """
 
-    __slots__ = ("_count", "_lists", "_runs", "size_bytes")
+    __slots__ = ("_count", "_lists", "_runs", "_types", "size_bytes")
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self._count = 0
         self._lists: dict[str, list[Any]] = {}
+        self._types: list[tuple[int, int]] = []
+        """Up to which offset timestamps are of which type."""
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -45,6 +48,27 @@ class Columns:
     @property
     def timestamps(self) -> list[int]:
         return self._list("timestamps")
+
+    @property
+    def timestamp_types(self) -> list[int]:
+        """0 where the producer said the time (CreateTime), 1 where the broker did (LogAppendTime)."""
+        found = self._lists.get("timestamp_types")
+        if found is None:
+            one = self.timestamp_type
+            if one is not None:
+                found = [one] * self._count
+            else:
+                ends = [offset for offset, _ in self._types]
+                found = [self._types[bisect_left(ends, offset)][1] for offset in self.offsets]
+            self._lists["timestamp_types"] = found
+        return found
+
+    @property
+    def timestamp_type(self) -> int | None:
+        """That of all records, None if they are of both."""
+        if not self._types:
+            return CREATE_TIME
+        return self._types[0][1] if len(self._types) == 1 else None
 
     @property
     def keys(self) -> Bytes:
@@ -92,6 +116,13 @@ class Columns:
             self._count += len(run)
             self._lists.clear()
 
+    def count_batch(self, last_offset: int, size_bytes: int, timestamp_type: int) -> None:
+        """Records of a batch are added, or will be; batches come in the order of their offsets."""
+        self.size_bytes += size_bytes
+        if self._types and self._types[-1][1] == timestamp_type:
+            self._types.pop()
+        self._types.append((last_offset, timestamp_type))
+
     def extend(self, rows: list[RecordTuple]) -> None:
         """Add rows; all columns grow alike, or none does."""
         if rows:
@@ -136,13 +167,15 @@ class Columns:
 
     def __getstate__(self) -> tuple[Any, ...]:
         """What travels to another process: the lists, not the buffers that they were cut from."""
-        return (self.offsets, self.timestamps, self.keys, self.values, self.headers), self.size_bytes
+        lists = (self.offsets, self.timestamps, self.keys, self.values, self.headers)
+        return lists, self.size_bytes, self._types
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        columns, size_bytes = state
+        columns, size_bytes, types = state
         self.__init__()  # type: ignore[misc]
         self.extend(list(zip(*columns, strict=True)))
         self.size_bytes = size_bytes
+        self._types = types
 
     def __repr__(self) -> str:
         if not self._count:

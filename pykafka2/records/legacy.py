@@ -189,7 +189,7 @@ def decode_any_columns(
     if isinstance(batch, RecordBatch):
         decode_columns(batch, columns, where, first_offset, None, check_crcs, max_output_bytes)
         return
-    columns.size_bytes += batch.size_bytes
+    columns.count_batch(batch.last_offset, batch.size_bytes, batch.timestamp_type)
     rows: list[RecordTuple] = []
     try:
         for row in decode_legacy_tuples(batch, where, check_crcs, max_output_bytes):

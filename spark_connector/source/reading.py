@@ -33,7 +33,8 @@ class RangeTask:
         partition = TopicPartition(wanted.topic, wanted.partition)
         shape = _Shape(self._columns, partition)
         for columns in self._pieces(partition, wanted.start, wanted.end):
-            for batch in columns.to_arrow().to_batches(max_chunksize=ROWS_PER_BATCH):
+            table = columns.to_arrow().append_column("timestampType", shape.types_of(columns))
+            for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH):
                 yield shape.of(batch)
 
     # ------------------------------------------------------------------ inside
@@ -85,7 +86,6 @@ class _Shape:
         self._constants = {
             "topic": pa.scalar(partition.topic, pa.string()),
             "partition": pa.scalar(partition.partition, pa.int32()),
-            "timestampType": pa.scalar(0, pa.int32()),
         }
         self._repeated: dict[str, pa.Array] = {}
 
@@ -98,6 +98,11 @@ class _Shape:
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def types_of(self, columns: Columns) -> pa.Array:
+        if "timestampType" not in self._schema.names or columns.timestamp_type is not None:
+            return pa.repeat(pa.scalar(columns.timestamp_type, pa.int32()), len(columns))
+        return pa.array(columns.timestamp_types, pa.int32())
 
     def _constant(self, name: str, count: int) -> pa.Array:
         """Most batches are of one length, and those alike can be slices of one array."""

@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData
-from pykafka2.records.batch import RecordBatch, batches
+from pykafka2.records.batch import RecordBatch, batches, stamp
 from pykafka2.records.column_decoder import decode_columns
+from pykafka2.records.column_group import ColumnGroup
 from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
 from pykafka2.records.encoder import BatchBuilder
@@ -232,3 +233,29 @@ def test_a_name_that_is_not_utf_8_is_replaced_in_a_table() -> None:
     builder.append(NOW, None, b"v", [(b"\xff".decode("utf-8", "surrogateescape"), b"x")])
     table = decode_columns(only(builder.build())).to_arrow()
     assert table["headers"].to_pylist() == [[{"key": "�", "value": b"x"}]]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_whose_times_they_are_is_known(grouped: bool) -> None:
+    """Of each record, where a topic changed from the producers' times to the brokers'."""
+    columns = Columns()
+    assert (columns.timestamp_type, columns.timestamp_types) == (0, [])
+    found = []
+    for base_offset, by_broker in ((0, False), (60, False), (120, True), (180, False)):
+        data = bytearray(build(rows_of([(None, 5, 0, 60)]), base_offset))
+        if by_broker:
+            stamp(data, base_offset, 0, NOW)
+        found.append(only(bytes(data)))
+    if grouped:
+        with ColumnGroup(columns, "records", check_crcs=False) as group:
+            for batch in found:
+                group.add(batch, 10)
+            group.end_offset = 200
+    else:
+        for batch in found:
+            decode_columns(batch, columns, first_offset=10, check_crcs=False)
+        columns.end_before(200)
+    assert columns.timestamp_type is None
+    wanted = [0] * 110 + [1] * 60 + [0] * 20
+    assert columns.timestamp_types == wanted
+    assert pickle.loads(pickle.dumps(columns)).timestamp_types == wanted

@@ -61,6 +61,14 @@ def test_all_columns_are_those_of_sparks_own_connector(kafka_cluster: KafkaClust
     assert (second["key"], second["value"], second["headers"]) == (None, None, None)
 
 
+def test_the_type_of_timestamps_is_told(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.create_topic("u", configs={"message.timestamp.type": "LogAppendTime"})
+    send(kafka_cluster, "u", [3])
+    options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "u"})
+    batches = RangeTask(options, ("timestampType",)).read(OffsetRange("u", 0, 0, 3))
+    assert pa.Table.from_batches(batches).to_pydict() == {"timestampType": [1, 1, 1]}
+
+
 def test_a_range_is_read_and_nothing_else(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [50])
     assert [row["offset"] for row in rows(read(kafka_cluster, 7, 31))] == list(range(7, 31))
