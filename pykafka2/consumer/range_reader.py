@@ -15,7 +15,14 @@ from pykafka2.consumer.fetched import FetchedData, without_frames
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import ToLeader
-from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition, error_of
+from pykafka2.errors import (
+    InconsistentTopicId,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    error_of,
+)
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -93,30 +100,51 @@ class RangeReader:
         self._topic_id = known.topic_id
 
     def _ask(self, position: int) -> Completion[FetchResponse]:
+        topic, number = self._partition
+        return self._cluster.start(
+            self._request(position),
+            ToLeader(topic, number),
+            check=lambda response: self._refusal(response, position),
+            max_version=None if self._topic_id != ZERO_UUID else FIRST_VERSION_WITH_IDS - 1,
+            renewed=lambda: self._request(position),
+        )
+
+    def _request(self, position: int) -> FetchRequest:
         options, (topic, number) = self._options, self._partition
         asked = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=self._max_bytes)
-        request = FetchRequest(
+        return FetchRequest(
             max_wait_ms=int(options.fetch_max_wait * 1000),
             min_bytes=1,
             max_bytes=self._max_bytes,
             isolation_level=self._isolation,
             topics=[FetchTopic(topic=topic, topic_id=self._topic_id, partitions=[asked])],
         )
-        return self._cluster.start(
-            request,
-            ToLeader(topic, number),
-            check=lambda response: self._refusal(response, position),
-            max_version=None if self._topic_id != ZERO_UUID else FIRST_VERSION_WITH_IDS - 1,
-        )
 
     def _refusal(self, response: FetchResponse, position: int) -> KafkaError | None:
-        if response.error_code:
-            return error_of(response.error_code)
         told = _told(response)
-        if told is None or not told.error_code:
+        code = response.error_code or (told.error_code if told is not None else 0)
+        if not code:
             return None
-        why = error_of(told.error_code)
-        return error_of(told.error_code, f"{self._partition} at offset {position}: {why}")
+        why = error_of(code)
+        if isinstance(why, UnknownTopicId | InconsistentTopicId):
+            self._follow_topic(position)
+        if told is None or response.error_code:
+            return why
+        return error_of(code, f"{self._partition} at offset {position}: {why}")
+
+    def _follow_topic(self, position: int) -> None:
+        """The broker does not know the topic's id, on the driver's thread.
+
+        What the client knew may be old, from before the topic was made anew; then the range is the new one's,
+        unless some of the old one's records are handed over.
+        """
+        topic = self._partition.topic
+        known = self._cluster.metadata.topic(topic)
+        if known is None or not known.is_usable or known.topic_id == self._topic_id:
+            return  # metadata is asked for again, before the next attempt
+        if position > self._start:
+            raise UnknownTopicOrPartition(f"{self._partition} at offset {position}: the topic was made anew")
+        self._topic_id = known.topic_id
 
     def _answer(self, under_way: Completion[FetchResponse]) -> PartitionData:
         timeout = self._options.default_api_timeout + GRACE

@@ -55,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def topic(spark_kafka: ClusterApi) -> str:
     """A new topic of two partitions."""
     name = f"t{uuid.uuid4().hex[:8]}"
-    spark_kafka.create_topic(name, partitions=2)
+    spark_kafka.create_topic(name, partitions=2, configs={"retention.ms": "-1"})
     return name
 
 
