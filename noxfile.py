@@ -62,6 +62,23 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+@nox.parametrize("version", ["4.1.1", "4.2.0", "4.3.0"])
+def spark(session: nox.Session, version: str) -> None:
+    """The tests with a Spark session, over the versions of Spark; needs Java 17."""
+    session.install(".[test]", f"pyspark=={version}")
+    session.run(
+        "pytest",
+        "tests/spark",
+        "-n",
+        "0",
+        "-m",
+        "spark",
+        *session.posargs,
+        env={"PYKAFKA2_REQUIRE_SPARK": "1"},
+    )
+
+
+@nox.session
 def long(session: nox.Session) -> None:
     """10,000 seeds of each simulated scenario, the suite three times over, all of librdkafka's tests, every
     benchmark.
