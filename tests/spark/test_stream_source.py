@@ -30,7 +30,7 @@ class Query:
         writer = chosen.writeStream.format("json").option("checkpointLocation", str(self.checkpoint))
         trigger: dict[str, Any] = {"once": True} if once else {"availableNow": True}
         query = writer.trigger(**trigger).start(str(self._where / into))
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(400)
         return query
 
     def rows(self, into: str = "rows") -> list[tuple[int, int]]:
