@@ -18,12 +18,13 @@ from typing import Any
 
 import attrs
 
-from pykafka2 import KafkaProducer, NewTopic, TopicPartition
+from pykafka2 import Columns, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaError,
+    KafkaTimeoutError,
     ProducerFenced,
     TopicAlreadyExists,
 )
@@ -125,9 +126,7 @@ class Ledger:
 
     def has_marker(self, offset: int) -> bool:
         """Whether the marker's transaction was committed; waits while older ones are open."""
-        place = TopicPartition(self._topic, MARKERS)
-        pieces = kept_consumer(self._kafka).read_range(place, offset, offset + 1, isolation="read_committed")
-        return any(len(piece) for piece in pieces)
+        return any(len(piece) for piece in self._committed(MARKERS, offset, offset + 1))
 
     def marked(self, batch: int, start: int) -> set[int]:
         """The tasks of a batch whose markers stand behind `start`."""
@@ -212,12 +211,22 @@ class Ledger:
 
         Transactions that are open in between are waited for: what is behind them might be ours.
         """
-        place = TopicPartition(self._topic, partition)
-        first, end = ends_of(self._kafka, place)
+        first, end = ends_of(self._kafka, TopicPartition(self._topic, partition))
         start = max(start, first)
-        for piece in kept_consumer(self._kafka).read_range(place, start, end, isolation="read_committed"):
+        for piece in self._committed(partition, start, end):
             yield piece.last_offset + 1, piece.keys, piece.values
         yield max(start, end), [], []
+
+    def _committed(self, partition: int, start: int, end: int) -> Iterator[Columns]:
+        place = TopicPartition(self._topic, partition)
+        try:
+            yield from kept_consumer(self._kafka).read_range(place, start, end, isolation="read_committed")
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(
+                f"{error}; if transactions of other queries are open in ledgerTopic={self._topic}, this "
+                "query has to wait until they end; give queries that shall not wait for each other ledgers "
+                "of their own"
+            ) from error
 
     def _marker_key(self, partition: int) -> bytes:
         return f"{self._sink}/{partition}".encode()

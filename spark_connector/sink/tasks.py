@@ -6,11 +6,12 @@ A task's thread, in a worker.  A task without rows asks Kafka nothing and begins
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from pykafka2 import KafkaProducer
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, KafkaError
 from spark_connector.options.sink_options import PER_TASK, SinkOptions
 from spark_connector.sink import names, scripts, steps
 from spark_connector.sink.clients import new_producer
@@ -68,7 +69,7 @@ def write_epoch(
                 return repeated
         return _write(options, producer, rows, place, cluster, epoch)
     finally:
-        producer.close(CLOSE_TIMEOUT)
+        _close(producer)
 
 
 def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch], place: TaskPlace) -> Written:
@@ -83,7 +84,7 @@ def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch],
         producer.init_transactions()
         return _write(options, producer, rows, place, Cluster(options, job), None)
     finally:
-        producer.close(CLOSE_TIMEOUT)
+        _close(producer)
 
 
 def _write(
@@ -113,6 +114,12 @@ def _write(
     steps.reach(Step.AFTER_FLUSH, partition=place.partition)
     offset = -1 if marker is None else marker.result(0).offset
     return Written(place.partition, sending.rows, sink, run, OpenTransaction(place.partition, handle, offset))
+
+
+def _close(producer: KafkaProducer) -> None:
+    """Aborts what is open; whatever became of the rows was told before."""
+    with suppress(KafkaError):
+        producer.close(CLOSE_TIMEOUT)
 
 
 def _may_be_there(entry: Entry, epoch: Epoch, place: TaskPlace, fresh: bool) -> bool:

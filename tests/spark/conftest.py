@@ -24,7 +24,13 @@ __all__ = ["spark_kafka"]  # the fixture that users have
 
 NEED_LIMITS = ["test_readers.py"]
 """Files that need pyspark 4.2 or newer, though no session."""
-NEED_PYSPARK = ["test_crashes.py", "test_sink_options.py", "test_sink_rows.py", *NEED_LIMITS]
+NEED_PYSPARK = [
+    "test_crashes.py",
+    "test_exactly_once.py",
+    "test_sink_options.py",
+    "test_sink_rows.py",
+    *NEED_LIMITS,
+]
 """Files that need pyspark, though no session."""
 _PYSPARK = find_spec("pyspark")
 _LIMITS = _PYSPARK and Path(str(_PYSPARK.origin)).with_name("sql") / "streaming" / "datasource.py"

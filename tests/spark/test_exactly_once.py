@@ -1,0 +1,398 @@
+"""The exactly-once protocol without Spark: who may commit, what becomes of lost transactions, refusals.
+
+Each `Run` is a driver with its tasks; several of one query stand for a driver that was believed to be dead.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import attrs
+import pyarrow as pa
+import pytest
+
+from pykafka2 import KafkaAdminClient, KafkaProducer
+from pykafka2.errors import ConfigurationError
+from pykafka2.testing import ClusterApi
+from spark_connector import connections
+from spark_connector.errors import (
+    CheckpointBehind,
+    ExactlyOnceError,
+    NotCommitted,
+    PartlyCommitted,
+    SupersededRun,
+    WrongRow,
+)
+from spark_connector.options.sink_options import SinkOptions
+from spark_connector.sink import ledger, scripts
+from spark_connector.sink.cluster import Cluster
+from spark_connector.sink.context import Epoch, TaskPlace
+from spark_connector.sink.messages import Written
+from spark_connector.sink.reading import sink_options
+from spark_connector.sink.states import FOLLOWS, LedgerState, Phase, from_json, to_json
+from spark_connector.sink.stream import abort_epoch, commit_epoch
+from spark_connector.sink.tasks import write_epoch, write_job
+from tests.spark.committed import committed
+
+pytestmark = pytest.mark.slow
+
+TASKS = 3
+
+at_step: dict[str, Callable[[], None]] = {}
+
+
+def on_step(step: str, known: dict[str, object]) -> None:
+    action = at_step.pop(step, None)
+    if action is not None:
+        action()
+
+
+@pytest.fixture(autouse=True)
+def _hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PYKAFKA2_SPARK_STEP_HOOK", f"{__name__}:on_step")
+    yield
+    at_step.clear()
+    connections.close_all()
+
+
+@attrs.define
+class World:
+    servers: str
+    topic: str
+    query: str = attrs.field(factory=lambda: f"q-{uuid.uuid4().hex[:8]}")
+
+    def options(self, **more: str) -> SinkOptions:
+        given = {
+            "kafka.bootstrap.servers": self.servers,
+            "topic": self.topic,
+            "delivery": "exactly_once",
+            "ledgerTopic": f"ledger-{self.query}",  # what one test leaves open holds up no other
+        }
+        return sink_options({**given, **more}, streaming=True)
+
+    def run(self, **more: str) -> Run:
+        return Run(self, self.options(**more))
+
+    def committed(self) -> Counter[str]:
+        return committed(self.servers, self.topic)
+
+    def ongoing(self) -> list[str]:
+        """What is open of this query; nothing of it is left when readers may go on."""
+        with KafkaAdminClient(bootstrap_servers=self.servers) as admin:
+            found = admin.list_transactions(states=["Ongoing"])
+        return [one.transactional_id for one in found if f"/{self.query}/" in one.transactional_id]
+
+    def take_over(self, message: Written) -> None:
+        """Abort a task's transaction, as its coordinator does after its time-out."""
+        assert message.transaction is not None
+        name = message.transaction.handle.transactional_id
+        with KafkaProducer(bootstrap_servers=self.servers, transactional_id=name) as producer:
+            producer.init_transactions()
+
+
+@attrs.define
+class Run:
+    """A run of the query."""
+
+    world: World
+    options: SinkOptions
+    name: str = attrs.field(factory=lambda: uuid.uuid4().hex)
+
+    def epoch(self, batch: int) -> Epoch:
+        return Epoch(self.world.query, self.name, batch)
+
+    def write(
+        self, batch: int, *, tasks: int = TASKS, attempt: int = 0, only: int | None = None
+    ) -> list[Written]:
+        return [
+            write_epoch(self.options, self.epoch(batch), rows(batch, task), TaskPlace(task, attempt, False))
+            for task in range(tasks)
+            if only in (None, task)
+        ]
+
+    def commit(self, batch: int, messages: list[Written]) -> None:
+        commit_epoch(self.options, self.epoch(batch), messages)
+
+    def play(self, batch: int) -> None:
+        self.commit(batch, self.write(batch))
+
+    def state(self) -> LedgerState:
+        return Cluster(self.options, self.world.query).ledger.read(fresh=True)
+
+
+def rows(batch: int, task: int, count: int = 2) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"value": pa.array([f"{batch}/{task}/{row}" for row in range(count)])})]
+
+
+def all_of(*batches: int, tasks: int = TASKS) -> Counter[str]:
+    return Counter(f"{batch}/{task}/{row}" for batch in batches for task in range(tasks) for row in range(2))
+
+
+@pytest.fixture
+def world(spark_kafka: ClusterApi, topic: str) -> World:
+    return World(spark_kafka.bootstrap_servers, topic)
+
+
+def test_a_batch_shows_when_it_is_committed_and_not_before(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+    assert len(world.ongoing()) == TASKS
+    run.commit(0, messages)
+    assert world.committed() == all_of(0)
+    state = run.state()
+    assert (state.batch, state.phase, state.run_number, state.first_batch) == (0, Phase.DONE, 1, 0)
+    assert world.ongoing() == []
+
+
+def test_a_batch_without_rows_asks_kafka_nothing() -> None:
+    nowhere = World("localhost:1", "t").run()
+    messages = [
+        write_epoch(
+            nowhere.options, nowhere.epoch(0), [pa.record_batch({"value": pa.array([], pa.string())})], place
+        )
+        for place in (TaskPlace(0, 0, False), TaskPlace(1, 0, False))
+    ]
+    nowhere.commit(0, messages)
+
+
+def test_an_earlier_run_can_commit_nothing_once_a_later_one_has_begun(world: World) -> None:
+    first, second = world.run(), world.run()
+    first.play(0)
+    late = first.write(1)
+    messages = second.write(1)
+    with pytest.raises(SupersededRun, match="later run"):
+        first.commit(1, late)
+    abort_epoch(first.options, first.epoch(1), late)
+    second.commit(1, messages)
+    assert world.committed() == all_of(0, 1)
+    with pytest.raises(SupersededRun):
+        commit_epoch(first.options, first.epoch(2), [attrs.evolve(late[0], is_repeated=True)])
+
+
+def test_tasks_of_an_earlier_run_that_come_late_do_not_disturb(world: World) -> None:
+    first, second = world.run(), world.run()
+    first.play(0)
+    known_to_first = dict(ledger._read)
+    messages = second.write(1)
+    ledger._read.update(known_to_first)  # a process of its own, which looked before the second run began
+    late = first.write(1, only=0)
+    second.commit(1, messages)
+    abort_epoch(first.options, first.epoch(1), late)
+    assert world.committed() == all_of(0, 1)
+
+
+def test_a_new_process_of_an_earlier_run_is_told_that_it_is_over(world: World) -> None:
+    first, second = world.run(), world.run()
+    first.play(0)
+    second.play(1)
+    ledger._read.clear()
+    with pytest.raises(SupersededRun, match="can commit nothing more"):
+        first.write(1)
+
+
+def test_a_decision_that_came_first_counts_and_the_later_run_finishes_it(world: World) -> None:
+    first, second = world.run(), world.run()
+    messages = first.write(0)
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    at_step["after-decided"] = die
+    with pytest.raises(KeyboardInterrupt):
+        first.commit(0, messages)
+    assert first.state().phase is Phase.DECIDED
+    repeated = second.write(0)
+    assert all(one.is_repeated for one in repeated)
+    assert world.committed() == all_of(0)
+    second.commit(0, repeated)
+    second.play(1)
+    assert world.committed() == all_of(0, 1)
+
+
+def test_abort_after_the_decision_leaves_it_to_the_next_run(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+
+    def fail() -> None:
+        raise RuntimeError("out of memory")
+
+    at_step["after-decided"] = fail
+    with pytest.raises(RuntimeError):
+        run.commit(0, messages)
+    abort_epoch(run.options, run.epoch(0), messages)
+    assert len(world.ongoing()) == TASKS
+    world.run().play(0)
+    assert world.committed() == all_of(0)
+
+
+def test_abort_before_the_decision_ends_what_is_known_and_what_is_not(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+    abort_epoch(run.options, run.epoch(0), messages[:1])
+    assert world.ongoing() == []
+    run.play(0)
+    assert world.committed() == all_of(0)
+
+
+def test_nothing_is_committed_if_one_transaction_is_lost_before_the_decision(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+    world.take_over(messages[1])
+    with pytest.raises(NotCommitted, match=r"1 of 3 transactions.*partition 1: .*transaction\.timeout\.ms"):
+        run.commit(0, messages)
+    assert world.committed() == Counter()
+    assert world.ongoing() == []
+    world.run().play(0)
+    assert world.committed() == all_of(0)
+
+
+def test_what_is_lost_after_the_decision_alone_is_written_again(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+    at_step["after-decided"] = lambda: world.take_over(messages[2])
+    with pytest.raises(PartlyCommitted, match="but for partition 2 of 3 tasks"):
+        run.commit(0, messages)
+    assert world.committed() == all_of(0, tasks=2)
+    again = world.run()
+    messages = again.write(0)
+    assert [one.is_repeated for one in messages] == [True, True, False]
+    again.commit(0, messages)
+    again.play(1)
+    assert world.committed() == all_of(0, 1)
+
+
+def test_what_was_committed_before_its_id_was_taken_over_is_not_written_again(world: World) -> None:
+    """The answer to the second commit is the same as of one that was aborted; the marker tells them apart."""
+    run = world.run()
+    messages = run.write(0)
+
+    def die() -> None:
+        for message in messages:
+            world.take_over(message)
+        raise KeyboardInterrupt
+
+    at_step["before-done"] = die
+    with pytest.raises(KeyboardInterrupt):
+        run.commit(0, messages)
+    again = world.run()
+    assert all(one.is_repeated for one in again.write(0))
+    assert world.committed() == all_of(0)
+
+
+def test_a_batch_that_is_split_in_another_way_is_not_completed(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+    at_step["after-decided"] = lambda: world.take_over(messages[2])
+    with pytest.raises(PartlyCommitted):
+        run.commit(0, messages)
+    again = world.run()
+    other = again.write(0, tasks=2)
+    with pytest.raises(ExactlyOnceError, match="split in another way"):
+        again.commit(0, other)
+
+
+def test_an_older_checkpoint_is_refused(world: World) -> None:
+    world.run().play(5)
+    with pytest.raises(CheckpointBehind, match=r"batch 4 .* older than batch 5"):
+        world.run().write(4)
+
+
+def test_another_attempt_of_a_task_aborts_what_the_first_one_left(world: World) -> None:
+    run = world.run()
+    run.write(0, only=1)
+    run.commit(0, run.write(0, attempt=1))
+    assert world.committed() == all_of(0)
+
+
+def test_attempts_with_ids_of_their_own_do_not_disturb_each_other(world: World) -> None:
+    run = world.run(transactionalIdPerAttempt="true")
+    messages = run.write(0)
+    run.write(0, attempt=1, only=1)  # the copy that speculation started, and that lost
+    assert len(world.ongoing()) == TASKS + 1
+    run.commit(0, messages)
+    assert world.committed() == all_of(0)
+    assert world.ongoing() == []
+
+
+def test_speculation_is_refused_without_ids_of_their_own(world: World) -> None:
+    place = TaskPlace(0, 0, is_speculating=True)
+    run = world.run()
+    with pytest.raises(ConfigurationError, match="transactionalIdPerAttempt=true"):
+        write_epoch(run.options, run.epoch(0), rows(0, 0), place)
+    for more in ({"transactionalIdPerAttempt": "true"}, {"delivery": "exactly_once_per_task"}):
+        other = World(world.servers, world.topic).run(**more)
+        write_epoch(other.options, other.epoch(0), rows(0, 0), place)
+
+
+def test_a_row_that_cannot_be_written_aborts_its_transaction(world: World) -> None:
+    run = world.run()
+    bad = pa.record_batch({"value": pa.array(["x"]), "partition": pa.array([7], pa.int32())})
+    with pytest.raises(WrongRow):
+        write_epoch(run.options, run.epoch(0), [*rows(0, 0), bad], TaskPlace(0, 0, False))
+    assert world.ongoing() == []
+
+
+def test_tasks_that_commit_themselves_leave_markers_for_later_attempts(world: World) -> None:
+    run = world.run(delivery="exactly_once_per_task")
+    run.play(0)
+    run.write(1, only=1)
+    assert world.committed() == all_of(0) + Counter(["1/1/0", "1/1/1"])
+    (repeated,) = run.write(1, attempt=1, only=1)  # its message was lost, say
+    assert repeated.is_repeated
+    again = world.run(delivery="exactly_once_per_task")
+    messages = again.write(1)
+    assert [one.is_repeated for one in messages] == [False, True, False]
+    again.commit(1, messages)
+    again.play(2)
+    assert world.committed() == all_of(0, 1, 2)
+
+
+def test_a_batch_write_is_committed_together_or_not_at_all(world: World) -> None:
+    options = sink_options(
+        {"kafka.bootstrap.servers": world.servers, "topic": world.topic, "delivery": "exactly_once"},
+        streaming=False,
+    )
+
+    def job(name: str) -> list[Written]:
+        return [write_job(options, name, rows(0, task), TaskPlace(task, 0, False)) for task in range(TASKS)]
+
+    aborted = job("job-1")
+    Cluster(options, "job-1").perform(scripts.abort_job(aborted[:1]))
+    lost = job("job-2")
+    world.take_over(lost[0])
+    with pytest.raises(NotCommitted):
+        Cluster(options, "job-2").perform(scripts.commit_job(lost, id_per_attempt=False))
+    assert world.committed() == Counter()
+    Cluster(options, "job-3").perform(scripts.commit_job(job("job-3"), id_per_attempt=False))
+    assert world.committed() == all_of(0)
+
+
+def test_states_follow_the_table_alone() -> None:
+    state = LedgerState("q")
+    for phase, follows in FOLLOWS.items():
+        here = attrs.evolve(state, phase=phase, batch=3)
+        later = 3 if phase in (Phase.DECIDED, Phase.REDO) else 4
+        for wanted, make in {
+            Phase.DECIDED: lambda here=here, later=later: here.decided(later, 2, ()),
+            Phase.DONE: lambda here=here, later=later: here.done(later, 2, 0),
+            Phase.REDO: lambda here=here: here.ended((1,)),
+        }.items():
+            if wanted in follows:
+                assert make().phase is wanted
+            else:
+                with pytest.raises(ExactlyOnceError):
+                    make()
+
+
+def test_states_survive_the_ledger(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+    transactions = tuple(one.transaction for one in messages if one.transaction is not None)
+    state = LedgerState("q").claimed("a", 0).decided(0, 3, transactions).claimed("b", 0)
+    assert from_json(to_json(state)) == state
+    assert (state.past_runs, state.run_number) == (("a",), 2)
+    with pytest.raises(ExactlyOnceError, match="something else"):
+        from_json(b"{}")
+    abort_epoch(run.options, run.epoch(0), messages)
