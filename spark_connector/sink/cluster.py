@@ -129,15 +129,13 @@ class Cluster:
         return lost
 
     def _abort_leftovers(self, command: scripts.AbortLeftovers) -> None:
-        prefix = self._options.id_prefix
-        wanted = (
-            names.of_sink(prefix, self.sink)
-            if command.run is None
-            else names.of_run(prefix, self.sink, command.run)
-        )
-        ledger = names.of_ledger(prefix, self.sink)
         for one in kept_admin(self._options.kafka).list_transactions(states=["Ongoing"]):
-            if one.transactional_id.startswith(wanted) and one.transactional_id != ledger:
+            run = names.run_of(one.transactional_id, self._options.id_prefix, self.sink)
+            if (
+                run is not None
+                and command.run in (None, run)
+                and (command.before is None or run < command.before)
+            ):
                 self._fence(one.transactional_id)
 
     def _fence(self, transactional_id: str) -> None:

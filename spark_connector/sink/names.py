@@ -25,5 +25,14 @@ def of_task(prefix: str, sink: str, run: int | str, partition: int, attempt: int
     return f"{of_run(prefix, sink, run)}{partition}{own}"
 
 
+def run_of(transactional_id: str, prefix: str, sink: str) -> int | None:
+    """Of a task's id of this sink its run; None of any other id, and where tasks have `task` for it."""
+    begin = of_sink(prefix, sink)
+    if not transactional_id.startswith(begin):
+        return None
+    run, _, task = transactional_id.removeprefix(begin).partition("/")
+    return int(run) if task and run.isdecimal() else None
+
+
 def of_ledger(prefix: str, sink: str) -> str:
     return of_sink(prefix, sink) + LEDGER

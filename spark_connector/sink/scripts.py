@@ -93,9 +93,13 @@ class FindLost:
 
 @attrs.define(frozen=True)
 class AbortLeftovers:
-    """End what is open of the sink, of one run if that is given."""
+    """End what is open of the sink: of all its runs, of one, or of those before one.
 
-    run: int | str | None = None
+    Transactions of tasks that end them themselves are left alone: their next task takes their ids over.
+    """
+
+    run: int | None = None
+    before: int | None = None
 
 
 @attrs.define(frozen=True)
@@ -164,7 +168,7 @@ def enter(epoch: Epoch, partition: int, *, recovers: bool = False, fresh: bool =
 
 
 def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
-    """Take the sink over from an earlier run: finish what that had decided, abort the rest.
+    """Take the sink over from an earlier run: finish what that had decided, then abort the rest.
 
     All tasks of a run's first batch come here at once; the first one is let go first.
     """
@@ -187,10 +191,11 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
                 state = yield from _finish(state)
             if state.run == epoch.run:
                 return state
-            yield AbortLeftovers()
             yield Reach(Step.BEFORE_CLAIM)
             claimed = state.claimed(epoch.run, epoch.number)
             yield WriteLedger(claimed)
+            # Not before: whoever claims in vain must not end what others of this run have begun.
+            yield AbortLeftovers(before=claimed.run_number)
             return claimed
         except Contended:
             continue

@@ -396,3 +396,25 @@ def test_states_survive_the_ledger(world: World) -> None:
     with pytest.raises(ExactlyOnceError, match="something else"):
         from_json(b"{}")
     abort_epoch(run.options, run.epoch(0), messages)
+
+
+def test_a_claim_in_vain_ends_nothing_that_its_siblings_have_begun(world: World) -> None:
+    """Several tasks of a run's first batch claim it at once; all but one come too late, perhaps by much."""
+    for delivery in ("exactly_once", "exactly_once_per_task"):
+        run = World(world.servers, world.topic).run(delivery=delivery)
+        late = Cluster(run.options, run.world.query)
+        script = scripts.enter(run.epoch(0), 0)
+        command = next(script)
+        asked = []
+        while not isinstance(command, scripts.WriteLedger):  # up to the claim itself
+            asked.append(type(command))
+            command = script.send(late._read(command) if isinstance(command, scripts.ReadLedger) else None)
+        assert scripts.AbortLeftovers not in asked
+
+        ledger._read.clear()
+        messages = run.write(0)  # the siblings', by another who claimed
+        entry = late.perform(scripts.enter(run.epoch(0), 0))
+        assert not entry.is_written
+        run.commit(0, messages)
+        assert run.state().run_number == 1
+    assert world.committed() == all_of(0) + all_of(0)
