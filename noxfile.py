@@ -80,13 +80,13 @@ def spark(session: nox.Session, version: str) -> None:
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """10,000 seeds of each simulated scenario, the suite three times over, all of librdkafka's tests, every
-    benchmark.
+    """10,000 seeds of each simulated scenario, the suite three times over, kills of Spark, all of
+    librdkafka's tests, every benchmark.
 
     The seeds are kept in files of the commit's name: a session that was stopped goes on where it was, and
     `python -m tests.campaign.run --scenario producers --summary FILE` says again what they came to.
     """
-    session.install(".[test,bench]")
+    session.install(".[test,bench,spark-test]")
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
     jobs = ("--jobs", str(os.cpu_count() or 1))
     for scenario in ("producers", "consumers", "copies", "system"):
@@ -96,6 +96,11 @@ def long(session: nox.Session) -> None:
     for _ in range(3):
         # All in one process, which must not take more for that.
         session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "400")
+    # Spark is killed at every step of its sink's protocol: here, and on Apache Kafka.
+    session.run("python", "-m", "tests.spark.kills")
+    session.run("python", "-m", "tests.spark.kills", "--delivery", "exactly_once_per_task", "--random", "3")
+    session.run("python", "-m", "tests.spark.kills", "--delivery", "at_least_once", "--random", "6")
+    session.run("python", "-m", "tests.spark.kills", "--apache", "--rounds", "1", "--random", "2")
     for protocol in ("classic", "consumer"):
         session.run("python", "-m", "tests.conformance.librdkafka_suite", "--protocol", protocol)
     for benchmark in ("imports", "micro", "io_under_load", "cluster", "broker_acks", "broker_speed"):

@@ -27,6 +27,7 @@ NEED_LIMITS = ["test_readers.py"]
 NEED_PYSPARK = [
     "test_crashes.py",
     "test_exactly_once.py",
+    "test_kills.py",
     "test_sink_options.py",
     "test_sink_rows.py",
     *NEED_LIMITS,
