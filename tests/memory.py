@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-KEPT_MB = 24
+KEPT_MB = 12
 """What the tests of one file may leave behind before it is collected in their midst."""
 
 FILES_KEPT_APART = 25
@@ -72,7 +72,7 @@ class MemorySaver:
             gc.enable()
             gc.collect()
             gc.freeze()
-            self._in_use_mb = in_use_mb()
+            self._give_back()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
@@ -90,10 +90,13 @@ class MemorySaver:
             _collect(item)
         else:
             return answer
+        self._give_back()
+        return answer
+
+    def _give_back(self) -> None:
         if self._trim is not None:
             self._trim(0)
         self._in_use_mb = in_use_mb()
-        return answer
 
 
 def _collect(item: pytest.Item) -> None:
