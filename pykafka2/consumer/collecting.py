@@ -196,6 +196,8 @@ class Collector:
         if has_records:
             self.moved = moved = {}
             for one in this.positions:
+                if one not in positions:
+                    continue  # a signal handler has just given it up
                 moved[one] = this.positions[one], positions[one], epochs.get(one)
         epochs.update(this.leader_epochs)
         positions.update(this.positions)

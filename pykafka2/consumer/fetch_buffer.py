@@ -3,8 +3,9 @@
 The driver's thread puts, the caller's thread looks and takes away; every method takes the object's own lock
 for a few operations and nothing else.  Data is decoded outside, by the caller.
 
-A Ctrl-C strikes the caller's thread after a call, never between statements without one: what belongs together
-is changed by such statements, and by one call at their end.
+A signal strikes the caller's thread after a call, never between statements without one: what belongs together
+is changed by such statements, and by one call at their end.  So a Ctrl-C leaves all as it should be, and a
+handler that calls the consumer finds it so; the lock lets it in.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class FetchBuffer:
     """
 
     def __init__(self, on_room: Callable[[], None]) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._queues: OrderedDict[TopicPartition, _Queue] = OrderedDict()
         self._resets: dict[TopicPartition, tuple[int, int]] = {}
         self._on_room = on_room
@@ -118,32 +119,30 @@ class FetchBuffer:
         """It was this partition's turn: the others come first next time."""
         with self._lock:
             if partition in self._queues:
-                self._queues.move_to_end(partition)
+                self._queues.move_to_end(partition)  # one call: there is no moment without it
 
     def drop(self, items: Iterable[Item]) -> None:
         """Take these away, which stand at the head of their queues."""
+        queues = self._queues
         with self._lock:
             for item in items:
-                queue = self._queues.get(item.partition)
-                if queue is None:
-                    continue
-                if queue.items and queue.items[0] is item:
-                    size_bytes = item.size_bytes
+                partition, size_bytes = item.partition, item.size_bytes
+                if partition in queues and queues[partition].items and queues[partition].items[0] is item:
                     self.taken_bytes += size_bytes
                     self.size_bytes -= size_bytes
-                    queue.size_bytes -= size_bytes
-                    queue.items.popleft()
-                if not queue.items:
-                    del self._queues[item.partition]
+                    queues[partition].size_bytes -= size_bytes
+                    queues[partition].items.popleft()
+                if partition in queues and not queues[partition].items:
+                    del queues[partition]
             self._tell_of_room()
 
     def discard(self, partition: TopicPartition) -> None:
         """Take away all of a partition: it is read from elsewhere, or by nobody, from now on."""
+        queues = self._queues
         with self._lock:
-            queue = self._queues.get(partition)
-            if queue is not None:
-                self.size_bytes -= queue.size_bytes
-                self._queues.pop(partition)
+            if partition in queues:
+                self.size_bytes -= queues[partition].size_bytes
+                del queues[partition]
             self._resets.pop(partition, None)
             self._tell_of_room()
 

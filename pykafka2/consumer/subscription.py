@@ -142,6 +142,8 @@ class Subscription:
         elif self.remote_pattern is not None:
             self.topics = self.wanted_topics = _topics_of(wanted)
         self.unsent.update(change.removed)
+        if change.removed:
+            self._next_generation()  # what was being read of them does not count any more
         for partition in change.removed:
             self._forget_place(partition)  # first: what is not assigned has no place that could be committed
             del self.assigned[partition]

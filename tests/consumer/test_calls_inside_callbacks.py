@@ -94,6 +94,27 @@ def test_a_seek_inside_on_bad_record_counts() -> None:
         assert offsets(consumer)[-20:] == list(range(30, 50))
 
 
+@pytest.mark.parametrize("call", ["unsubscribe", "close", "assign"])
+def test_partitions_that_a_deserializer_gives_up_have_no_position_any_more(call: str) -> None:
+    cluster, box = LogCluster({"orders": [0]}, brokers=1), Box()
+    cluster.append("orders", 0, *values(9))
+
+    def give_up(data: bytes) -> bytes:
+        if data == b"5":
+            consumer = box["consumer"]
+            consumer.assign([]) if call == "assign" else getattr(consumer, call)()
+        return data
+
+    with cluster.consumer(value_deserializer=give_up, max_poll_records=8) as consumer:
+        consumer.assign([ORDERS_0])
+        box["consumer"] = consumer
+        if call == "close":
+            consumer.poll(1000)
+        else:
+            assert offsets(consumer) == list(range(8))
+            assert consumer._subscription.positions == {}
+
+
 def test_poll_inside_a_deserializer_is_refused_at_once() -> None:
     """It would decode the same records and come here again."""
     cluster, box, refusals = LogCluster({"orders": [0]}, brokers=1), Box(), []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 import threading
 from collections import deque
+from types import FrameType
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from pykafka2.consumer import fetch_buffer
 from pykafka2.consumer.fetch_buffer import FetchBuffer, Item
 from pykafka2.consumer.fetched import FetchedData, Problem
 from pykafka2.errors import OffsetOutOfRange
@@ -140,3 +143,44 @@ def test_two_threads_lose_nothing_and_count_right() -> None:
         assert mine == sorted(mine)
     assert buffer.size_bytes == 0
     assert buffer.partitions() == []
+
+
+def interrupted(at: int) -> int:
+    """Take things away, with a signal handler that does so, too, after call number `at`; how many calls."""
+    buffer, count = FetchBuffer(lambda: None), 0
+    for partition in PARTITIONS * 2:
+        buffer.put(data(partition, 10))
+
+    def handle() -> None:
+        buffer.discard(PARTITIONS[1])
+        buffer.drop(buffer.items(PARTITIONS[0]))
+        buffer.put(data(PARTITIONS[1], 30))
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        if event == "c_return" and frame.f_code.co_filename == fetch_buffer.__file__:
+            count += 1
+            if count == at:
+                handle()  # Python switches profiling off for it
+
+    sys.setprofile(profile)
+    try:
+        buffer.serve_last(PARTITIONS[0])
+        buffer.drop([item for partition in PARTITIONS for item in buffer.items(partition)])
+        buffer.discard(PARTITIONS[1])
+    finally:
+        sys.setprofile(None)
+    left = [item for partition in buffer.partitions() for item in buffer.items(partition)]
+    assert buffer.size_bytes == sum(item.size_bytes for item in left)
+    assert buffer.size_bytes == sum(map(buffer.bytes_of, PARTITIONS))
+    return count
+
+
+def test_a_signal_handler_may_use_the_buffer_whose_thread_it_has_interrupted() -> None:
+    """After any call inside these methods, as Python runs handlers: it waits for no lock."""
+    faulthandler.dump_traceback_later(10, exit=True)
+    moments = interrupted(0)
+    for at in range(1, moments + 1):
+        interrupted(at)
+    faulthandler.cancel_dump_traceback_later()
+    assert moments > 10
