@@ -121,9 +121,7 @@ class Committer:
         """Have them written: see `KafkaConsumer.commit_async`."""
         self._call_back_once()
         told = self.handed_over() if offsets is None else offsets
-        completion = self._begin(told, self._options.request_timeout)
-        self._untold.append(_Untold(told, completion, callback or self._default_callback))
-        return completion
+        return self._begin_to_tell(told, self._options.request_timeout, callback or self._default_callback)
 
     def call_back(self) -> None:
         """Call the callbacks of commits that are over, in the order of the commits.
@@ -163,8 +161,7 @@ class Committer:
         offsets = self.handed_over()
         if not offsets:
             return
-        self._auto = self._begin(offsets, self._options.request_timeout)
-        self._untold.append(_Untold(offsets, self._auto, self._on_auto_commit))
+        self._auto = self._begin_to_tell(offsets, self._options.request_timeout, self._on_auto_commit)
 
     def due_in(self) -> float:
         if self._next_auto_at == FOREVER or (self._auto is not None and not self._auto.is_done):
@@ -185,8 +182,7 @@ class Committer:
         where that is done automatically."""
         offsets = self.handed_over(partitions) if self._options.enable_auto_commit else {}
         if offsets and self._standing.obstacle is None:
-            completion = self._begin(offsets, self._options.request_timeout)
-            self._untold.append(_Untold(offsets, completion, _on_last_commit))
+            self._begin_to_tell(offsets, self._options.request_timeout, _on_last_commit)
 
     def commit_before_rebalance(
         self, partitions: Collection[TopicPartition], timeout: float
@@ -202,9 +198,7 @@ class Committer:
         offsets = self.handed_over(partitions)
         if not offsets:
             return None
-        completion = self._begin(offsets, timeout, is_retried=True)
-        self._untold.append(_Untold(offsets, completion, _on_last_commit))
-        return completion
+        return self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
 
     def close(self, timeout: float, *, autocommit: bool) -> None:
         """Commit what was handed over, if that is done automatically, and wait for all that is under way.
@@ -218,8 +212,7 @@ class Committer:
         if autocommit and self._options.enable_auto_commit and self._standing.obstacle is None:
             offsets = self.handed_over()
             if offsets:
-                completion = self._begin(offsets, timeout, is_retried=True)
-                self._untold.append(_Untold(offsets, completion, _on_last_commit))
+                self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
         try:
             while self._untold:
                 remaining = deadline - self._driver.clock.monotonic()
@@ -230,6 +223,14 @@ class Committer:
             self._give_up()
 
     # ------------------------------------------------------------------ inside
+
+    def _begin_to_tell(
+        self, offsets: Offsets, timeout: float, callback: Callback, *, is_retried: bool = False
+    ) -> Completion[None]:
+        """Begin a commit whose outcome the callback is told, in its turn."""
+        completion = self._begin(offsets, timeout, is_retried=is_retried)
+        self._untold.append(_Untold(offsets, completion, callback))
+        return completion
 
     def _begin(self, offsets: Offsets, timeout: float, *, is_retried: bool = False) -> Completion[None]:
         completion: Completion[None] = Completion(self._driver, "a commit")

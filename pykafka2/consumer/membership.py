@@ -285,11 +285,9 @@ class Membership:
         self._on_join_failed(error)
 
     def _on_join_failed(self, error: BaseException) -> None:
-        if isinstance(error, FencedInstanceId):
-            self._fence(error)
-        elif isinstance(error, _EXPELLING):
-            self._expel(error)
-        elif isinstance(error, RebalanceInProgress):
+        if self._end_if_told(error):
+            return
+        if isinstance(error, RebalanceInProgress):
             self._standing.obstacle = None
             self._join_anew("the group began another rebalance before this one was over")
         elif isinstance(error, CorruptData) and self.state is MemberState.SYNCING:
@@ -337,11 +335,7 @@ class Membership:
         if identity != self._standing.identity or self.state not in BEATING:
             return
         self.heartbeat.on_failure(now)
-        if isinstance(error, FencedInstanceId):
-            self._fence(error)
-        elif isinstance(error, _EXPELLING):
-            self._expel(error)
-        elif not error.retriable:
+        if not self._end_if_told(error) and not error.retriable:
             self.failure = explained(error, self._options)
             self.news += 1
 
@@ -350,14 +344,22 @@ class Membership:
         rejection, self._standing.rejection = self._standing.rejection, None
         if rejection is None or rejection.identity != self._standing.identity or self.state not in BEATING:
             return
-        if isinstance(rejection.error, FencedInstanceId):
-            self._fence(rejection.error)
-        elif isinstance(rejection.error, _EXPELLING):
-            self._expel(rejection.error)
-        elif isinstance(rejection.error, RebalanceInProgress) and self.state is MemberState.STABLE:
+        is_over = self._end_if_told(rejection.error)
+        is_rebalancing = not is_over and isinstance(rejection.error, RebalanceInProgress)
+        if is_rebalancing and self.state is MemberState.STABLE:
             self._ask_to_join("a commit was told so", now)
 
     # ------------------------------------------------------------------ ends of a membership
+
+    def _end_if_told(self, error: BaseException) -> bool:
+        """End the membership where that is what the coordinator's word means; whether it was."""
+        if isinstance(error, FencedInstanceId):
+            self._fence(error)
+        elif isinstance(error, _EXPELLING):
+            self._expel(error)
+        else:
+            return False
+        return True
 
     def _expel(self, error: KafkaError) -> None:
         because = f"the coordinator put this member out of group {self._options.group_id!r}: {error}"
