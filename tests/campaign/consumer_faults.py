@@ -17,7 +17,17 @@ from pykafka2.testing.simulation.fault_table import kinds
 from pykafka2.testing.simulation.faults import Kind
 from pykafka2.testing.simulation.world import GROUP_ID
 from pykafka2.testing.views.groups import coordinator_partition
-from tests.campaign.producer_faults import RequestFault, Throttled, WithoutTopics
+from tests.campaign.request_faults import (
+    RequestFault,
+    Throttled,
+    delays,
+    hidden_topics,
+    lost_connections,
+    passing_errors,
+    some,
+    stale_metadata,
+    throttles,
+)
 
 if TYPE_CHECKING:
     from pykafka2.testing.simulation.world import World
@@ -206,53 +216,10 @@ class Wakeup:
 # ---------------------------------------------------------------------- how they are drawn
 
 
-def _some(random: Random) -> int:
-    return random.choice([1, 1, 2, 3, 5])
-
-
-def _passing(random: Random, world: World) -> dict[str, object]:
-    api = random.choice(ASKED)
-    then = f"error:{random.choice(PASSING[api])}"
-    return {"became": f"{api} refused", "api": api, "then": then, "times": _some(random)}
-
-
-def _connection(random: Random, world: World) -> dict[str, object]:
-    then = random.choice(["close_before", "close_after", "half_frame", "apply_then_lose_reply", "swallow"])
-    api = random.choice([*ASKED, "ApiVersions"])
-    return {"became": then.replace("_", " "), "api": api, "then": then, "times": _some(random)}
-
-
 def _late(random: Random, world: World) -> dict[str, object]:
     api = random.choice([*OF_GROUPS, "LeaveGroup"])
     then = f"replay:{random.uniform(0.01, 4.0):.3f}"
-    return {"became": f"{api} arrived late", "api": api, "then": then, "times": _some(random)}
-
-
-def _delay(random: Random, world: World) -> dict[str, object]:
-    api = random.choice(ASKED)
-    then = f"delay:{random.choice([0.02, 0.2, 1.0, 2.0])}"
-    # What waits on one connection waits one after the other, also when the fault is over.
-    return {"became": f"{api} delayed", "api": api, "then": then, "times": 3}
-
-
-def _stale(random: Random, world: World) -> dict[str, object]:
-    broker = random.choice(world.broker_ids)
-    return {"became": "told old news", "api": "Metadata", "then": "stale_metadata", "broker": broker}
-
-
-def _hidden(random: Random, world: World) -> dict[str, object]:
-    return {
-        "became": "topics hidden",
-        "api": "Metadata",
-        "then": "replace_reply",
-        "reply": WithoutTopics(),
-        "times": random.choice([1, 2, 3]),
-    }
-
-
-def _throttle(random: Random, world: World) -> dict[str, object]:
-    api = random.choice(["Fetch", "Fetch", "Heartbeat", "JoinGroup", "OffsetCommit", "Metadata"])
-    return {"api": api, "seconds": random.choice([0.05, 0.5, 2.0]), "times": random.choice([1, 3, 10])}
+    return {"became": f"{api} arrived late", "api": api, "then": then, "times": some(random)}
 
 
 OF_GROUPS_ALONE: tuple[Kind, ...] = (
@@ -261,13 +228,18 @@ OF_GROUPS_ALONE: tuple[Kind, ...] = (
     Kind("new topic", 0.0, NewTopic, lambda random, world: {"partitions": random.choice([1, 2])}),
     Kind("expel", 0.0, Expel, lambda random, world: {"pick": random.random()}),
     Kind("wakeup", 0.0, Wakeup, lambda random, world: {"pick": random.random()}),
-    Kind("passing error", 3.0, RequestFault, _passing),
-    Kind("request cut short", 3.0, RequestFault, _connection),
+    Kind("passing error", 3.0, RequestFault, passing_errors(ASKED, PASSING)),
+    Kind("request cut short", 3.0, RequestFault, lost_connections([*ASKED, "ApiVersions"])),
     Kind("late request", 3.0, RequestFault, _late),
-    Kind("delay", 4.0, RequestFault, _delay),
-    Kind("stale metadata", 6.0, RequestFault, _stale),
-    Kind("hidden topics", 4.0, RequestFault, _hidden),
-    Kind("throttle", 3.0, Throttled, _throttle),
+    Kind("delay", 4.0, RequestFault, delays(ASKED, 2.0, times=3)),
+    Kind("stale metadata", 6.0, RequestFault, stale_metadata),
+    Kind("hidden topics", 4.0, RequestFault, hidden_topics),
+    Kind(
+        "throttle",
+        3.0,
+        Throttled,
+        throttles(["Fetch", "Fetch", "Heartbeat", "JoinGroup", "OffsetCommit", "Metadata"]),
+    ),
 )
 
 

@@ -7,7 +7,6 @@ never says that a batch is missing that it has.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -22,10 +21,19 @@ from pykafka2.protocol.messages.produce import (
 )
 from pykafka2.testing.simulation.fault_table import kinds
 from pykafka2.testing.simulation.faults import Kind
+from tests.campaign.request_faults import (
+    RequestFault,
+    Throttled,
+    delays,
+    hidden_topics,
+    lost_connections,
+    passing_errors,
+    some,
+    stale_metadata,
+    throttles,
+)
 
 if TYPE_CHECKING:
-    from pykafka2.broker.faults.rule import FaultRule
-    from pykafka2.broker.faults.throttle import ThrottleRule
     from pykafka2.testing.simulation.world import World
 
 # Not those of groups and consumers, nor deletions: what is gone cannot be held against what was sent.
@@ -77,6 +85,7 @@ PASSING = {
     "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"),
     "Metadata": ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_SERVER_ERROR"),
 }
+ASKED = ("Produce", "Produce", "Produce", "InitProducerId", "Metadata")
 REFUSALS = ("MESSAGE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "TOPIC_AUTHORIZATION_FAILED")
 """Batches with these are given up, and leave a hole in the numbers of what follows."""
 AFTER_APPEND = (
@@ -86,43 +95,6 @@ AFTER_APPEND = (
     "UNKNOWN_SERVER_ERROR",
 )
 """What a broker may answer although the batch is in its log."""
-
-
-class RequestFault:
-    """A rule of the brokers for a while; effective if it fired."""
-
-    def __init__(self, became: str, **rule: Any) -> None:
-        self._became = became
-        self._wanted = rule
-        self._rule: FaultRule | None = None
-
-    def start(self, world: World) -> None:
-        self._rule = world.cluster.controls.rule(**self._wanted)
-
-    def stop(self, world: World) -> None:
-        if self._rule is not None:
-            world.cluster.controls.remove_rule(self._rule)
-
-    def outcome(self, world: World) -> str:
-        return self._became if self._rule is not None and self._rule.fired else ""
-
-
-class Throttled:
-    """As if a quota were violated: answers say how long to be silent, and connections stay unread so long."""
-
-    def __init__(self, api: str, seconds: float, times: int) -> None:
-        self._api, self._seconds, self._times = api, seconds, times
-        self._rule: ThrottleRule | None = None
-
-    def start(self, world: World) -> None:
-        self._rule = world.cluster.controls.throttle(None, self._api, self._seconds, times=self._times)
-
-    def stop(self, world: World) -> None:
-        if self._rule is not None:
-            world.cluster.controls.unthrottle(self._rule)
-
-    def outcome(self, world: World) -> str:
-        return "throttled" if self._rule is not None and self._rule.fired else ""
 
 
 @attrs.define(frozen=True)
@@ -154,29 +126,7 @@ class AppendedAndCalled:
         return PartitionProduceResponse(index=answer.index, error_code=code or 0, base_offset=-1)
 
 
-@attrs.define(frozen=True)
-class WithoutTopics:
-    """The answer of a broker that has not heard of any topic yet, as one that has just started."""
-
-    def __call__(self, request: Any, response: Any) -> Any:
-        if response is None:
-            return None
-        changed = copy.copy(response)  # the broker may have kept its own
-        changed.topics = []
-        return changed
-
-
 # ---------------------------------------------------------------------- how they are drawn
-
-
-def _some(random: Random) -> int:
-    return random.choice([1, 1, 2, 3, 5])
-
-
-def _passing(random: Random, world: World) -> dict[str, object]:
-    api = random.choice(["Produce", "Produce", "Produce", "InitProducerId", "Metadata"])
-    then = f"error:{random.choice(PASSING[api])}"
-    return {"became": f"{api} refused", "api": api, "then": then, "times": _some(random)}
 
 
 def _refusal(random: Random, world: World) -> dict[str, object]:
@@ -191,57 +141,30 @@ def _after_append(random: Random, world: World) -> dict[str, object]:
         "api": "Produce",
         "then": "replace_reply",
         "reply": reply,
-        "times": _some(random),
+        "times": some(random),
     }
-
-
-def _connection(random: Random, world: World) -> dict[str, object]:
-    then = random.choice(["close_before", "close_after", "half_frame", "apply_then_lose_reply", "swallow"])
-    api = random.choice(["Produce", "Produce", "Produce", "InitProducerId", "Metadata", "ApiVersions"])
-    return {"became": then.replace("_", " "), "api": api, "then": then, "times": _some(random)}
 
 
 def _late(random: Random, world: World) -> dict[str, object]:
     then = f"replay:{random.uniform(0.01, 6.0):.3f}"
-    return {"became": "arrived late", "api": "Produce", "then": then, "times": _some(random)}
-
-
-def _delay(random: Random, world: World) -> dict[str, object]:
-    api = random.choice(["Produce", "Produce", "Metadata", "InitProducerId"])
-    then = f"delay:{random.choice([0.02, 0.2, 1.0, 3.0])}"
-    return {"became": f"{api} delayed", "api": api, "then": then, "times": 10}
-
-
-def _stale(random: Random, world: World) -> dict[str, object]:
-    broker = random.choice(world.broker_ids)
-    return {"became": "told old news", "api": "Metadata", "then": "stale_metadata", "broker": broker}
-
-
-def _hidden(random: Random, world: World) -> dict[str, object]:
-    return {
-        "became": "topics hidden",
-        "api": "Metadata",
-        "then": "replace_reply",
-        "reply": WithoutTopics(),
-        "times": random.choice([1, 2, 3]),
-    }
-
-
-def _throttle(random: Random, world: World) -> dict[str, object]:
-    api = random.choice(["Produce", "Produce", "Metadata"])
-    return {"api": api, "seconds": random.choice([0.05, 0.5, 2.0]), "times": random.choice([1, 3, 10])}
+    return {"became": "arrived late", "api": "Produce", "then": then, "times": some(random)}
 
 
 OF_REQUESTS: tuple[Kind, ...] = (
-    Kind("passing error", 3.0, RequestFault, _passing),
+    Kind("passing error", 3.0, RequestFault, passing_errors(ASKED, PASSING)),
     Kind("refusal", 3.0, RequestFault, _refusal),
     Kind("error after append", 4.0, RequestFault, _after_append),
-    Kind("request cut short", 3.0, RequestFault, _connection),
+    Kind("request cut short", 3.0, RequestFault, lost_connections([*ASKED, "ApiVersions"])),
     Kind("late request", 3.0, RequestFault, _late),
-    Kind("delay", 4.0, RequestFault, _delay),
-    Kind("stale metadata", 8.0, RequestFault, _stale),
-    Kind("hidden topics", 4.0, RequestFault, _hidden),
-    Kind("throttle", 3.0, Throttled, _throttle),
+    Kind(
+        "delay",
+        4.0,
+        RequestFault,
+        delays(["Produce", "Produce", "Metadata", "InitProducerId"], 3.0, times=10),
+    ),
+    Kind("stale metadata", 8.0, RequestFault, stale_metadata),
+    Kind("hidden topics", 4.0, RequestFault, hidden_topics),
+    Kind("throttle", 3.0, Throttled, throttles(["Produce", "Produce", "Metadata"])),
 )
 
 

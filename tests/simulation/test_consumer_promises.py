@@ -11,7 +11,7 @@ from tests.campaign.consumer_faults import OF_GROUPS_ALONE, consumer_kinds
 from tests.campaign.consumer_lives import ASYNCHRONOUS, AUTOMATIC, BLOCKING
 from tests.campaign.consumer_promises import PROMISES
 from tests.campaign.consumer_story import ConsumerShape, run_seed
-from tests.campaign.producer_faults import RequestFault
+from tests.campaign.request_faults import RequestFault
 from tests.campaign.run import main
 from tests.gate import rest_in_gate
 from tests.simulation import consumer_mutants as mutants

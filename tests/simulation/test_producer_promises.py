@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pykafka2.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from tests.campaign.producer_faults import OF_REQUESTS, WithoutTopics, producer_kinds
+from tests.campaign.producer_faults import OF_REQUESTS, producer_kinds
 from tests.campaign.producer_promises import PROMISES
 from tests.campaign.producer_story import ProducerShape, run_seed
+from tests.campaign.request_faults import WithoutTopics
 from tests.campaign.run import main
 from tests.gate import rest_in_gate
 from tests.simulation import broker_mutants
