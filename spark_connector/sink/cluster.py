@@ -75,7 +75,7 @@ class Cluster:
     # ------------------------------------------------------------------ commands
 
     def _read(self, command: scripts.ReadLedger) -> LedgerState:
-        return self.ledger.own() if command.owned else self.ledger.read(fresh=command.fresh)
+        return self.ledger.own(command.run) if command.owned else self.ledger.read(fresh=command.fresh)
 
     def _write(self, command: scripts.WriteLedger) -> None:
         self.ledger.write(command.state)

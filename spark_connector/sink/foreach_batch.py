@@ -54,6 +54,8 @@ class ExactlyOnceBatches:
         entry = Cluster(self._options, self.name).perform(scripts.enter(epoch, 0, recovers=True))
         if entry.is_written and entry.state.phase is not Phase.REDO:
             logger.info("batch %d of %r is written already and passed over", batch_id, self.name)
+            # Aggregations keep their state only when all of it was read.
+            df.write.format("noop").mode("overwrite").save()
             return
         df.write.format(FORMAT).options(**self._given, **self._epoch_options(batch_id)).mode("append").save()
 

@@ -92,12 +92,17 @@ class Ledger:
         _read[self._place] = end, state
         return state
 
-    def own(self) -> LedgerState:
+    def own(self, run: str | None) -> LedgerState:
         """Take over, which ends what others had begun, and read.
 
-        What this process wrote itself, if it has taken over before: `write` tells whether that still holds.
+        A process that has taken over before and knows `run` as the one that writes believes that still:
+        `write` tells whether it holds.  Otherwise others may have written since, so it takes over again.
         """
-        return connections.kept("ledger", self._owner_options, self._take_over).state
+        owner = connections.kept("ledger", self._owner_options, self._take_over)
+        if owner.state.run != run:
+            connections.drop(owner)
+            owner = connections.kept("ledger", self._owner_options, self._take_over)
+        return owner.state
 
     def write(self, state: LedgerState) -> None:
         """Write a decision, of the state that `own` told.

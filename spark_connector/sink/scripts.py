@@ -42,11 +42,13 @@ class ReadLedger:
     """Answer: the sink's `LedgerState`.
 
     owned: as who may write next, with all that was begun before ended.
+    run: who asks; what this process knows as its owner is good enough if it names that run.
     fresh: False where a state that this process has read earlier is good enough.
     """
 
     owned: bool = False
     fresh: bool = True
+    run: str | None = None
 
 
 @attrs.define(frozen=True)
@@ -179,7 +181,7 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
             if state.run == epoch.run:
                 return state
         try:
-            state = yield ReadLedger(owned=True)
+            state = yield ReadLedger(owned=True, run=epoch.run)
             if state.run == epoch.run and state.phase is not Phase.DECIDED:
                 return state
             if epoch.run in state.past_runs:
@@ -219,7 +221,7 @@ def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -
     if not transactions and not any(one.is_repeated for one in messages):
         return  # no rows
     for _ in range(MOST_ATTEMPTS):
-        state: LedgerState = yield ReadLedger(owned=True)
+        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run)
         _check_run(state, epoch)
         if state.batch == epoch.number and state.phase in (Phase.DONE, Phase.DECIDED):
             if transactions:
@@ -254,7 +256,7 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written]) -> Script[None]:
     if not any(one.rows or one.is_repeated for one in messages):
         return
     for _ in range(MOST_ATTEMPTS):
-        state: LedgerState = yield ReadLedger(owned=True)
+        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run)
         _check_run(state, epoch)
         if state.batch == epoch.number and state.phase is Phase.DONE:
             return
@@ -273,7 +275,7 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written]) -> Script[None]:
 
 def abort(epoch: Epoch, messages: Iterable[Written]) -> Script[None]:
     """Give the batch up, unless it is decided: then the next run finishes it."""
-    state: LedgerState = yield ReadLedger(owned=True)
+    state: LedgerState = yield ReadLedger(owned=True, run=epoch.run)
     if state.run == epoch.run and state.batch == epoch.number and state.phase in (Phase.DECIDED, Phase.DONE):
         return
     yield EndTransactions(_transactions(messages), commit=False)

@@ -55,6 +55,7 @@ def write_epoch(
     entry = cluster.perform(scripts.enter(epoch, place.partition, fresh=fresh))
     repeated = Written(place.partition, 0, epoch.sink, epoch.run, is_repeated=True)
     if entry.is_written:
+        _drain(rows)
         return repeated
     is_per_task = options.delivery == PER_TASK
     run = names.PER_TASK_RUN if is_per_task else entry.state.run_number
@@ -66,6 +67,7 @@ def write_epoch(
         if is_per_task and _may_be_there(entry, epoch, place, fresh):
             marked = cluster.ledger.marked(epoch.number, entry.state.markers_from)
             if place.partition in marked:
+                _drain(rows)
                 return repeated
         return _write(options, producer, rows, place, cluster, epoch)
     finally:
@@ -114,6 +116,12 @@ def _write(
     steps.reach(Step.AFTER_FLUSH, partition=place.partition)
     offset = -1 if marker is None else marker.result(0).offset
     return Written(place.partition, sending.rows, sink, run, OpenTransaction(place.partition, handle, offset))
+
+
+def _drain(batches: Iterable[pa.RecordBatch]) -> None:
+    """Let the rows go by: aggregations before the sink keep their state only when all of it was read."""
+    for _ in batches:
+        pass
 
 
 def _close(producer: KafkaProducer) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import pyarrow as pa
@@ -211,6 +212,18 @@ def test_a_decision_that_came_first_counts_and_the_later_run_finishes_it(world: 
     assert world.committed() == all_of(0, 1)
 
 
+def test_a_process_that_committed_for_an_earlier_run_commits_for_the_next(world: World) -> None:
+    """Spark keeps the process that commits; tasks elsewhere have claimed the new run meanwhile."""
+    first, second = world.run(), world.run()
+    with ThreadPoolExecutor(1) as driver:  # each thread takes over for itself, as a process does
+        driver.submit(first.commit, 0, first.write(0)).result()
+        repeated = second.write(0)
+        assert all(one.is_repeated for one in repeated)
+        driver.submit(second.commit, 0, repeated).result()
+        driver.submit(second.commit, 1, second.write(1)).result()
+    assert world.committed() == all_of(0, 1)
+
+
 def test_abort_after_the_decision_leaves_it_to_the_next_run(world: World) -> None:
     run = world.run()
     messages = run.write(0)
@@ -279,6 +292,15 @@ def test_what_was_committed_before_its_id_was_taken_over_is_not_written_again(wo
     again = world.run()
     assert all(one.is_repeated for one in again.write(0))
     assert world.committed() == all_of(0)
+
+
+def test_rows_that_are_there_already_are_read_to_their_end(world: World) -> None:
+    """Spark's aggregations keep their state only then."""
+    world.run().play(0)
+    again = world.run()
+    left = iter([*rows(0, 0), *rows(0, 0), *rows(0, 0)])
+    assert write_epoch(again.options, again.epoch(0), left, TaskPlace(0, 0, False)).is_repeated
+    assert list(left) == []
 
 
 def test_a_batch_that_is_split_in_another_way_is_not_completed(world: World) -> None:
