@@ -36,8 +36,6 @@ OF_GROUPS = (
     "max.poll.interval.ms",
     "max.poll.records",
 )
-_JAAS = re.compile(r"""^\s*[\w.$]*\.(?:Plain|Scram)LoginModule\s+required\b(?P<rest>.*?);?\s*$""", re.DOTALL)
-_JAAS_ENTRY = re.compile(r"""(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"';]+)""")
 SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key")
 
 
@@ -69,9 +67,6 @@ def _refuse(kafka: Mapping[str, str], reasons: Mapping[str, str]) -> None:
 
 
 def _translated(options: dict[str, str]) -> dict[str, str]:
-    jaas = options.pop("sasl.jaas.config", None)
-    if jaas is not None:
-        options.update(_of_jaas(jaas))
     for store, names in (("truststore", ("ssl.cafile",)), ("keystore", ("ssl.certfile", "ssl.keyfile"))):
         if options.get(f"ssl.{store}.type", "").upper() == "PEM":
             del options[f"ssl.{store}.type"]
@@ -86,21 +81,3 @@ def _translated(options: dict[str, str]) -> dict[str, str]:
             )
         options["ssl.check.hostname"] = "true" if wanted else "false"
     return options
-
-
-def _of_jaas(line: str) -> dict[str, str]:
-    """Name and password of a line for PLAIN or SCRAM.  The line is not shown in any message."""
-    found = _JAAS.match(line)
-    if found is None:
-        raise ConfigurationError(
-            "kafka.sasl.jaas.config=[hidden]: only PlainLoginModule and ScramLoginModule with username "
-            "and password are understood"
-        )
-    entries = {name: _unquoted(value) for name, value in _JAAS_ENTRY.findall(found["rest"])}
-    if not {"username", "password"} <= set(entries):
-        raise ConfigurationError("kafka.sasl.jaas.config=[hidden]: it has no username, or no password")
-    return {"sasl.plain.username": entries["username"], "sasl.plain.password": entries["password"]}
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text

@@ -29,7 +29,6 @@ KAFKA = """\
 | `kafka.ssl.truststore.location` with `kafka.ssl.truststore.type=PEM` | `kafka.ssl.cafile` |
 | `kafka.ssl.keystore.location` with `kafka.ssl.keystore.type=PEM` | `kafka.ssl.certfile`, `.keyfile` |
 | `kafka.ssl.endpoint.identification.algorithm` (empty or `https`) | `kafka.ssl.check.hostname` |
-| `kafka.sasl.jaas.config` for PLAIN or SCRAM | `kafka.sasl.plain.username`, `kafka.sasl.plain.password` |
 """
 
 
