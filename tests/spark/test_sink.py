@@ -211,20 +211,6 @@ def test_a_batch_that_is_played_again_is_not_written_again(
     assert committed(spark_kafka.bootstrap_servers, topic) == Counter("abcdef")
 
 
-def test_an_older_checkpoint_is_refused(
-    spark_kafka: ClusterApi, topic: str, sink: dict[str, str], files: Input
-) -> None:
-    once = {**sink, "delivery": "exactly_once"}
-    for value in "abc":
-        files.add(value)
-    files.run(once)
-    files.forget_last_commit()
-    files.forget_last_commit()
-    with pytest.raises(Exception, match=r"batch 1 of .* is older than batch 2"):
-        files.run(once)
-    assert committed(spark_kafka.bootstrap_servers, topic) == Counter("abc")
-
-
 Counts = Callable[[Input], "DataFrame"]
 
 
