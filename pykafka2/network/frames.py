@@ -78,7 +78,7 @@ class FrameReader:
         if not self._start and 4 < self._end < SMALL_FRAME_BYTES and len(self._buffer) == SMALL_BUFFER_BYTES:
             # One small frame, and nothing else: what the answers to single requests are.
             size = int.from_bytes(self._buffer[:4], "big")
-            if size + 4 == self._end:
+            if size + 4 == self._end and size <= self.max_frame_bytes:
                 self._end = 0
                 return [bytes(self._buffer[4 : size + 4])]
         frames: list[Frame] = []
