@@ -70,12 +70,13 @@ def handing_over(
         lock = self._lock
         if not lock.acquire(blocking=False):
             raise _second_thread(method.__name__)
-        is_begun = False
+        is_begun = was_in_pass = False
         try:
             try:
                 if self._refusal is not None:
                     self._refuse()
                 self._reader.collector.moved = self._undelivered.taken = None
+                was_in_pass = self._reader.is_in_pass
                 is_begun = True
                 records = method(self, *args, **kwargs)
             finally:
@@ -83,6 +84,7 @@ def handing_over(
             return records
         except BaseException:
             if is_begun:
+                self._reader.is_in_pass = was_in_pass  # what interrupted it may have hit its reset, too
                 self._take_back()
             raise
 

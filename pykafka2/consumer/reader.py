@@ -71,7 +71,7 @@ class Reader:
         self.bad_records = problems.bad_records
         self._pinned: frozenset[str] = frozenset()
         self._assigned_as_of = self._matched_as_of = -1
-        self._is_in_pass = False
+        self.is_in_pass = False
         """The application's deserializers, interceptors or on_bad_record may be running."""
         self.is_woken = False
 
@@ -88,7 +88,7 @@ class Reader:
         return columns
 
     def _poll(self, timeout: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
-        if self._is_in_pass:
+        if self.is_in_pass:
             raise IllegalState(
                 "poll() inside a deserializer, an interceptor or on_bad_record would read the same records "
                 "again; return first"
@@ -111,10 +111,10 @@ class Reader:
             # Before records are found: once positions have moved, little may happen until they are returned.
             self._watch_progress()
             try:
-                self._is_in_pass = True
+                self.is_in_pass = True
                 found = collect()
             finally:
-                self._is_in_pass = False
+                self.is_in_pass = False
             if found:
                 return found
             remaining = deadline - self._driver.clock.monotonic()
