@@ -94,7 +94,11 @@ def failed_questions_count_as_no_commit(world: World, patch: pytest.MonkeyPatch)
         known = read(self, answer, [one for one in partitions if one in told])
         return {one: known.get(one) for one in partitions}
 
-    patch.setattr(CommittedOffsets, "_refusal", lambda self, answer, partitions: None)
+    def accept(self: CommittedOffsets, answer: Any, partitions: Any, ids: Any) -> None:
+        for group in answer.groups:
+            ids.give_names(group.topics)
+
+    patch.setattr(CommittedOffsets, "refusal", accept)
     patch.setattr(CommittedOffsets, "read", believe)
 
 
@@ -197,12 +201,12 @@ def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None
 
 def rewinding_goes_one_too_far(world: World, patch: pytest.MonkeyPatch) -> None:
     """What iteration had not handed out when a rebalance came is left out."""
-    rewind = Undelivered.rewind
+    first_offsets = Undelivered.first_offsets
 
     def forget(self: Undelivered, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {one: offset + 1 for one, offset in rewind(self, partitions).items()}
+        return {one: offset + 1 for one, offset in first_offsets(self, partitions).items()}
 
-    patch.setattr(Undelivered, "rewind", forget)
+    patch.setattr(Undelivered, "first_offsets", forget)
 
 
 def closing_takes_its_time(world: World, patch: pytest.MonkeyPatch) -> None:

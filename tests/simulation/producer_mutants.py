@@ -153,7 +153,7 @@ def holes_are_filled(world: World, patch: pytest.MonkeyPatch) -> None:
 
     def fill(self: Sequences, batch: ProducerBatch, *, may_be_written: bool) -> None:
         run = self._run(batch)
-        if self._finish(batch) and not run.unfinished:
+        if self._finish(run, batch) and not run.unfinished:
             run.next_sequence = batch.base_sequence
 
     patch.setattr(Sequences, "on_failed", fill)
@@ -162,7 +162,7 @@ def holes_are_filled(world: World, patch: pytest.MonkeyPatch) -> None:
 def holes_are_left(world: World, patch: pytest.MonkeyPatch) -> None:
     """After a batch was given up, numbers go on in the same epoch; the broker does not look."""
     patch.setattr(ProducerStates, "check", lambda self, batch: None)
-    patch.setattr(Sequences, "on_failed", lambda self, batch, **_: self._finish(batch))
+    patch.setattr(Sequences, "on_failed", lambda self, batch, **_: self._finish(self._run(batch), batch))
 
 
 def first_numbers_are_one(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -248,8 +248,9 @@ def moved_leaders_end_a_batch(world: World, patch: pytest.MonkeyPatch) -> None:
     def give_up(self: Outcomes, batch: Any, sent_as: Any, error: Any, now: float, **how: Any) -> None:
         if isinstance(error, NotLeaderOrFollower) and not batch.is_done:
             if self._sequences is not None:
-                self._sequences._run(batch).next_sequence = batch.base_sequence
-                self._sequences._finish(batch)
+                run = self._sequences._run(batch)
+                run.next_sequence = batch.base_sequence
+                self._sequences._finish(run, batch)
             self._accumulator.fail(batch, DeliveryTimeout("it was never sent"))
             self._accumulator.release(batch)
         else:
