@@ -28,7 +28,8 @@ DEPARTURES: dict[str, str] = {
     "client_id": "Java makes one of the client's kind and a counter",
     "send_buffer_bytes": "-1 lets the kernel tune the buffer",
     "receive_buffer_bytes": "-1 lets the kernel tune the buffer",
-    "security_protocol": "there is no SASL yet",
+    "sasl_login_read_timeout_ms": "Java waits for an authority for ever unless told otherwise",
+    "sasl_mechanism": "Java's is Kerberos, which is not offered",
     "ssl_enabled_protocols": "Java's order says which is preferred; OpenSSL takes the highest",
 }
 """Options whose default or values differ from Java's on purpose."""

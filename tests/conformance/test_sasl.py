@@ -122,6 +122,7 @@ def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(real_kafka:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_session_is_renewed_on_the_same_connection(secured: dict[str, Any]) -> None:
     """KIP-368: the broker ends a connection that goes on beyond its session."""
     with KafkaProducer({**secured, **WAYS["scram-sha-256"]}) as producer:

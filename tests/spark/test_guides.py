@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 GUIDES = [one for one in DOCUMENTS if needs_spark(one) and BLOCK.search(one.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("document", GUIDES, ids=lambda one: str(one.relative_to(ROOT)))
 def test_the_code_runs(
     document: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -1,4 +1,4 @@
-"""Spark itself is killed while it writes, twice in the gate; kills.py does so at every step, many times."""
+"""Spark itself is killed while it writes, twice; kills.py does so at every step, many times."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.spark.kills import Campaign
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kill", ["after-flush:4", "between-ends:1"])
 def test_a_killed_query_loses_and_repeats_nothing(spark_kafka: ClusterApi, tmp_path: Path, kill: str) -> None:
     reason = why_no_spark()

@@ -158,6 +158,7 @@ def test_what_cannot_be_written_is_said_before_any_task(
         write(spark.range(3).selectExpr(*columns.split(", ")), {**sink, **options}, mode)
 
 
+@pytest.mark.long
 def test_a_topic_that_nobody_makes_is_missed_before_any_task(spark: SparkSession) -> None:
     with KafkaCluster(brokers=1, process=True, config={"auto.create.topics.enable": "false"}) as cluster:
         sink = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "misspelt"}

@@ -115,6 +115,7 @@ def test_once_reads_at_its_first_run_and_goes_on(
     assert query.rows() == every(11, 10)
 
 
+@pytest.mark.long
 def test_a_loss_ends_the_query(query: Query, spark_kafka: ClusterApi, options: dict[str, str]) -> None:
     topic = options["subscribe"]
     send(spark_kafka, topic, [10, 10])
