@@ -16,23 +16,12 @@ def committed(bootstrap_servers: str, topic: str, isolation: str = "read_committ
 
     Raises AssertionError if transactions stay open.
     """
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "never-joined",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": False,
-            "auto.offset.reset": "earliest",
-        }
-    )
+    # Ends are asked for as of all records: a moment after a producer was told of its commit, markers may be
+    # missing, and a reader of committed records is told of ends before what they are to show.
+    ends = _ends(bootstrap_servers, topic)
+    consumer = _consumer(bootstrap_servers, isolation)
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        ends = {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
-            for number in partitions
-        }
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        consumer.assign([TopicPartition(topic, number, 0) for number in ends])
         found: Counter[str] = Counter()
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -46,3 +35,28 @@ def committed(bootstrap_servers: str, topic: str, isolation: str = "read_committ
             assert time.monotonic() < deadline, f"open transactions hold back readers: {reached} of {ends}"
     finally:
         consumer.close()
+
+
+def _ends(bootstrap_servers: str, topic: str) -> dict[int, int]:
+    consumer = _consumer(bootstrap_servers, "read_uncommitted")
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+            for number in partitions
+        }
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap_servers: str, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "never-joined",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": False,
+            "auto.offset.reset": "earliest",
+        }
+    )

@@ -64,6 +64,7 @@ def every(*counts: int) -> list[tuple[int, int]]:
     return [(number, offset) for number, count in enumerate(counts) for offset in range(count)]
 
 
+@pytest.mark.long
 def test_a_restart_repeats_and_loses_nothing(
     query: Query, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The pipeline of examples/ goes the same way in the gate.
+pytestmark = pytest.mark.long
 
 
 def test_a_batch_is_written_and_read(spark: SparkSession, options: dict[str, str], topic: str) -> None:
