@@ -31,6 +31,10 @@ from spark_connector.sink.steps import Step
 
 MOST_ATTEMPTS = 20
 """Of a write that others come in between."""
+LAST_LOOKS = 4
+"""At what tasks that outlive their job have left open."""
+PATIENT = 20
+"""The longest pause."""
 
 
 class Contended(ExactlyOnceError):
@@ -304,8 +308,12 @@ def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[N
 
 
 def abort_job(messages: Iterable[Written]) -> Script[None]:
+    """Spark does not wait for the other tasks of a job that fails: one may open its transaction only now."""
     yield EndTransactions(_transactions(messages), commit=False)
     yield AbortLeftovers()
+    for _ in range(LAST_LOOKS):
+        yield Pause(PATIENT)
+        yield AbortLeftovers()
 
 
 # ---------------------------------------------------------------------- steps of these
