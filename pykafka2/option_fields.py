@@ -23,6 +23,11 @@ class Because(ValueError):
     """What a reader of values raises to add its own words to the message."""
 
 
+def hidden(value: object) -> str:
+    """What the `repr` of an attrs class shows of a secret."""
+    return "None" if value is None else "'[hidden]'"
+
+
 @attrs.define(frozen=True)
 class Option:
     """One public option.  `read` turns a given value into the internal one, or raises `ValueError`."""
@@ -64,7 +69,7 @@ def custom(
 ) -> Any:
     """A field whose values only `read` understands; `default` is written as a user would."""
     option = Option(name, read, legal, doc, default, aliases, nullable=default is None, secret=secret)
-    shown = (lambda value: "None" if value is None else "'[hidden]'") if secret else True
+    shown = hidden if secret else True
     inside = None if default is None else read(default)
     return attrs.field(default=inside, repr=shown, metadata={OPTION: option})
 

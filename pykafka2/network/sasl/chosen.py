@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.network.sasl.client_credentials import ClientCredentials
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.sasl.oauth_token import Token, TokenCache, token_of
 from pykafka2.network.sasl.oauthbearer import OAuthBearer
@@ -39,6 +38,9 @@ def sasl_mechanism(
 def _source(options: SecurityOptions, wall_seconds: Callable[[], float]) -> Callable[[], Token]:
     extensions = options.sasl_oauthbearer_extensions or {}
     if options.sasl_oauthbearer_token_endpoint_url is not None:
+        # urllib takes 50 ms to load, which is for those alone who have an authority asked.
+        from pykafka2.network.sasl.client_credentials import ClientCredentials
+
         return ClientCredentials(
             options.sasl_oauthbearer_token_endpoint_url,
             options.sasl_oauthbearer_client_id or "",

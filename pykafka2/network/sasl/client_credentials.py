@@ -17,7 +17,7 @@ import attrs
 
 from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
 from pykafka2.network.sasl.oauth_token import Token
-from pykafka2.network.sasl.plain import hidden
+from pykafka2.option_fields import hidden
 
 MAX_ANSWER_BYTES = 1 << 20
 

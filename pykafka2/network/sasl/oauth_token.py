@@ -17,7 +17,7 @@ import attrs
 
 from pykafka2.errors import SaslAuthenticationFailed, TokenExpired
 from pykafka2.logs import ClientLogger
-from pykafka2.network.sasl.plain import hidden
+from pykafka2.option_fields import hidden
 
 REFRESH_AT = 0.8
 """Share of a token's life after which another is asked for, as in Java (sasl.login.refresh.window.factor)."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import attrs
 
 from pykafka2.network.sasl.mechanism import Exchange
-
-
-def hidden(value: object) -> str:
-    return "'[hidden]'"
+from pykafka2.option_fields import hidden
 
 
 @attrs.define(frozen=True)

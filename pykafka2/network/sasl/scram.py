@@ -14,8 +14,8 @@ import attrs
 
 from pykafka2.network.sasl import scram_messages as messages
 from pykafka2.network.sasl.mechanism import Exchange
-from pykafka2.network.sasl.plain import hidden
 from pykafka2.network.script import Offload
+from pykafka2.option_fields import hidden
 
 NONCE_BYTES = 24
 DELEGATION = "tokenauth=true"
