@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +12,7 @@ from pykafka2.errors import SaslAuthenticationFailed, TokenExpired
 from pykafka2.network.sasl.oauth_token import Token, TokenCache, expiry_of, token_of
 from pykafka2.network.sasl.oauthbearer import GIVE_UP, OAuthBearer, first_message
 from pykafka2.network.script import Offload
+from tests.web_tokens import unsigned
 
 
 class Provider:
@@ -35,10 +34,7 @@ class Provider:
 
 
 def jwt(**claims: Any) -> str:
-    def part(value: object) -> str:
-        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-    return f"{part({'alg': 'none'})}.{part(claims)}.signature"
+    return unsigned("signature", **claims)
 
 
 # ---------------------------------------------------------------------- the cache
