@@ -10,6 +10,7 @@ from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.handlers.by_controller import ask_controller, deadline_of
 from pykafka2.broker.handlers.registry import Api
 from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.security.caller import host_bytes, principal_bytes
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import CorruptData, KafkaError, NotController, RequestTimedOut, UnknownServerError
 from pykafka2.protocol.framing import decode_response, encode_request
@@ -49,7 +50,9 @@ class Forwarder:
         correlation_id = context.received.correlation_id
         frame = b"".join(encode_request(request, context.version, correlation_id, context.client_id))
         envelope = EnvelopeRequest(
-            request_data=frame[LENGTH_BYTES:], request_principal=None, client_host_address=b"\x7f\0\0\1"
+            request_data=frame[LENGTH_BYTES:],
+            request_principal=principal_bytes(context.principal),
+            client_host_address=host_bytes(context.client_host),
         )
         self._channel.send(
             envelope,

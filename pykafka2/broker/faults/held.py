@@ -6,6 +6,7 @@ import attrs
 
 from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.faults.target import Target
+from pykafka2.broker.security.caller import Caller
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.struct import Response
 
@@ -29,13 +30,14 @@ class Held:
 class DeadOrigin:
     """`Origin` of a request whose connection is gone: its answer goes nowhere."""
 
-    __slots__ = ("peer",)
+    __slots__ = ("caller", "peer")
 
     is_broker = False
     parts: tuple[str, ...] = ("a dead connection",)
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, caller: Caller) -> None:
         self.peer = peer
+        self.caller = caller
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         """Nobody listens."""

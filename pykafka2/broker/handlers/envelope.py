@@ -7,6 +7,7 @@ import logging
 from pykafka2.broker.handlers.by_controller import ask_controller
 from pykafka2.broker.handlers.registry import APIS, handles, refuses
 from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.security.caller import ANONYMOUS, Caller, host_from_bytes, principal_from_bytes
 from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import (
@@ -33,7 +34,7 @@ def handle(
     if not services.controller_node.is_active:
         return refuse(request, NotController.code or 0)
     try:
-        inner = opened(context, request.request_data, now)
+        inner = opened(context, request, now)
     except (CorruptData, UnsupportedVersion):
         return refuse(request, InvalidRequest.code or 0)
     api = APIS.get(inner.api_key)
@@ -55,8 +56,9 @@ class EnvelopeOrigin:
 
     is_broker = True
 
-    def __init__(self, envelope: RequestContext) -> None:
+    def __init__(self, envelope: RequestContext, caller: Caller) -> None:
         self._envelope = envelope
+        self.caller = caller
         self.peer = envelope.peer
         self.parts = envelope.origin.parts
 
@@ -80,9 +82,11 @@ class EnvelopeOrigin:
         self._envelope.reply(EnvelopeResponse(error_code=UnknownServerError.code or 0))
 
 
-def opened(envelope: RequestContext, data: bytes, now: float) -> RequestContext:
-    """The client's request in an envelope; raises what `decode_request` raises."""
-    header, request = decode_request(memoryview(data))
+def opened(envelope: RequestContext, sent: EnvelopeRequest, now: float) -> RequestContext:
+    """The client's request in an envelope, with who asks; raises what `decode_request` raises."""
+    header, request = decode_request(memoryview(sent.request_data))
+    principal = ANONYMOUS if sent.request_principal is None else principal_from_bytes(sent.request_principal)
+    caller = Caller(principal, host_from_bytes(sent.client_host_address))
     received = ReceivedRequest(
         request,
         header.request_api_version,
@@ -91,4 +95,4 @@ def opened(envelope: RequestContext, data: bytes, now: float) -> RequestContext:
         envelope.received.size_bytes,
         now,
     )
-    return RequestContext(EnvelopeOrigin(envelope), received)
+    return RequestContext(EnvelopeOrigin(envelope, caller), received)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from pykafka2.broker.security.caller import BROKER
 from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
@@ -330,6 +331,7 @@ class LinkOrigin:
     __slots__ = ("_call", "_links", "peer")
 
     is_broker = True
+    caller = BROKER
     parts: tuple[str, ...] = ("links",)
 
     def __init__(self, links: Links, call: Call) -> None:

@@ -9,8 +9,10 @@ from typing import Protocol
 
 import attrs
 
+from pykafka2.broker.security.caller import Caller
 from pykafka2.broker.server.channel import Slot
 from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.connection_quotas import address_of
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.struct import Response
 
@@ -44,7 +46,7 @@ class Client:
 class ClientOrigin:
     """`Origin` of requests that came over a client's connection."""
 
-    __slots__ = ("_connection", "_processor", "parts", "peer")
+    __slots__ = ("_connection", "_processor", "caller", "parts", "peer")
 
     is_broker = False
 
@@ -52,6 +54,7 @@ class ClientOrigin:
         self._processor = processor
         self._connection = connection
         self.peer = connection.peer
+        self.caller = Caller(host=address_of(connection.peer))
         self.parts: tuple[str, ...] = (acceptor, processor.name)
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:

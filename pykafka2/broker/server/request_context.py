@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pykafka2.broker.security.caller import Caller, Principal
 from pykafka2.broker.server.context_parts import (
     FaultMarks,
     HistoryEntry,
@@ -25,6 +26,8 @@ class Origin(Protocol):
 
     peer: str
     is_broker: bool
+    caller: Caller
+    """Who asks; of a connection that has not authenticated yet, nobody known."""
     parts: tuple[str, ...]
     """Who took the request in: acceptor and processor by name, or the link."""
 
@@ -91,6 +94,21 @@ class RequestContext:
     @property
     def is_from_broker(self) -> bool:
         return self.origin.is_broker
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, from where, by which listener."""
+        return self.origin.caller
+
+    @property
+    def principal(self) -> Principal:
+        """Whom the request is from."""
+        return self.origin.caller.principal
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, without its port."""
+        return self.origin.caller.host
 
     @property
     def path(self) -> tuple[str, ...]:

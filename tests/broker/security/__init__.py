@@ -1,0 +1,1 @@
+"""Tests of who asks a broker, and how it knows."""

@@ -1,0 +1,84 @@
+"""Each handler is told who asks, from where, also where the controller answers for another broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.broker.handlers.registry import APIS, Handle, load
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.security.caller import (
+    ANONYMOUS,
+    BROKER,
+    Principal,
+    host_bytes,
+    host_from_bytes,
+    principal_bytes,
+    principal_from_bytes,
+    principal_of,
+)
+from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.errors import ConfigurationError, CorruptData
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.topics import CreateTopicsRequest
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire
+
+
+def test_a_principal_is_written_as_kafka_writes_it() -> None:
+    assert str(Principal("User", "CN=a,O=b")) == "User:CN=a,O=b"
+    assert principal_of("User:a:b") == Principal("User", "a:b")
+    for bad in ("alice", ":alice", "User:", ""):
+        with pytest.raises(ConfigurationError, match="User:alice"):
+            principal_of(bad)
+
+
+def test_a_token_does_not_make_another_principal() -> None:
+    assert Principal("User", "a", is_from_token=True) == Principal("User", "a")
+
+
+@pytest.mark.parametrize("principal", [ANONYMOUS, Principal("User", "Zoë", is_from_token=True)], ids=str)
+def test_an_envelope_carries_the_principal(principal: Principal) -> None:
+    read = principal_from_bytes(principal_bytes(principal))
+    assert (read, read.is_from_token) == (principal, principal.is_from_token)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\x01\x02a", b"\0\0\x05User"], ids=bytes.hex)
+def test_a_principal_that_cannot_be_read_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptData):
+        principal_from_bytes(data)
+
+
+def test_an_envelope_carries_the_clients_address() -> None:
+    for host in ("10.1.2.3", "::1"):
+        assert host_from_bytes(host_bytes(host)) == host
+    assert host_from_bytes(host_bytes("a-name-in-the-simulation")) == "127.0.0.1"
+    with pytest.raises(CorruptData, match="3 bytes"):
+        host_from_bytes(b"abc")
+
+
+def test_handlers_are_told_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of broker 1 asks it, and by it the controller on broker 0."""
+    load()
+    seen: dict[int, RequestContext] = {}
+
+    def watched(handle: Handle) -> Handle:
+        def watching(services: Services, context: RequestContext, request: Any, now: float) -> Any:
+            seen[context.api_key] = context
+            return handle(services, context, request, now)
+
+        return watching
+
+    for key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.BROKER_REGISTRATION):
+        monkeypatch.setattr(APIS[key], "handle", watched(APIS[key].handle))
+    with KafkaCluster(2, controller=0) as cluster, Wire(cluster.broker(1).address) as wire:
+        wire.call(MetadataRequest(topics=[]), 12)
+        wire.call(CreateTopicsRequest(topics=[]), 5)
+    for key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS):
+        context = seen[key]
+        assert (context.principal, context.client_host) == (ANONYMOUS, "127.0.0.1")
+        assert not context.caller.is_broker
+    assert seen[ApiKey.CREATE_TOPICS].is_from_broker  # forwarded, on behalf of the client
+    assert seen[ApiKey.BROKER_REGISTRATION].caller == BROKER
