@@ -243,7 +243,7 @@ class Committer:
             timeout,
             Backoff(options.retry_backoff, options.retry_backoff_max, self._driver.entropy.random),
             is_retried,
-            None if obstacle is None else copy(obstacle),
+            copy(obstacle) if offsets and obstacle is not None else None,  # nothing needs no membership
         )
         self._commits.add(commit)
         return completion

@@ -82,6 +82,27 @@ def test_a_members_commits_name_it(simulation: Simulation, cluster: KafkaCluster
     assert request.generation_id_or_member_epoch == 1
 
 
+def test_who_has_nothing_to_commit_is_not_refused_for_a_rebalance(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """As in Java: a loop of poll() and commit() gets through its first join, and through later rebalances."""
+    first, told = member(simulation, cluster), Callbacks()
+    first.commit()
+    first.commit_async(callback=told)
+    first.poll(0)  # which joins, and does not wait for it
+    first.commit()
+    assert told.told == [({}, None)]
+    assert cluster.history.count("OffsetCommit") == 0
+    found: Found = []
+    second = member(simulation, cluster)
+    for _ in range(100):
+        for consumer in (first, second):
+            poll(consumer, found, 20)
+            consumer.commit()
+    assert {len(first.assignment()), len(second.assignment())} == {1}
+    assert committed(cluster) == at(10, 10)
+
+
 def test_a_new_member_goes_on_where_the_others_were(simulation: Simulation, cluster: KafkaCluster) -> None:
     first = member(simulation, cluster, enable_auto_commit=True)
     found: list[Found] = [read_some(first, 6), []]
