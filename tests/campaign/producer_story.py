@@ -2,7 +2,7 @@
 
 A seed is made to be cheap (a quarter of a second of processor time), so that many can be played: a dozen
 virtual seconds, few partitions, nobody who reads.  What brokers do among themselves is the other story's
-(scenario.py).
+(system_story.py).
 """
 
 from __future__ import annotations

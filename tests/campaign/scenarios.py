@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from tests.campaign import consumer_story, copy_story, producer_story, scenario
+from tests.campaign import consumer_story, copy_story, producer_story, system_story
 from tests.campaign.consumer_faults import consumer_kinds
 from tests.campaign.producer_faults import producer_kinds
 from tests.campaign.seed import Report
@@ -30,7 +30,7 @@ class Scenario:
 
 
 def _system(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
-    return scenario.run_seed(seed, scenario.Shape(**sizes), keep_timeline=keep_timeline)
+    return system_story.run_seed(seed, system_story.Shape(**sizes), keep_timeline=keep_timeline)
 
 
 def _producers(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:

@@ -1,6 +1,6 @@
 """One seed of a scenario, played to its end, and the report of what it did.
 
-Between the scenarios (scenario.py, producer_story.py), which know what is played, and the runner with its
+Between the scenarios (system_story.py, producer_story.py), which know what is played, and the runner with its
 files (run.py, results.py), which know how many.
 """
 

@@ -16,7 +16,7 @@ from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeReque
 from pykafka2.testing.simulation import Simulation
 from tests.broker.coordinators.bench import GROUP, given
 from tests.broker.group_bench import PARTITION, TOPICS, GroupBench
-from tests.campaign.scenario import Shape, run_seed
+from tests.campaign.system_story import Shape, run_seed
 
 MEMBERS = [f"member-{number}" for number in range(6)]
 

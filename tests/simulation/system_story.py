@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from tests.campaign.scenario import Shape, run_seed
 from tests.campaign.seed import Report
+from tests.campaign.system_story import Shape, run_seed
 
 
 def tell(seed: int) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from tests.campaign.scenario import Shape, run_seed
+from tests.campaign.system_story import Shape, run_seed
 from tests.simulation import broker_mutants, mutants
 from tests.simulation.planting import assert_caught
 

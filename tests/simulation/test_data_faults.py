@@ -7,8 +7,8 @@ import pytest
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
-from tests.campaign.scenario import Shape, run_seed
 from tests.campaign.seed import Report, Sabotage
+from tests.campaign.system_story import Shape, run_seed
 from tests.simulation import data_mutants, mutants
 from tests.simulation.mutants import Mutant
 from tests.simulation.planting import SEEDS, assert_caught

@@ -11,8 +11,8 @@ from pykafka2.broker.coordinators.classic.state import ClassicGroup
 from pykafka2.broker.coordinators.runtime import ShardRuntime
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.world import World
-from tests.campaign.scenario import Shape, run_seed
 from tests.campaign.seed import Report
+from tests.campaign.system_story import Shape, run_seed
 from tests.gate import rest_in_gate
 from tests.simulation import groups_story
 from tests.simulation.planting import assert_caught

@@ -12,7 +12,7 @@ from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.types import TopicPartition
 from tests.campaign.run import main
-from tests.campaign.scenario import Shape, run_seed
+from tests.campaign.system_story import Shape, run_seed
 from tests.gate import rest_in_gate
 from tests.simulation.system_story import tell
 from tests.simulation.test_trace import hash_in_a_fresh_interpreter

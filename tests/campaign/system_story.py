@@ -33,7 +33,7 @@ LEAST_FAULTS = 5
 
 @attrs.define
 class Shape:
-    """How large a scenario is; options are those of the clients."""
+    """How large a play of it is; options are those of the clients."""
 
     seconds: float = 60.0
     brokers: int = 3
@@ -61,7 +61,7 @@ def run_seed(
     watching = checkers or every_checker()
     play_seed(
         report,
-        lambda simulation: Scenario(simulation, shape or Shape(), report, watching).play(sabotage),
+        lambda simulation: SystemStory(simulation, shape or Shape(), report, watching).play(sabotage),
         keep_timeline=keep_timeline,
     )
     report.counts = (
@@ -101,7 +101,7 @@ def _drawn_config(seed: int) -> dict[str, object]:
     }
 
 
-class Scenario:
+class SystemStory:
     """One play of the story; belongs to the simulation's main actor."""
 
     def __init__(
