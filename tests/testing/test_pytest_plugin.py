@@ -204,7 +204,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
     # A failed test is not charged with what it could not close any more.
     result.assert_outcomes(passed=8, failed=2, errors=11)
     for line in (
-        "*the test left behind: unclosed *left-open*",
+        "*the test left behind: unclosed KafkaProducer (left-open)*",
         "*the test left behind: unclosed connection that has asked nothing from 127*",
         "*; unclosed client 'their-app' (theirs 1.0), connected from 127*; socket 127*; close clients, end*",
         "*the test left behind: *thread 'stray'*",

@@ -21,6 +21,7 @@ from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.controls.rules import Matching
 from pykafka2.types import TopicPartition
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
@@ -505,6 +506,11 @@ def test_a_function_that_fails_matches_nothing(
 def test_a_misspelt_control_names_the_nearest(shared_cluster: KafkaCluster) -> None:
     with pytest.raises(AttributeError, match="no control 'cut_lnik'; did you mean 'cut_link'"):
         shared_cluster.controls.cut_lnik(0, 1)
+
+
+def test_type_checkers_know_every_key_of_a_rule() -> None:
+    """A key that is new in `FaultRule` may be said to `controls.rule` in words of its own type."""
+    assert {*Matching.__annotations__, "then"} == set(RULE_KEYS)
 
 
 def test_every_error_has_its_name() -> None:
