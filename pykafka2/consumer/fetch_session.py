@@ -22,7 +22,7 @@ FULL = 0
 SESSIONLESS = -1
 LAST_EPOCH = 2**31 - 1
 
-_Key = tuple[str, bytes, int]
+SessionKey = tuple[str, bytes, int]
 """Topic, topic id, partition: a topic that was made anew is another one."""
 
 
@@ -34,29 +34,28 @@ class FetchSession:
         self._id = NO_SESSION
         self._epoch = FULL if is_wanted else SESSIONLESS
         self._has_ids = False
-        self._known: dict[_Key, FetchPartition] = {}
+        self._known: dict[SessionKey, FetchPartition] = {}
 
     @property
     def is_incremental(self) -> bool:
         """Whether the next fetch, or the one under way, names only what has changed."""
         return self._epoch > FULL
 
-    def narrow(self, request: FetchRequest, *, has_ids: bool) -> None:
-        """Take out of a request that names all its partitions what the broker knows already."""
-        wanted = {
-            (topic.topic, topic.topic_id, one.partition): one
-            for topic in request.topics
-            for one in topic.partitions
-        }
+    def fill(self, request: FetchRequest, wanted: dict[SessionKey, FetchPartition], *, has_ids: bool) -> None:
+        """Have the request name what is wanted, as far as the broker does not know it already."""
+        named: Iterable[tuple[SessionKey, FetchPartition]] = wanted.items()
         if self.is_incremental and has_ids == self._has_ids:
-            request.topics = [
-                FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=changed)
-                for topic in request.topics
-                if (changed := self._changed(topic))
+            known = self._known
+            # What has not changed is the same object, as a rule.
+            named = [
+                (key, one)
+                for key, one in wanted.items()
+                if (before := known.get(key)) is not one and before != one
             ]
-            request.forgotten_topics_data = _forgotten(key for key in self._known if key not in wanted)
+            request.forgotten_topics_data = _forgotten([key for key in known if key not in wanted])
         elif self.is_incremental:
             self._epoch = FULL
+        request.topics = _by_topic(named)
         self._known, self._has_ids = wanted, has_ids
         request.session_id, request.session_epoch = self._id, self._epoch
 
@@ -78,14 +77,18 @@ class FetchSession:
         if self._is_wanted:
             self._epoch = FULL
 
-    def _changed(self, topic: FetchTopic) -> list[FetchPartition]:
-        known = self._known
-        return [
-            one for one in topic.partitions if known.get((topic.topic, topic.topic_id, one.partition)) != one
-        ]
+
+def _by_topic(named: Iterable[tuple[SessionKey, FetchPartition]]) -> list[FetchTopic]:
+    by_topic: dict[tuple[str, bytes], list[FetchPartition]] = {}
+    for (topic, topic_id, _), one in named:
+        by_topic.setdefault((topic, topic_id), []).append(one)
+    return [
+        FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+        for (topic, topic_id), partitions in by_topic.items()
+    ]
 
 
-def _forgotten(keys: Iterable[_Key]) -> list[ForgottenTopic]:
+def _forgotten(keys: Iterable[SessionKey]) -> list[ForgottenTopic]:
     by_topic: dict[tuple[str, bytes], list[int]] = {}
     for topic, topic_id, number in keys:
         by_topic.setdefault((topic, topic_id), []).append(number)

@@ -9,11 +9,9 @@ import attrs
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
+from pykafka2.protocol.messages.fetch import FetchPartition
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import TopicPartition
-
-Key = tuple[bytes | str, int]
-"""A partition as a fetch's answer names it: topic id or name, and number."""
 
 
 @attrs.define(eq=False)
@@ -36,6 +34,25 @@ class FetchState:
     """The follower to read from instead of the leader, as the leader said (KIP-392); -1 for none."""
     replica_until: float = -FOREVER
     """When the leader is asked again."""
+    _asked: FetchPartition | None = None
+
+    def ask(self, leader_epoch: int, max_bytes: int) -> FetchPartition:
+        """What a fetch says of it; the same object as before where it says the same."""
+        asked = self._asked
+        if (
+            asked is None
+            or asked.fetch_offset != self.offset
+            or asked.current_leader_epoch != leader_epoch
+            or asked.last_fetched_epoch != self.epoch
+        ):
+            asked = self._asked = FetchPartition(
+                partition=self.partition.partition,
+                current_leader_epoch=leader_epoch,
+                fetch_offset=self.offset,
+                last_fetched_epoch=self.epoch,
+                partition_max_bytes=max_bytes,
+            )
+        return asked
 
     def leave_replica(self) -> bool:
         """Read from the leader again; True if it was read from a follower."""
@@ -48,7 +65,13 @@ class Flight:
     """A fetch under way: the partitions it names, with the places and generations at that moment."""
 
     node_id: int
+    max_wait: float
+    """Seconds that the broker may wait for data."""
     not_again_before: float
     """When the node may be asked again if this brings nothing."""
     is_incremental: bool = False
-    asked: dict[Key, tuple[FetchState, int]] = attrs.Factory(dict)
+    has_ids: bool = True
+    """All its topics are named by their ids, too."""
+    names: dict[bytes, str] = attrs.Factory(dict)
+    """Of the topics, by id: an answer has either."""
+    asked: dict[tuple[str, int], tuple[FetchState, int]] = attrs.Factory(dict)

@@ -3,7 +3,8 @@
 Owned by the driver's thread, which polls it; the consumer speaks to it by commands, it answers through the
 fetch buffer.  Each partition has its own place in the log here, ahead of the application's position; a
 generation, drawn anew at each seek or assignment, tells what belongs to which.  Its parts: fetch_table.py
-(partitions), fetch_nodes.py (brokers), fetch_answers.py (what they say), position_resets.py.
+(partitions), fetch_nodes.py (brokers), fetch_requests.py (what they are asked), fetch_answers.py (what they
+say), position_resets.py.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch_answers import FetchAnswers
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetch_nodes import FetchNodes
+from pykafka2.consumer.fetch_requests import FetchRequests
 from pykafka2.consumer.fetch_state import FetchState, Flight
-from pykafka2.consumer.fetch_table import FRUITLESS_GAP, FetchTable
+from pykafka2.consumer.fetch_table import FetchTable
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.position_resets import PositionResets
 from pykafka2.consumer.positions import OffsetLookups
@@ -30,19 +32,12 @@ from pykafka2.errors import (
     NoOffsetForPartition,
     error_of,
 )
-from pykafka2.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from pykafka2.protocol.messages.fetch import FetchResponse
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import Node, PartitionInfo, TopicPartition
 
 # Topic ids instead of names (KIP-516); a cluster too old to name ids in its metadata is spoken to in names.
 FIRST_VERSION_WITH_IDS = 13
-# A broker that could send more than there is room for is asked again soon, not after fetch_max_wait_ms.
-WAIT_WHILE_OTHERS_ARE_FULL = 0.05
 # After these errors of an incremental fetch a full one is due, at once.
 SESSION_ERRORS = (
     FetchSessionIdNotFound,
@@ -70,6 +65,7 @@ class Fetcher:
         self._nodes = FetchNodes(
             sessions_are_wanted=options.enable_incremental_fetch_sessions, new_backoff=self.table.new_backoff
         )
+        self._requests = FetchRequests(options, cluster.metadata, buffer, self.table, self._nodes)
         self.fetches = 0
 
     # ------------------------------------------------------------------ commands
@@ -154,28 +150,29 @@ class Fetcher:
     def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
         """What could be fetched now, by leaders that have no fetch in flight and can be reached."""
         by_node: dict[int, list[FetchState]] = {}
-        leader_of = self._metadata.leader_of
+        snapshot, in_flight, paused = self._metadata.snapshot, self._nodes.in_flight, self._paused
+        topics, nodes = snapshot.topics, snapshot.nodes
         for state in self.table.states.values():
-            if state.is_stopped or state.partition in self._paused:
+            if state.is_stopped or state.partition in paused:
                 continue
             if now < state.not_before:
                 result.wake_at = min(result.wake_at, state.not_before)
                 continue
-            info = leader_of(*state.partition)
-            if info is None:
+            topic, number = state.partition
+            known = topics.get(topic)
+            info = known.partitions.get(number) if known is not None else None
+            if known is None or info is None or info.leader not in nodes:
                 self._seek_leader(state, now, result)
-            elif self._is_of_another_topic(state):
+            elif known.topic_id != state.topic_id and ZERO_UUID not in (known.topic_id, state.topic_id):
                 self._stop_at_new_topic(state)
             else:
-                node_id = self._node_for(state, info, now)
-                if node_id not in self._nodes.in_flight:
+                node_id = info.leader if state.replica < 0 else self._node_for(state, info, now)
+                if node_id not in in_flight:
                     by_node.setdefault(node_id, []).append(state)
         return {node_id: states for node_id, states in by_node.items() if self._is_free(node_id, now, result)}
 
     def _node_for(self, state: FetchState, info: PartitionInfo, now: float) -> int:
-        """The leader, or the follower that it named, while that can be reached."""
-        if state.replica < 0:
-            return info.leader
+        """The follower that the leader named, while that can be reached; else the leader."""
         if (
             now >= state.replica_until
             or self._metadata.node(state.replica) is None
@@ -184,10 +181,6 @@ class Fetcher:
             state.leave_replica()
             return info.leader
         return state.replica
-
-    def _is_of_another_topic(self, state: FetchState) -> bool:
-        topic_id = self._metadata.topic_id(state.partition.topic)
-        return topic_id != state.topic_id and ZERO_UUID not in (topic_id, state.topic_id)
 
     def _stop_at_new_topic(self, state: FetchState) -> None:
         error = NoOffsetForPartition(
@@ -215,69 +208,19 @@ class Fetcher:
     def _fetch(
         self, node_id: int, states: list[FetchState], share: int, is_short: bool, now: float
     ) -> Send[FetchResponse] | None:
-        options = self._options
-        wanted = self._with_room(states, is_short)
-        if not wanted:
-            self._buffer.ask_for_room()
-            wanted = self._with_room(states, is_short)  # it may have been made between the two
-            if not wanted:
-                return None
-        max_wait = options.fetch_max_wait
-        if len(wanted) < len(states):
-            max_wait = min(max_wait, WAIT_WHILE_OTHERS_ARE_FULL)
-        flight = Flight(node_id, now + min(max_wait, FRUITLESS_GAP))
-        turn = self._nodes.next_turn(node_id, len(wanted))
-        topics: dict[str, FetchTopic] = {}
-        ids_are_known = True
-        for state in wanted[turn:] + wanted[:turn]:
-            topic, number = state.partition
-            topic_id = self._metadata.topic_id(topic)
-            state.topic_id = topic_id if topic_id != ZERO_UUID else state.topic_id
-            ids_are_known = ids_are_known and topic_id != ZERO_UUID
-            info = self._metadata.partition(topic, number)
-            told = topics.setdefault(topic, FetchTopic(topic=topic, topic_id=topic_id, partitions=[]))
-            told.partitions.append(self._ask(state, info))
-            flight.asked[topic, number] = flight.asked[topic_id, number] = (state, state.offset)
+        made = self._requests.make(node_id, states, share, is_short, now)
+        if made is None:
+            return None
+        request, flight = made
         self._nodes.in_flight[node_id] = flight
         self.fetches += 1
-        request = FetchRequest(
-            max_wait_ms=int(max_wait * 1000),
-            min_bytes=options.fetch_min_bytes,
-            max_bytes=min(options.fetch_max_bytes, share),
-            isolation_level=options.isolation,
-            topics=list(topics.values()),
-            rack_id=options.client_rack,
-        )
-        session = self._nodes.session(node_id)
-        session.narrow(request, has_ids=ids_are_known)
-        flight.is_incremental = session.is_incremental
         return Send(
             request,
             ToNode(node_id),
             partial(self._on_response, flight),
             partial(self._on_failure, flight),
-            timeout=options.request_timeout + max_wait,
-            max_version=None if ids_are_known else FIRST_VERSION_WITH_IDS - 1,
-        )
-
-    def _with_room(self, states: list[FetchState], is_short: bool) -> list[FetchState]:
-        """Those that do not fill more than their share of the buffer already.
-
-        When room is short, those with nothing there at all: what waits of others must not keep them out.
-        """
-        options, bytes_of = self._options, self._buffer.bytes_of
-        if is_short:
-            return [state for state in states if not bytes_of(state.partition)]
-        limit = max(options.max_partition_fetch_bytes, options.queued_max_bytes // len(self.table.states))
-        return [state for state in states if bytes_of(state.partition) < limit]
-
-    def _ask(self, state: FetchState, info: PartitionInfo | None) -> FetchPartition:
-        return FetchPartition(
-            partition=state.partition.partition,
-            current_leader_epoch=info.leader_epoch if info is not None else -1,
-            fetch_offset=state.offset,
-            last_fetched_epoch=state.epoch,
-            partition_max_bytes=self._options.max_partition_fetch_bytes,
+            timeout=self._options.request_timeout + flight.max_wait,
+            max_version=None if flight.has_ids else FIRST_VERSION_WITH_IDS - 1,
         )
 
     def _on_response(self, flight: Flight, response: FetchResponse, now: float) -> None:
@@ -297,9 +240,9 @@ class Fetcher:
         is_fruitful = False
         endpoints = [Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
         for topic in response.responses:
-            named: bytes | str = topic.topic or topic.topic_id
+            name = topic.topic or flight.names.get(topic.topic_id, "")
             for told in topic.partitions:
-                state, offset = flight.asked.get((named, told.partition_index), (None, 0))
+                state, offset = flight.asked.get((name, told.partition_index), (None, 0))
                 if state is None:
                     continue
                 if self.table.states.get(state.partition) is not state or state.offset != offset:
@@ -325,6 +268,6 @@ class Fetcher:
                 self._metadata.request_update(error)
             self._nodes.failed(flight.node_id, now)
             return
-        for state in {id(state): state for state, _ in flight.asked.values()}.values():
+        for state, _ in flight.asked.values():
             if self.table.states.get(state.partition) is state:
                 self.table.stop(state, error)

@@ -7,7 +7,7 @@ import pytest
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.fetch_session import LAST_EPOCH, FetchSession
 from pykafka2.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
-from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
 from tests.consumer.sessions import SessionCluster
@@ -129,15 +129,17 @@ def test_sessions_may_be_switched_off(cluster: SessionCluster) -> None:
 # ---------------------------------------------------------------------------------------- alone
 
 
-def full_request(offset: int = 0, topic_id: bytes = b"t" * 16) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
-    topic = FetchTopic(topic="t", topic_id=topic_id, partitions=[partition])
-    return FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic])
+def filled(session: FetchSession, topic_id: bytes = b"t" * 16, *, has_ids: bool = True) -> FetchRequest:
+    """A request for one partition, as the session has it."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
+    session.fill(request, {("t", topic_id, 0): partition}, has_ids=has_ids)
+    return request
 
 
 def begun() -> FetchSession:
     session = FetchSession(is_wanted=True)
-    session.narrow(full_request(), has_ids=True)
+    filled(session)
     session.on_answer(9)
     return session
 
@@ -145,24 +147,23 @@ def begun() -> FetchSession:
 def test_epochs_wrap_to_one() -> None:
     session = begun()
     session._epoch = LAST_EPOCH
-    request = full_request()
-    session.narrow(request, has_ids=True)
+    request = filled(session)
     assert (request.session_epoch, request.topics) == (LAST_EPOCH, [])
     session.on_answer(9)
-    session.narrow(request := full_request(), has_ids=True)
+    request = filled(session)
     assert request.session_epoch == 1
 
 
 def test_a_topic_made_anew_is_named_and_the_old_one_forgotten() -> None:
     session = begun()
-    session.narrow(request := full_request(topic_id=b"n" * 16), has_ids=True)
+    request = filled(session, b"n" * 16)
     assert [topic.topic_id for topic in request.topics] == [b"n" * 16]
     assert [topic.topic_id for topic in request.forgotten_topics_data] == [b"t" * 16]
 
 
 def test_names_and_ids_do_not_mix_in_a_session() -> None:
     session = begun()
-    session.narrow(request := full_request(), has_ids=False)
+    request = filled(session, has_ids=False)
     assert (request.session_id, request.session_epoch, named(request)) == (9, 0, [0])
 
 
@@ -171,5 +172,5 @@ def test_after_an_error_the_next_fetch_is_full(error: Exception, kept: int) -> N
     session = begun()
     session.on_failure(error)
     assert not session.is_incremental
-    session.narrow(request := full_request(), has_ids=True)
+    request = filled(session)
     assert (request.session_id, request.session_epoch, named(request)) == (kept, 0, [0])
