@@ -250,7 +250,10 @@ class Fetcher:
                     continue
                 self._answers.take_in(state, offset, told, endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
-        if not is_fruitful:
+        if is_fruitful:
+            # Who polls goes on with this while the next fetch is written.
+            self._cluster.driver.tell_waiters()
+        else:
             self._nodes.brought_nothing(flight)
 
     def _on_failure(self, flight: Flight, error: KafkaError, now: float) -> None:

@@ -213,6 +213,10 @@ class Driver:
         self._pollables.append(pollable)
         self._task.wake()
 
+    def tell_waiters(self) -> None:
+        """Wake now, in the middle of a turn, whose predicate holds: what is left of it may take a while."""
+        self.runtime.check_waiters()
+
     def remove(self, pollable: Pollable) -> None:
         self._pollables = [known for known in self._pollables if known is not pollable]
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2.consumer.fetch_requests import FetchRequests
 from pykafka2.errors import (
     ConcurrentUse,
     ForkedClientError,
@@ -311,3 +312,39 @@ def test_positions_by_number_time_and_end(kafka_cluster: KafkaCluster) -> None:
         assert found is not None
         assert found.offset == 0
         assert consumer.offsets_for_times({first: 2**50}) == {first: None}
+
+
+@pytest.mark.kafka(topics={"one": 1})
+def test_poll_has_its_records_before_the_next_fetch_is_written(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_awaited, has_polled, waited = threading.Event(), threading.Event(), []
+    make = FetchRequests.make
+
+    def slow_make(self: FetchRequests, *arguments: Any) -> Any:
+        if is_awaited.is_set():
+            waited.append(has_polled.wait(2.0))
+        return make(self, *arguments)
+
+    def read_one() -> None:
+        # Not on the main thread, which looks by itself now and then, for the sake of signals.
+        while not consumer.poll(timeout_ms=10_000):
+            pass
+        has_polled.set()
+
+    monkeypatch.setattr(FetchRequests, "make", slow_make)
+    servers = kafka_cluster.bootstrap_servers
+    with (
+        KafkaConsumer(bootstrap_servers=servers, fetch_max_wait_ms=10_000) as consumer,
+        KafkaProducer(bootstrap_servers=servers) as producer,
+    ):
+        partition = TopicPartition("one", 0)
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        reader = threading.Thread(target=read_one)
+        reader.start()
+        kafka_cluster.wait_until(lambda: consumer._fetcher.fetches == 1)
+        is_awaited.set()
+        producer.send("one", b"a").get(5)
+        reader.join(10.0)
+    assert waited[0], "poll() waited for the next fetch"

@@ -375,3 +375,22 @@ def test_a_predicate_that_raises_on_the_io_thread_raises_on_the_waiters() -> Non
     assert driver.failure is None
     driver.close()
     runtime.close()
+
+
+def test_who_waits_may_be_woken_in_the_middle_of_a_turn() -> None:
+    runtime = ThreadRuntime()
+    driver = Driver(runtime, "pykafka2-test")
+    is_there, has_gone_on = threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def hand_over(now: float) -> None:
+        is_there.set()
+        driver.tell_waiters()
+        seen.append(has_gone_on.wait(5.0))  # what is left of the turn
+
+    driver.call_soon(hand_over)
+    assert driver.wait_until(is_there.is_set, 5.0)
+    has_gone_on.set()
+    assert driver.close(5.0)
+    assert seen == [True]
+    runtime.close()
