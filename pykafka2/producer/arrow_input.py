@@ -26,6 +26,7 @@ from pykafka2.producer.bulk_input import (
     refuse_row,
 )
 from pykafka2.records.arrow_encoder import BINARY, ArrowColumns
+from pykafka2.records.arrow_headers import encoded_headers
 
 FEW_ROWS = 4096
 """Chunks of fewer rows than this are joined: each would make batches of its own."""
@@ -131,7 +132,7 @@ def read_arrow(
             keys = pa.array(bytes_column("keys", topic, as_list("keys", topic, keys, count)), BINARY)
         columns["key"] = _binary("keys", topic, keys)
         check_length("keys", len(columns["key"]), count)
-    _, pieces = read_headers(topic, _header_lists(topic, headers), count)
+    pieces = _encoded_headers(topic, headers, count)
     numbers = (
         None if partitions is None else read_partitions(topic, _whole("partitions", topic, partitions), count)
     )
@@ -199,6 +200,16 @@ def _timestamps(topic: str, column: Any, count: int, now_ms: int) -> Any:
         row = int(np.argmin(column))
         refuse_row("timestamps_ms", row, int(column[row]), topic, "takes milliseconds since the epoch")
     return column
+
+
+def _encoded_headers(topic: str, headers: Any, count: int) -> bytes | list[bytes] | Any:
+    """As records end with them: the same for all, or each record's own in a list or an Arrow array."""
+    if isinstance(headers, pa.Array | pa.ChunkedArray):
+        encoded = encoded_headers(headers)
+        if encoded is not None:
+            check_length("headers", len(encoded), count)
+            return encoded
+    return read_headers(topic, _header_lists(topic, headers), count)[1]
 
 
 def _header_lists(topic: str, headers: Any) -> Any:

@@ -97,7 +97,7 @@ class ArrowColumns:
     Args:
         values: an array of any type of bytes or text, with nulls or without.
         keys: the same, as long as values; None for no keys at all.
-        headers: as `encode_headers` writes them: of every record, or of each.
+        headers: as `encode_headers` writes them: of every record, or of each, in a list or an Arrow array.
         timestamps: milliseconds since the epoch, of every record, or a numpy array of int64.
     """
 
@@ -105,12 +105,16 @@ class ArrowColumns:
         self,
         values: Any,
         keys: Any = None,
-        headers: bytes | list[bytes] = NO_HEADERS,
+        headers: bytes | list[bytes] | Any = NO_HEADERS,
         timestamps: int | Numbers = 0,
     ) -> None:
         self.values = values if isinstance(values, BytesColumn) else BytesColumn.of(values)
         self.keys = keys if keys is None or isinstance(keys, BytesColumn) else BytesColumn.of(keys)
-        self.headers = headers
+        self.headers: bytes | BytesColumn
+        if isinstance(headers, bytes | BytesColumn):
+            self.headers = headers
+        else:
+            self.headers = BytesColumn.of(pa.array(headers, BINARY) if isinstance(headers, list) else headers)
         self.timestamps = timestamps
 
     def __len__(self) -> int:
@@ -126,13 +130,10 @@ class ArrowColumns:
         return self._selected(lambda array: array.take(pa.array(index)), index)
 
     def _selected(self, select: Callable[[Any], Any], index: Any) -> ArrowColumns:
-        headers = self.headers
-        if isinstance(headers, list):
-            headers = headers[index] if isinstance(index, slice) else [headers[number] for number in index]
         return ArrowColumns(
             select(self.values.array),
             None if self.keys is None else select(self.keys.array),
-            headers,
+            self.headers if isinstance(self.headers, bytes) else select(self.headers.array),
             self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index],
         )
 
@@ -157,10 +158,10 @@ class ArrowColumns:
         sizes = np.maximum(self.values.lengths, 0)
         if self.keys is not None:
             sizes = sizes + np.maximum(self.keys.lengths, 0)
-        if isinstance(self.headers, list):
-            sizes = sizes + np.fromiter(map(len, self.headers), np.int64, len(self))
-        else:
+        if isinstance(self.headers, bytes):
             max_bytes -= len(self.headers)
+        else:
+            sizes = sizes + self.headers.lengths
         too_large = np.nonzero(sizes > max_bytes - MAX_NUMBERS_BYTES)[0]
         return int(too_large[0]) if len(too_large) else None
 
@@ -174,7 +175,9 @@ class ArrowColumns:
             repeat(self.timestamps)
             if isinstance(self.timestamps, int)
             else self.timestamps[first:stop].tolist(),
-            repeat(self.headers) if isinstance(self.headers, bytes) else self.headers[first:stop],
+            repeat(self.headers)
+            if isinstance(self.headers, bytes)
+            else self.headers.array.slice(first, stop - first).to_pylist(),
             strict=False,  # what is repeated has no end
         )
 
@@ -189,7 +192,7 @@ class ArrowColumns:
         for width, begin, end in spans(stop - first):
             part = slice(begin, end)
             more = len(ATTRIBUTES) + width
-            if isinstance(sizes, int) and deltas is None and not isinstance(self.headers, list):
+            if isinstance(sizes, int) and deltas is None:
                 parts.append(self._matrix(first, begin, end, sizes + more + len(varint(0))))
                 continue
             own_deltas: Piece = varint(0) if deltas is None else varints(deltas[part])
@@ -205,9 +208,10 @@ class ArrowColumns:
         sizes = self.values.sizes(first, stop) + (
             len(NULL) if self.keys is None else self.keys.sizes(first, stop)
         )
-        if isinstance(self.headers, list):
-            return sizes + np.fromiter(map(len, self.headers[first:stop]), np.int64, stop - first)
-        return sizes + len(self.headers)
+        headers = self.headers
+        if isinstance(headers, bytes):
+            return sizes + len(headers)
+        return sizes + (headers.lengths[first:stop] if headers.same_length is None else headers.same_length)
 
     def _deltas(self, first: int, stop: int) -> tuple[int, int, Numbers | None]:
         """The first timestamp, the highest, and all against the first; None if all are the same."""
@@ -228,7 +232,8 @@ class ArrowColumns:
                 columns.append(NULL)
             else:
                 columns += (varint(field.same_length or 0), field.matrix(first, stop))
-        columns.append(self.headers)
+        headers = self.headers
+        columns.append(headers if isinstance(headers, bytes) else headers.matrix(first, stop))
         out = np.empty((end - begin, size + varint_size(size)), np.uint8)
         place = 0
         for column in columns:
@@ -250,7 +255,7 @@ class ArrowColumns:
         for field in (self.keys, self.values):
             pieces += [NULL] if field is None else field.pieces(first, stop)
         headers = self.headers
-        pieces.append(pa.array(headers[first:stop], BINARY) if isinstance(headers, list) else headers)
+        pieces.append(headers if isinstance(headers, bytes) else headers.array.slice(first, stop - first))
         arrays = [pa.scalar(piece, BINARY) if isinstance(piece, bytes) else piece for piece in merged(pieces)]
         body = BytesColumn.of(pc.binary_join_element_wise(*arrays, _EMPTY))
         joined: bytes = body.data[body.offsets[0] : body.offsets[-1]].tobytes()

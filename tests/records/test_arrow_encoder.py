@@ -13,6 +13,7 @@ np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
 from pykafka2.records.arrow_encoder import ArrowColumns, BytesColumn, varint_sizes, varints  # noqa: E402
+from pykafka2.records.arrow_headers import encoded_headers  # noqa: E402
 from pykafka2.records.column_encoder import ListColumns  # noqa: E402
 from pykafka2.records.encoder import NO_HEADERS, encode_headers  # noqa: E402
 from pykafka2.records.varint import varint, varint_size  # noqa: E402
@@ -73,6 +74,70 @@ def test_every_kind_of_bytes_and_text_is_read_from_its_slice(kind: Any) -> None:
     whole = pa.array(["abc", "def", "ghi", "jkl"], kind)
     columns = ArrowColumns(whole.slice(1, 2))
     assert columns.encode(0, 2) == row_by_row([Input(0, None, b"def", []), Input(0, None, b"ghi", [])])
+
+
+LISTS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+LARGE_LISTS = pa.large_list(pa.struct([("name", pa.large_string()), ("value", pa.large_binary())]))
+HEADER_ROWS = st.lists(
+    st.none() | st.lists(st.tuples(st.text(max_size=90), st.none() | st.binary(max_size=200)), max_size=4)
+)
+
+
+@given(HEADER_ROWS, st.sampled_from(["lists", "large lists", "maps"]), st.integers(0, 3), st.booleans())
+def test_columns_of_headers_are_written_as_row_by_row(
+    rows: list[list[tuple[str, bytes | None]] | None], kind: str, cut: int, in_chunks: bool
+) -> None:
+    if kind == "maps":
+        column = pa.array(rows, pa.map_(pa.string(), pa.binary()))
+    else:
+        shape = LISTS if kind == "lists" else LARGE_LISTS
+        names = [one.name for one in shape.value_type]
+        told = [
+            None if row is None else [dict(zip(names, pair, strict=True)) for pair in row] for row in rows
+        ]
+        column = pa.array(told, shape)
+    column, rows = column.slice(cut), rows[cut:]
+    if in_chunks:
+        column = pa.chunked_array([column.slice(0, 1), column.slice(1)])
+    encoded = encoded_headers(column)
+    assert encoded is not None
+    assert encoded.to_pylist() == [encode_headers(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [
+        ([[{"key": None, "value": b"1"}]], LISTS),
+        ([[None]], LISTS),
+        ([[b"a"]], pa.list_(pa.binary())),
+        (
+            [[{"key": "a", "value": "text"}]],
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
+        ),
+        ([1], pa.int32()),
+    ],
+    ids=["no name", "no pair", "bytes", "text for a value", "numbers"],
+)
+def test_odd_columns_of_headers_are_left_to_others(rows: list[Any], shape: Any) -> None:
+    assert encoded_headers(pa.array(rows, shape)) is None
+
+
+def test_nulls_that_hide_headers_are_left_to_others() -> None:
+    entries = pa.StructArray.from_arrays([pa.array(["a"]), pa.array([b"1"])], ["key", "value"])
+    hidden = pa.Array.from_buffers(
+        pa.list_(entries.type),
+        1,
+        [pa.py_buffer(b"\0"), pa.py_buffer(np.array([0, 1], np.int32))],
+        children=[entries],
+    )
+    assert encoded_headers(hidden) is None
+
+
+def test_headers_of_one_length_are_written_as_one_by_one() -> None:
+    headers = [("trace", b"%04d" % row) for row in range(100)]
+    column = encoded_headers(pa.array([[{"key": name, "value": value}] for name, value in headers], LISTS))
+    columns = ArrowColumns(pa.array([b"value"] * 100), None, column, NOW)
+    assert columns.encode(3, 90) == row_by_row([Input(NOW, None, b"value", [one]) for one in headers[3:90]])
 
 
 def test_an_empty_column() -> None:
