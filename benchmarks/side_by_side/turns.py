@@ -45,6 +45,8 @@ class Results(Generic[Cell]):
     rounds: dict[Cell, dict[str, list[Measured]]] = attrs.Factory(dict)
     problems: list[str] = attrs.Factory(list)
     """Runs that ended by an error; they are left out, and the others go on."""
+    notes: list[str] = attrs.Factory(list)
+    """What else is said above the tables."""
 
     def add(self, run: Run, measured: Measured) -> None:
         self.rounds.setdefault(run.cell, {}).setdefault(run.client, []).append(measured)

@@ -1,0 +1,81 @@
+"""How fast Spark's sinks and sources on Kafka are, side by side in one run.
+
+    python -m benchmarks.spark                 1,000,000 rows of 100 B, both brokers: half an hour
+    python -m benchmarks.spark --smoke         few rows, the bundled broker: at most a minute
+    python -m benchmarks.spark --broker apache --kind source --columns value --rounds 5
+
+pykafka2's data source, one on confluent-kafka, and Spark's own connector, in one session of `local[2]`;
+Apache Kafka or the bundled broker on the same cores.  Rows are of 100 B alone, or with key and header, too.
+
+The clients take turns, every other round goes backwards, and the ratios are medians over rounds.  They are
+worth more than the figures, as the machine may be busy.
+
+Spark's own connector can be had for pyspark 4.2.0, so all run under that, which pip fetches once if another
+one is installed, as Maven fetches the connector; --no-jvm takes the installed pyspark, without that peer.
+
+With --write the table goes to docs/evidence/<date>-spark.txt and the plot beside it.  The exit code is 1
+where a figure that was asked for is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from benchmarks.producer.brokers import BROKERS
+from benchmarks.side_by_side.command import Benchmark, add_outputs, run
+from benchmarks.spark.plot import plot
+from benchmarks.spark.report import reached, tables
+from benchmarks.spark.runner import Plan, play_all
+from benchmarks.spark.runs import CLIENTS, CONFLUENT, ONCE, OURS, cells_of
+
+SMOKE_SHARE = 0.02
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    every = dict.fromkeys(name for names in CLIENTS.values() for name in names)
+    parser.add_argument("--smoke", action="store_true", help="few rows, one round, the bundled broker")
+    parser.add_argument("--broker", choices=BROKERS, action="append", help="default: both")
+    parser.add_argument("--kind", choices=CLIENTS, action="append", help="default: all")
+    parser.add_argument("--columns", choices=("value", "all"), action="append", help="default: both")
+    parser.add_argument("--client", choices=every, action="append", metavar="NAME", help="default: all")
+    parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --smoke: 1)")
+    parser.add_argument("--share", type=float, default=None, help="of a whole run's rows (1; --smoke: 0.02)")
+    parser.add_argument("--no-jvm", action="store_true", help="the installed pyspark, without Spark's own")
+    add_outputs(parser)
+    return parser.parse_args(arguments)
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    is_smoke = arguments.smoke
+    cells = [
+        cell
+        for broker in arguments.broker or (["bundled"] if is_smoke else BROKERS)
+        for cell in cells_of(broker)
+        if cell.kind in (arguments.kind or CLIENTS)
+        and cell.columns in (arguments.columns or (("value",) if is_smoke else ("value", "all")))
+    ]
+    return Plan(
+        cells,
+        arguments.client
+        or ([OURS, ONCE, CONFLUENT] if is_smoke else [n for c in CLIENTS.values() for n in c]),
+        arguments.rounds or (1 if is_smoke else 3),
+        arguments.share or (SMOKE_SHARE if is_smoke else 1.0),
+        has_jvm=not (arguments.no_jvm or is_smoke),
+    )
+
+
+def main(given: Sequence[str]) -> int:
+    arguments = parse(given)
+    benchmark = Benchmark("spark", play_all, tables, reached, plot)
+    return run(benchmark, plan_of(arguments), arguments, given)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""Plays the runs of `benchmarks.spark`: a broker and one Spark session; the clients take turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from benchmarks.producer.brokers import Broker, running
+from benchmarks.side_by_side.turns import Results, play_rounds
+from benchmarks.spark.runs import BULK, CLIENTS, JVM, OURS, PARTITIONS, Cell, Played, Run, records_of
+from tests.spark import jvm_connector
+
+WARM_UP_SHARE = 0.05
+
+
+@attrs.define
+class Plan:
+    """Which runs there are: `share` is of a whole run's rows."""
+
+    cells: Sequence[Cell]
+    clients: Sequence[str]
+    rounds: int
+    share: float
+    has_jvm: bool = True
+    """Whether to run under the pyspark that Spark's own connector can be had for."""
+
+    def runs_of(self, cell: Cell) -> list[Run]:
+        """One round in this cell."""
+        return [
+            Run(name, cell, records_of(cell, self.share))
+            for name in CLIENTS[cell.kind]
+            if name in self.clients
+            and (name != JVM or self.has_jvm)
+            and not (name == BULK and cell.columns == "all")  # it takes no headers
+        ]
+
+    def __len__(self) -> int:
+        return sum(len(self.runs_of(cell)) for cell in self.cells) * self.rounds
+
+
+@attrs.define
+class Session:
+    """The process of session.py."""
+
+    _process: subprocess.Popen[str]
+    pyspark: str = ""
+
+    def play(self, run: Run) -> Any:
+        return Played(**self._asked(json.dumps(attrs.asdict(run)))["played"])
+
+    def _asked(self, line: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the Spark session has ended")
+        told: dict[str, Any] = json.loads(line)
+        if "problem" in told:
+            raise RuntimeError(told["problem"])
+        return told
+
+
+def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
+    """All runs; `on_run` is told of each beforehand.  Every other round goes backwards."""
+    results: Results[Cell] = Results()
+    for name in dict.fromkeys(cell.broker for cell in plan.cells):
+        with running(name) as broker, session(plan.has_jvm) as spark:
+            results.notes = [f"pyspark {spark.pyspark}, local[2]"]
+            for cell in plan.cells:
+                if cell.broker == name:
+                    _play_cell(plan, cell, broker, spark, results, on_run)
+    return results
+
+
+@contextmanager
+def session(has_jvm: bool) -> Iterator[Session]:
+    """A Spark session in a process of its own, with all that belongs to it."""
+    jars, environment = [], {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if has_jvm:
+        jars, environment = jvm_connector.jars(), jvm_connector.environment()
+    command = [sys.executable, "-m", "benchmarks.spark.session", ",".join(map(str, jars))]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        try:
+            one = Session(process)
+            one.pyspark = one.answer()["pyspark"]
+            yield one
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _play_cell(
+    plan: Plan,
+    cell: Cell,
+    broker: Broker,
+    spark: Session,
+    results: Results[Cell],
+    on_run: Callable[[Run], None],
+) -> None:
+    def play(run: Run) -> Any:
+        with broker.topic(PARTITIONS) as topic:
+            return spark.play(attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=topic))
+
+    def play_filled(run: Run) -> Any:
+        return spark.play(attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=filled))
+
+    if cell.kind == "source":
+        with broker.topic(PARTITIONS) as filled:
+            count = records_of(cell, plan.share)
+            filling = Run(OURS, attrs.evolve(cell, kind="sink"), count)
+            play_filled(filling)
+            _warm_up(plan, cell, play_filled, count)
+            play_rounds(plan.rounds, lambda: plan.runs_of(cell), play_filled, results, on_run)
+        return
+    if cell.kind == "sink":
+        _warm_up(plan, cell, play, max(1000, int(records_of(cell, plan.share) * WARM_UP_SHARE)))
+    play_rounds(plan.rounds, lambda: plan.runs_of(cell), play, results, on_run)
+
+
+def _warm_up(plan: Plan, cell: Cell, play: Callable[[Run], Any], records: int) -> None:
+    """The JVM compiles what it has run some times, and workers import what they need, before a clock runs."""
+    for run in plan.runs_of(cell):
+        play(attrs.evolve(run, records=records))

@@ -1,0 +1,81 @@
+"""What a run of `benchmarks.spark` is: plain data, as JSON between the benchmark and the Spark session."""
+
+from __future__ import annotations
+
+import attrs
+
+from benchmarks.side_by_side.measured import Measured
+
+OURS, CONFLUENT, BULK, JVM = "pykafka2", "confluent-kafka", "confluent-kafka produce_batch", "JVM connector"
+ONCE, PER_TASK = "pykafka2, exactly once", "pykafka2, once per task"
+
+CLIENTS = {
+    "sink": (OURS, ONCE, CONFLUENT, BULK, JVM),
+    "source": (OURS, CONFLUENT, JVM),
+    "micro-batches": (OURS, ONCE, PER_TASK, JVM),
+    "quiet stream": (OURS,),
+}
+"""Who is played in cells of each kind."""
+
+ROWS = 1_000_000
+MICRO_BATCH_ROWS = 100_000
+MICRO_BATCHES = 12
+QUIET_BATCHES = 50
+PARTITIONS = 2
+VALUE_BYTES = 100
+
+
+@attrs.frozen
+class Cell:
+    """What is done where, whoever does it.
+
+    kind: of CLIENTS.  columns: "value", or "all" with a key, a value and a header.
+    """
+
+    broker: str = "apache"
+    kind: str = "sink"
+    columns: str = "value"
+
+    def __str__(self) -> str:
+        what = {
+            "sink": "batch writes",
+            "source": "batch reads to noop, all columns",
+            "micro-batches": f"micro-batches of {MICRO_BATCH_ROWS:,} rows, written",
+            "quiet stream": "micro-batches of a stream with almost nothing in it",
+        }[self.kind]
+        rows = "value alone" if self.columns == "value" else "key, value and a header"
+        return f"{self.broker}: {what}; rows of {VALUE_BYTES} B, {rows}"
+
+
+@attrs.frozen
+class Run:
+    """One client in one cell, once.  records: rows; micro-batches of a quiet stream."""
+
+    client: str
+    cell: Cell
+    records: int
+    bootstrap_servers: str = ""
+    topic: str = ""
+
+
+@attrs.define
+class Played(Measured):
+    """`cpu_us` is that of the Python workers; p50 and p99 are of micro-batches, in seconds."""
+
+    jvm_cpu_us: float = 0.0
+    batch_seconds: list[float] = attrs.Factory(list)
+
+
+def records_of(cell: Cell, share: float) -> int:
+    """`share` 1 is a whole run."""
+    if cell.kind == "micro-batches":
+        return max(3, int(MICRO_BATCHES * share)) * MICRO_BATCH_ROWS
+    if cell.kind == "quiet stream":
+        return max(5, int(QUIET_BATCHES * share))
+    return max(2000, int(ROWS * share))
+
+
+def cells_of(broker: str) -> list[Cell]:
+    """All cells of a broker."""
+    found = [Cell(broker, kind, columns) for kind in ("sink", "source") for columns in ("value", "all")]
+    return [*found, Cell(broker, "micro-batches"), Cell(broker, "quiet stream")]

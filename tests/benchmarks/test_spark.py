@@ -1,0 +1,81 @@
+"""The benchmark of Spark's sinks and sources still runs, and its tables have a row for each client."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.side_by_side.turns import Results
+from benchmarks.spark.__main__ import parse, plan_of
+from benchmarks.spark.report import reached, tables, targets
+from benchmarks.spark.runs import CLIENTS, JVM, ONCE, OURS, Cell, Played, cells_of
+from spark_connector.testing import why_no_spark
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_ratio_that_is_asked_for_is_played() -> None:
+    plan = plan_of(parse([]))
+    played = {(run.cell, run.client) for cell in plan.cells for run in plan.runs_of(cell)}
+    for broker in ("apache", "bundled"):
+        for target in targets(broker):
+            assert (target.cell, target.one) in played
+            assert (target.cell, target.other) in played
+
+
+def test_a_smoke_run_needs_neither_maven_nor_another_pyspark() -> None:
+    plan = plan_of(parse(["--smoke"]))
+    assert not plan.has_jvm
+    assert {cell.broker for cell in plan.cells} == {"bundled"}
+    assert {cell.kind for cell in plan.cells} == set(CLIENTS)
+    assert JVM not in {run.client for cell in plan.cells for run in plan.runs_of(cell)}
+
+
+def test_tables_have_a_row_for_each_client_and_say_what_is_missed() -> None:
+    results: Results[Cell] = Results()
+    plan = plan_of(parse(["--broker", "bundled"]))
+    for cell in cells_of("bundled"):
+        for run in plan.runs_of(cell):
+            slower = 0.5 if run.client == ONCE else 1.0
+            results.add(run, Played(1e6 * slower, 1.0, 1.0, p50=0.1, p99=0.2, batch_seconds=[0.1, 0.2]))
+    text = "\n".join(tables(results))
+    for names in CLIENTS.values():
+        assert all(name in text for name in names if name != OURS)
+    lines, missed = reached(results)
+    assert missed == len(lines)
+    assert any("exactly once" in line and "0.50 x" in line and "MISSED" in line for line in lines)
+    assert any("empty micro-batch" in line and "100.0 ms" in line for line in lines)
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    shown = capsys.readouterr().out
+    assert "python -m benchmarks.spark --smoke" in shown
+    assert "--no-jvm" in shown
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_command_writes_a_table(tmp_path: Path) -> None:
+    reason = why_no_spark()
+    if reason is not None:
+        pytest.skip(reason)
+    out = tmp_path / "speed.txt"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.spark", "--smoke", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert "Traceback" not in done.stderr + done.stdout
+    table = out.read_text()
+    assert "exactly once over at least once" in table
+    assert "our part of an empty micro-batch" in table
