@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.compiling import SharedCompiling, keep_bytecode
-from tests.gate import PLAIN_RUN, GateReport
-from tests.memory import MemoryReport, MemorySaver, make_unicode_tables
+from tests.gate import PLAIN_RUN, FewCases, GateReport
+from tests.hypothesis_start import leave_out_our_constants, make_unicode_tables
+from tests.memory import MemoryReport, MemorySaver
 
 # Shared, noisy machines: a slow example is not a failure, and a failing one must print how to repeat it.
 settings.register_profile(
@@ -38,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == PLAIN_RUN:
         settings.load_profile("quick")
+        leave_out_our_constants()
     keep_bytecode()
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:  # the workers of pytest-xdist come after this
@@ -45,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         number = int(worker["workerid"].removeprefix("gw"))
         config.pluginmanager.register(SharedCompiling(number, worker["workercount"], collect_ignore))
+    config.pluginmanager.register(FewCases(config))
     config.pluginmanager.register(GateReport(config))
     config.pluginmanager.register(MemorySaver())
     config.pluginmanager.register(MemoryReport(config))

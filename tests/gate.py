@@ -1,12 +1,13 @@
 """The marker of tests that a plain `python -m pytest` leaves out: `.ci/run` and `nox -s tests` run them.
 
 A test is the gate's when it takes long and others cover the same code: many seeds, long walks and fuzzing,
-processes.  One quick case of each stays in the plain run.
+processes.  One quick case of each stays in the plain run.  Of a test with many cases, a run of all the tests
+takes a few; who names files or folders gets all their cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ MARKER = "gate"
 PLAIN_RUN = f"not {MARKER} and not spark"
 """The `-m` of pyproject.toml."""
 
+MOST_CASES = 6
+"""So many cases of one test a plain run of everything takes, spread over all of them."""
+
 HOW_TO_RUN = "`-m gate` runs these alone, `-m ''` everything, such as python -m pytest -m '' FILE::TEST"
 
 
@@ -24,6 +28,13 @@ def rest_in_gate(values: Iterable[object]) -> list[object]:
     first, *others = values
     rest = [one if isinstance(one, tuple) else (one,) for one in others]
     return [first, *(pytest.param(*one, marks=pytest.mark.gate) for one in rest)]
+
+
+def spread(count: int, most: int = MOST_CASES) -> set[int]:
+    """Which of `count` cases stand for all: the first, the last and some between, at most so many."""
+    if count <= most:
+        return set(range(count))
+    return {place * (count - 1) // (most - 1) for place in range(most)}
 
 
 def examples(most: int) -> int:
@@ -55,3 +66,30 @@ class GateReport:
         if self._left_out:
             line = f"{self._left_out} tests marked `{MARKER}` were left out; {HOW_TO_RUN}"
             terminalreporter.write_line(line)
+
+
+class FewCases:
+    """A pytest plugin: in a run of all the tests, cases beyond a few of one test are marked as the gate's."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        told: dict[str, Any] | None = getattr(config, "workerinput", None)
+        everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        self._everything: bool = everything if told is None else told["everything"]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker of pytest-xdist is given paths, wherever they come from."""
+        node.workerinput["everything"] = self._everything
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        if self._everything:
+            cases: dict[str, list[pytest.Item]] = {}
+            for item in items:
+                cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            for together in cases.values():
+                taken = spread(len(together))
+                for number, item in enumerate(together):
+                    if number not in taken:
+                        item.add_marker(MARKER)
+        yield

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import resource
-import subprocess
 import sys
-import unicodedata
 import warnings
 from collections.abc import Generator
 from pathlib import Path
@@ -28,18 +25,6 @@ IN_USE = Path("/proc/self/statm")
 M_MMAP_THRESHOLD = -3
 M_ARENA_MAX = -8
 LARGE_BLOCK_BYTES = 1 << 18
-
-
-def make_unicode_tables() -> None:
-    """Let a child process make the tables that Hypothesis draws texts from, where it has none yet.
-
-    Once in a clone it goes through all of Unicode for them, in lists of 200 MB, and keeps in files what it
-    found, with which it takes 2 MB.
-    """
-    directory = Path(os.environ.get("HYPOTHESIS_STORAGE_DIRECTORY", ".hypothesis"))
-    if not (directory / "unicode_data" / unicodedata.unidata_version).exists():
-        code = "from hypothesis import strategies; strategies.text().validate()"
-        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
 class MemorySaver:

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 TEXTS_IN_A_FRESH_CLONE = """
 from hypothesis import strategies
-from tests.memory import make_unicode_tables, peak_memory_mb
+from tests.hypothesis_start import make_unicode_tables
+from tests.memory import peak_memory_mb
 
 make_unicode_tables()
 before = peak_memory_mb()

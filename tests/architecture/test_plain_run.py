@@ -1,8 +1,11 @@
-"""A plain `python -m pytest` leaves out the tests marked `gate`, and still covers every package."""
+"""A plain `python -m pytest` leaves out the tests marked `gate`, takes a few cases of those with many, and
+still covers every package."""
 
 from __future__ import annotations
 
 import ast
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.modules import PACKAGE
-from tests.gate import MARKER
+from tests.gate import MARKER, MOST_CASES, spread
 
 TESTS = Path(__file__).parents[1]
 GATE = f"pytest.mark.{MARKER}"
@@ -67,9 +70,48 @@ def test_a_file_of_the_gate_alone_counts_for_nothing() -> None:
     assert plainly_tested(ast.parse(source.format(several))) == set()
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def test_a_few_cases_are_spread_over_all() -> None:
+    assert [sorted(spread(count, 4)) for count in (0, 1, 4)] == [[], [0], [0, 1, 2, 3]]
+    assert sorted(spread(100, 4)) == [0, 33, 66, 99]
+    assert all(len(spread(count, most)) == most for most in range(2, 9) for count in range(most, 50))
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=TESTS.parent, capture_output=True, text=True, env={**os.environ, **environment}
+    )
+
+
+CASES = "tests/test_errors.py::test_an_error_survives_pickling"
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [("-n", "0"), ("-n", "2")])
+def test_a_run_of_everything_takes_a_few_cases_of_each_test(workers: tuple[str, ...]) -> None:
+    """Here all the tests are those of one file; who names it gets all cases."""
+    everything = ("-o", "testpaths=tests/test_errors.py", *workers)
+    few, rest = run(*everything), run(*everything, "-m", "gate")
+    assert f"{MOST_CASES + 1} passed" in few.stdout
+    named, by_id = run("tests/test_errors.py", *workers), run(f"{CASES}[KafkaError]", *workers)
+    assert "left out" not in named.stdout + by_id.stdout
+    assert "1 passed" in by_id.stdout
+    counts = [int(re.search(r"(\d+) passed", done.stdout)[1]) for done in (few, rest, named)]
+    assert counts[0] + counts[1] == counts[2]
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_a_plain_run_does_not_have_hypothesis_read_all_modules(tmp_path: Path) -> None:
+    """A setting that it does not have: a function of its is replaced, which has to be there."""
+    for expression, reads in (("not gate and not spark", False), ("", True)):
+        storage = tmp_path / str(reads)
+        done = run(
+            "tests/test_addresses.py", "-n", "0", "-m", expression, HYPOTHESIS_STORAGE_DIRECTORY=str(storage)
+        )
+        assert done.returncode == 0, done.stdout
+        assert (storage / "constants").exists() is reads
 
 
 @pytest.mark.gate
