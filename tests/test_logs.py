@@ -31,6 +31,7 @@ def stderr_of(setup: str) -> str:
     return ended.stderr
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_line_on_stderr_says_which_client_and_logger_it_is_of() -> None:
     (line,) = stderr_of("").splitlines()

@@ -10,6 +10,7 @@ from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.group_bench import A_MOMENT, GroupBench
 from tests.error_codes import NOT_COORDINATOR
+from tests.gate import rest_in_gate
 
 ENDS: dict[str, Callable[[KafkaCluster, int], None]] = {
     "stopped": lambda cluster, broker: cluster.controls.stop_broker(broker),
@@ -18,7 +19,7 @@ ENDS: dict[str, Callable[[KafkaCluster, int], None]] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", rest_in_gate(ENDS))
 def test_a_group_resumes_when_its_coordinators_broker_is(simulation: Simulation, end: str) -> None:
     bench = GroupBench(simulation, brokers=3)
     members = bench.stable(2, session=60.0)

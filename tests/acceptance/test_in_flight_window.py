@@ -7,10 +7,11 @@ import pytest
 from pykafka2 import KafkaProducer
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import Simulation
+from tests.gate import rest_in_gate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [1, 5, 200])
+@pytest.mark.parametrize("most", rest_in_gate([1, 5, 200]))
 def test_as_many_as_allowed_are_on_the_wire(simulation: Simulation, most: int) -> None:
     cluster = simulation.cluster(brokers=3, topics={"orders": 1})
     producer = simulation.producer(

@@ -74,6 +74,7 @@ def test_a_transaction_that_completes_does_not_linger(simulation: Simulation) ->
     assert cluster.log("orders", 0).values() == [b"v"]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_requests_stay_within_their_size_and_no_partition_starves(simulation: Simulation) -> None:
     """Twenty partitions of one broker with large batches, of which a request holds three."""

@@ -26,6 +26,7 @@ def test_nine_partitions_of_three_replicas_on_three_brokers() -> None:
     assert Counter(replica for view in views for replica in view.replicas) == {0: 9, 1: 9, 2: 9}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_thousand_random_shapes_keep_leader_counts_within_one() -> None:
     rng = random.Random(40)

@@ -31,6 +31,7 @@ def _python(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", ["import pykafka2", CLIENTS])
 def test_nothing_heavy_is_loaded_by(statement: str) -> None:

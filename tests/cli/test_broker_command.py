@@ -98,6 +98,7 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
             assert [node.port for node in response.brokers] == [first, first + 1]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_ids_and_what_clients_are_told_may_be_others() -> None:
     options = ["--port", "0", "--brokers", "2", "--first-broker-id", "5"]

@@ -127,6 +127,7 @@ def bombs() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_bomb_costs_no_more_memory_than_the_cap() -> None:
     for name, bomb in bombs().items():

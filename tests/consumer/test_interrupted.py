@@ -174,6 +174,7 @@ def test_the_steps_that_move_something_are_whole(step: str, way: str, protocol: 
         play(at, way, protocol, step)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_records_that_are_taken_back_from_an_iteration_come_once() -> None:
     """pause() in the middle of an iteration, interrupted at each moment."""

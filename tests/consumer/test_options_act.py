@@ -17,6 +17,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.types import TopicPartition
+from tests.gate import rest_in_gate
 from tests.shown_options import SECURITY_SHOWN_BY
 
 ROOT = Path(__file__).parents[2]
@@ -306,7 +307,7 @@ def test_receive_message_max_bytes(simulation: Simulation) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backoff_ms", "backoff_max_ms", "least", "most"),
-    [(50, 1000, 30, 80), (1000, 1000, 9, 24), (50, 50, 100, 700)],
+    rest_in_gate([(50, 1000, 30, 80), (1000, 1000, 9, 24), (50, 50, 100, 700)]),
 )
 def test_reconnect_backoff(
     simulation: Simulation,

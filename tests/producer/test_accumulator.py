@@ -122,8 +122,8 @@ def fill(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch_size", rest_in_gate([0, 16_384]))
-@pytest.mark.parametrize("has_callback", [False, True])
-@pytest.mark.parametrize("value_bytes", [10, 100, 10_000])
+@pytest.mark.parametrize("has_callback", rest_in_gate([False, True]))
+@pytest.mark.parametrize("value_bytes", rest_in_gate([10, 100, 10_000]))
 def test_records_and_their_objects_together_stay_within_what_is_accounted(
     value_bytes: int, has_callback: bool, batch_size: int
 ) -> None:

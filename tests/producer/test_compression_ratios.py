@@ -37,6 +37,7 @@ def test_nothing_is_learned_of_no_bytes() -> None:
     assert ratios.ratio("orders") == 1.0
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_batches_of_a_topic_that_compresses_well_grow_towards_batch_size(
     simulation: Simulation, cluster: KafkaCluster
@@ -51,6 +52,7 @@ def test_batches_of_a_topic_that_compresses_well_grow_towards_batch_size(
     assert max(len(batch.buffer) for batch in cluster.log("orders", 0).batches()) <= 2000
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_batch_never_holds_more_than_fits_a_request_uncompressed(
     simulation: Simulation, cluster: KafkaCluster

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pykafka2.producer.key_hashes import CACHED_KEY_BYTES, CACHED_KEYS, LONGEST_CACHED_KEY_BYTES, KeyHashes
 from pykafka2.producer.murmur2 import murmur2, positive
+from tests.gate import rest_in_gate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # kafka-python reads its schemas in a deprecated way
@@ -49,7 +50,7 @@ def test_the_cache_is_bounded() -> None:
     assert len(hashes) <= CACHED_KEYS
 
 
-@pytest.mark.parametrize("key_bytes", [1000, 50_000])
+@pytest.mark.parametrize("key_bytes", rest_in_gate([1000, 50_000]))
 def test_the_cache_is_bounded_in_bytes(key_bytes: int) -> None:
     hashes = KeyHashes()
     most = 0

@@ -20,6 +20,7 @@ from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import rest_in_gate
 from tests.shown_options import SECURITY_SHOWN_BY
 
 ROOT = Path(__file__).parents[2]
@@ -272,7 +273,7 @@ def test_receive_message_max_bytes(simulation: Simulation) -> None:
 
 @pytest.mark.parametrize(
     ("backoff_ms", "backoff_max_ms", "least", "most"),
-    [(50, 1000, 32, 80), (1000, 1000, 6, 30), (50, 50, 200, 700)],
+    rest_in_gate([(50, 1000, 32, 80), (1000, 1000, 6, 30), (50, 50, 200, 700)]),
 )
 def test_reconnect_backoff(
     simulation: Simulation,

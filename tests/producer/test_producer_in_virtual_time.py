@@ -44,6 +44,7 @@ from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Response
 from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.driver.interleave import at_every_line, at_line
+from tests.gate import rest_in_gate
 
 JAVA_HASH_OF_ABC = 479470107
 """murmur2 of b"abc"."""
@@ -709,7 +710,7 @@ class TestTelling:
         producer.flush(timeout=10)
         assert log(cluster) == [b"v", b"later"]
 
-    @pytest.mark.parametrize("what", ["refused", "expired", "purged"])
+    @pytest.mark.parametrize("what", rest_in_gate(["refused", "expired", "purged"]))
     def test_a_record_that_failed_can_be_sent_again_by_its_callback(
         self, simulation: Simulation, cluster: KafkaCluster, what: str
     ) -> None:
@@ -983,7 +984,7 @@ class TestClosing:
         assert all("1 records were not delivered" in actor.result() for actor in actors)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("function", [Closing.close, Closing._lead, Closing._flush])
+    @pytest.mark.parametrize("function", rest_in_gate([Closing.close, Closing._lead, Closing._flush]))
     def test_after_a_ctrl_c_in_close_the_next_close_goes_on(
         self, simulation: Simulation, cluster: KafkaCluster, function: FunctionType
     ) -> None:

@@ -10,6 +10,7 @@ from pykafka2.errors import BufferExhausted, InvalidRecord, KafkaTimeoutError, N
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import rest_in_gate
 from tests.producer.transactional import a_cluster, a_producer
 
 
@@ -154,6 +155,7 @@ def test_rates_are_those_of_the_last_minute(simulation: Simulation, cluster: Kaf
     assert rate() == pytest.approx(10, rel=0.05), "as if half a minute of nothing had gone before"
 
 
+@pytest.mark.gate
 def test_the_share_of_time_that_sends_wait_for_memory(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster, buffer_memory=40_000)
     producer.send("orders", b"first").result(10)
@@ -185,7 +187,7 @@ def test_health_has_what_each_partition_took(simulation: Simulation, cluster: Ka
     assert 200 < told["spread-0"]["bytes"] < 400
 
 
-@pytest.mark.parametrize(("hot", "is_told"), [(90, True), (40, False)])
+@pytest.mark.parametrize(("hot", "is_told"), rest_in_gate([(90, True), (40, False)]))
 def test_explain_names_a_partition_that_takes_much_more_than_its_share(
     simulation: Simulation, cluster: KafkaCluster, hot: int, is_told: bool
 ) -> None:

@@ -155,6 +155,7 @@ class TestArriving:
         assert len({batch.partition for batch in batches}) > 2
         assert sum(len(log(cluster, "spread", partition)) for partition in range(6)) == MANY
 
+    @pytest.mark.gate
     def test_few_records_without_a_key_stick_as_single_ones_do(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
@@ -270,6 +271,7 @@ class TestArriving:
         for partition in range(6):
             assert log(cluster, "spread", partition) == [b"%d" % n for n in numbers if n % 6 == partition]
 
+    @pytest.mark.gate
     @pytest.mark.slow
     def test_what_waited_for_memory_is_of_later(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         """Records without times of their own have that of when they were taken."""

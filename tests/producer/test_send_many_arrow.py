@@ -16,6 +16,7 @@ from pykafka2.errors import (
 )
 from pykafka2.producer.murmur2 import murmur2, positive
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import rest_in_gate
 
 pa = pytest.importorskip("pyarrow")
 
@@ -86,7 +87,7 @@ def test_chunked_columns_with_chunks_of_their_own(simulation: Simulation, cluste
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names_partitions", [False, True])
+@pytest.mark.parametrize("names_partitions", rest_in_gate([False, True]))
 def test_each_chunk_has_its_own_rows_of_every_column(
     simulation: Simulation, cluster: KafkaCluster, names_partitions: bool
 ) -> None:

@@ -13,7 +13,6 @@ from pykafka2.producer.route import Route
 from pykafka2.producer.sticky import NodeDelays, StickyChoice
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.gate import rest_in_gate
 from tests.producer.routes import a_route
 
 BATCH_BYTES = 1000
@@ -164,8 +163,9 @@ def test_a_slow_broker_gets_fewer_records_by_default_only(
     assert of_broker(cluster, adaptive, slow) < 0.2
 
 
+@pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("timeout_ms", rest_in_gate([1000, 0]))
+@pytest.mark.parametrize("timeout_ms", [1000, 0])
 def test_a_broker_that_stands_still_is_avoided_after_the_availability_timeout(
     simulation: Simulation, cluster: KafkaCluster, timeout_ms: int
 ) -> None:
@@ -204,6 +204,7 @@ def test_batches_that_leave_before_they_are_full_do_not_change_the_partition(
     assert len({*partitions[:20]}) == 1
 
 
+@pytest.mark.gate
 def test_partitioner_ignore_keys_spreads_records_with_a_key(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

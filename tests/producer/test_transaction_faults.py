@@ -393,7 +393,9 @@ class TestLateRequests:
 
     @pytest.mark.parametrize(
         "request_class",
-        [EndTxnRequest, TxnOffsetCommitRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest],
+        rest_in_gate(
+            [EndTxnRequest, TxnOffsetCommitRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest]
+        ),
         ids=lambda one: one.__name__,
     )
     @pytest.mark.parametrize("how", rest_in_gate(["apply_then_lose_reply", "close_before", "half_frame"]))

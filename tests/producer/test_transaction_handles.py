@@ -77,7 +77,7 @@ def test_a_handle_travels_and_says_nothing_secret(
     }
 
 
-@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("commit", rest_in_gate([True, False]), ids=["commit", "abort"])
 def test_the_transaction_stays_open_until_it_is_ended(
     simulation: Simulation, cluster: KafkaCluster, commit: bool
 ) -> None:
@@ -93,7 +93,7 @@ def test_the_transaction_stays_open_until_it_is_ended(
         end(simulation, cluster, handle, commit=not commit)
 
 
-@pytest.mark.parametrize("was_ended", [True, False])
+@pytest.mark.parametrize("was_ended", rest_in_gate([True, False]))
 def test_after_the_next_init_the_error_says_who_took_over(
     simulation: Simulation, cluster: KafkaCluster, was_ended: bool
 ) -> None:

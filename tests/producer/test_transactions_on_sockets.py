@@ -222,6 +222,7 @@ def test_what_is_sent_by_column_is_part_of_the_transaction(
     assert committed(cluster, "orders", 1) == [b"%0100d" % number for number in range(1000)]
 
 
+@pytest.mark.gate
 def test_an_interpreter_that_ends_leaves_nothing_open(cluster: KafkaCluster) -> None:
     program = (
         "import sys; from pykafka2 import KafkaProducer\n"

@@ -64,6 +64,7 @@ def test_parts_are_written_as_records_of_their_own(records: list[Input], data: s
     assert columns.take(numbers).encode(0, len(numbers)) == row_by_row([records[n] for n in numbers])
 
 
+@pytest.mark.gate
 @given(RECORD_LISTS, st.integers(1, 400), st.booleans())
 def test_batches_end_where_they_are_full(records: list[Input], max_bytes: int, is_uniform: bool) -> None:
     if is_uniform:
@@ -135,6 +136,7 @@ def test_spans_have_offsets_of_equal_size() -> None:
         assert varint_size(first) == varint_size(stop - 1) == width
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_what_is_kept_between_batches_is_bounded() -> None:
     """Framed offsets are kept for a few shapes of records, not for every length there was."""

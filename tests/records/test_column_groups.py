@@ -112,6 +112,7 @@ def without_arrays() -> Iterator[None]:
         yield
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(blobs(), st.integers(0, 90))
 @example(uniform(90, 150, 150, 149), 70)

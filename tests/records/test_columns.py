@@ -211,6 +211,7 @@ def table_rows(table: pa.Table) -> list[RecordTuple]:
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(SHAPES)
 @example([(None, 100, 1, 90)] * 40)

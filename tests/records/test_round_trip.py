@@ -151,6 +151,7 @@ def test_records_may_change_their_headers_without_changing_others() -> None:
     assert second.headers == []
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(RECORD_LISTS, st.sampled_from([0, 60, 8185]))
 def test_rows_in_one_loop_are_written_as_one_by_one(records: list[Input], count: int) -> None:

@@ -103,6 +103,7 @@ def test_items_are_taken_only_when_there_is_room() -> None:
     assert list(playing) == ["1", "2"]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_several_are_played_at_a_time_in_processes_of_their_own() -> None:
     assert sorted(play_all(str, range(5), jobs=2)) == ["0", "1", "2", "3", "4"]

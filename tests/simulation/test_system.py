@@ -105,6 +105,7 @@ def test_the_whole_system_leaves_the_same_trace_in_two_fresh_interpreters(quiet:
     assert hashes == {report.trace_hash}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_runner_prints_its_table_and_says_which_seeds_count(
     capsys: pytest.CaptureFixture[str], quiet: None

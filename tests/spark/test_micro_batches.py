@@ -19,6 +19,7 @@ from spark_connector.options.source_options import source_options
 from spark_connector.source.micro_batches import MicroBatches
 from spark_connector.source.samples import Samples
 from spark_connector.source.topics import Topics
+from tests.gate import rest_in_gate
 from tests.spark.kafka_data import AGES, add_partitions, age_out, send
 
 pytestmark = pytest.mark.kafka(brokers=1, topics={"t": Topic(partitions=2, configs=AGES)})
@@ -281,7 +282,7 @@ def test_both_limits_together(kafka_cluster: KafkaCluster) -> None:
         assert query.next({T0: 20, T1: 0}) == {T0: 20, T1: 0}
 
 
-@pytest.mark.parametrize("batch_bytes", [4_000, 60_000, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", rest_in_gate([4_000, 60_000, 1 << 20]))
 def test_bytes_are_limited_within_a_quarter(kafka_cluster: KafkaCluster, batch_bytes: int) -> None:
     send(kafka_cluster, "t", [6000, 2000], size=100, batch_bytes=batch_bytes)
     batches = kafka_cluster.log("t", 0).batches()

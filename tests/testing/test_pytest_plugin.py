@@ -268,6 +268,7 @@ def test_tls_and_processes_with_two_workers(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=8)
 
 
+@pytest.mark.gate
 def test_the_plugin_imports_nothing_but_pytest() -> None:
     code = (
         "import pytest, sys; before = set(sys.modules); import pykafka2.testing.pytest_plugin; "

@@ -21,7 +21,6 @@ from pykafka2.consumer.assignors.assignor import (
 from pykafka2.consumer.assignors.lookup import BUILT_IN
 from tests.consumer.assignors.groups import a_cluster, assert_everything_is_given_once
 from tests.consumer.assignors.stories import Answers, Question, Shape, play
-from tests.gate import rest_in_gate
 
 RANGE, ROUND_ROBIN = BUILT_IN["range"](), BUILT_IN["roundrobin"]()
 STICKY, COOPERATIVE = BUILT_IN["sticky"](), BUILT_IN["cooperative-sticky"]()
@@ -188,10 +187,11 @@ def test_a_cooperative_group_comes_to_rest_where_kafkas_does_not() -> None:
             settle(COOPERATIVE, question, answers)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("read_the_same", [True, False])
-@pytest.mark.parametrize("has_racks", rest_in_gate([True, False]))
+@pytest.mark.parametrize("has_racks", [True, False])
 def test_a_large_group_is_divided_at_once(assignor: Assignor, read_the_same: bool, has_racks: bool) -> None:
     """About 2,000 partitions and 200 members; 2 s would delay a rebalance, a fifth of that is typical
     here."""

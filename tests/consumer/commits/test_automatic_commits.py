@@ -25,6 +25,7 @@ def sent(cluster: KafkaCluster) -> list[int]:
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_they_are_never_closer_than_the_interval(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = automatic(simulation, cluster)
@@ -73,6 +74,7 @@ def test_only_what_an_earlier_poll_returned_is_committed(
     assert committed(cluster) == {FIRST: 5}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_long_poll_goes_on_committing(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = automatic(simulation, cluster, FIRST)
@@ -191,6 +193,7 @@ def test_a_failure_is_said_and_the_next_one_comes_after_the_interval(
     assert committed(cluster)[FIRST] > 3
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_slow_coordinator_is_not_asked_again_before_it_has_answered(
     simulation: Simulation, cluster: KafkaCluster

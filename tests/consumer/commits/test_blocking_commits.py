@@ -94,6 +94,7 @@ def test_a_lost_connection_is_tried_again(simulation: Simulation, cluster: Kafka
     assert committed(cluster) == {FIRST: 5}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_it_gives_up_after_a_minute_and_names_the_last_reason(
     simulation: Simulation, cluster: KafkaCluster

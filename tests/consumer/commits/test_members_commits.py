@@ -128,6 +128,7 @@ def test_what_is_left_off_is_committed_when_a_member_closes(
 # ------------------------------------------------------------------ the membership is lost
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_who_did_not_poll_in_time_is_told_the_measured_gap(
     simulation: Simulation, cluster: KafkaCluster
@@ -191,6 +192,7 @@ def test_whose_place_was_taken_is_told_so(simulation: Simulation, cluster: Kafka
     second.commit()
 
 
+@pytest.mark.gate
 def test_a_commit_while_the_group_rebalances_is_taken_or_says_so(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -234,6 +236,7 @@ def test_commits_keep_a_member_whose_heartbeats_are_not_heard(
 # ------------------------------------------------------------------ known bugs of other clients
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_nothing_is_handed_over_of_a_partition_whose_last_commit_is_under_way(
     simulation: Simulation, cluster: KafkaCluster
@@ -293,6 +296,7 @@ def test_a_failed_commit_in_a_rebalance_keeps_no_partition_from_being_read(
     assert len(first.assignment()) == len(second.assignment()) == 1
 
 
+@pytest.mark.gate
 def test_a_refused_commit_in_a_rebalance_keeps_no_partition_from_being_read(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -306,6 +310,7 @@ def test_a_refused_commit_in_a_rebalance_keeps_no_partition_from_being_read(
     assert len(first.assignment()) == len(second.assignment()) == 1
 
 
+@pytest.mark.gate
 def test_an_application_that_is_slow_with_each_record_stays_a_member(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

@@ -14,7 +14,6 @@ from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commits.scripted_coordinator import FIND_COORDINATOR, OFFSET_FETCH, OldCluster
 from tests.consumer.commits.stories import FIRST, GROUP, committed, reader
-from tests.gate import rest_in_gate
 
 
 class Told:
@@ -82,8 +81,9 @@ def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int)
     assert committed(cluster) == {FIRST: 77}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", rest_in_gate(range(20)))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_last_one_counts_whatever_happens(seed: int) -> None:
     with Simulation(seed=seed) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK))

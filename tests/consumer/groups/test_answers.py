@@ -120,6 +120,7 @@ def test_what_does_not_pass_is_raised_once_and_tried_again_by_the_next_poll(
     assert len(member.errors) == 1
 
 
+@pytest.mark.gate
 def test_a_lasting_refusal_is_asked_about_at_most_ten_times_a_second(simulation: Simulation) -> None:
     group = Group(simulation)
     group.cluster.controls.rule(api=JoinGroupRequest, then=GroupAuthorizationFailed)

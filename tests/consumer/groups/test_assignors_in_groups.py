@@ -11,6 +11,7 @@ from pykafka2 import Assignment, Assignor, ClusterMetadata, KafkaConsumer, LastA
 from pykafka2.errors import AssignorFailed
 from pykafka2.testing import QUICK, KafkaCluster, Simulation, Topic
 from tests.consumer.groups.life import Group
+from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +111,7 @@ def owned(simulation: Simulation, cluster: KafkaCluster, strategy: str) -> dict[
     }
 
 
-@pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", rest_in_gate(["range", "sticky", "cooperative-sticky"]))
 def test_members_are_given_what_is_in_their_racks(simulation: Simulation, strategy: str) -> None:
     topic = Topic(assignment=[[1], [0], [0], [1]])
     cluster = simulation.cluster(brokers=2, racks=["a", "b"], topics={"orders": topic}, config=QUICK)

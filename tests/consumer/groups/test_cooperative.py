@@ -9,6 +9,7 @@ from pykafka2.protocol.messages.group import JoinGroupRequest, LeaveGroupRequest
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
 from tests.consumer.groups.life import Group
+from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
@@ -171,6 +172,7 @@ def test_a_static_member_leaves_when_it_is_told_to(simulation: Simulation) -> No
     assert group.turn_until(lambda: len(second.owned) == 6, 3) < 2
 
 
+@pytest.mark.gate
 def test_a_static_member_that_does_not_poll_stops_beating_and_says_nothing(simulation: Simulation) -> None:
     group = Group(simulation, max_poll_interval_ms=5_000)
     first = group.member("a", group_instance_id="till-1")
@@ -199,7 +201,7 @@ def test_a_static_leader_that_comes_back_leaves_the_assignment_as_it_is(simulati
     assert again.owned == before[leader.name]
 
 
-@pytest.mark.parametrize("grows", ["while it is away", "afterwards"])
+@pytest.mark.parametrize("grows", rest_in_gate(["while it is away", "afterwards"]))
 def test_partitions_that_come_while_a_static_leader_restarts_are_read(
     simulation: Simulation, grows: str
 ) -> None:
@@ -219,6 +221,7 @@ def test_partitions_that_come_while_a_static_leader_restarts_are_read(
     assert sum(len(member.owned) for member in group.members) == 8
 
 
+@pytest.mark.gate
 def test_nobody_joins_who_assigns_partitions_itself(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(60)

@@ -18,6 +18,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
 from tests.consumer.groups.life import Group
+from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +104,7 @@ def test_a_dead_member_is_replaced_when_its_session_is_over(simulation: Simulati
     assert len(alive.owned) == 6
 
 
+@pytest.mark.gate
 def test_heartbeats_go_out_however_long_the_application_computes(simulation: Simulation) -> None:
     group = Group(simulation)
     busy, other = group.member("a"), group.member("b")
@@ -187,6 +189,7 @@ def test_iterating_takes_part_in_rebalances(simulation: Simulation) -> None:
     assert sorted(found + other.read) == sorted(values)
 
 
+@pytest.mark.gate
 def test_iteration_gives_partitions_back_between_two_records(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(120)
@@ -399,8 +402,8 @@ def test_health_and_explain_tell_of_the_group(simulation: Simulation) -> None:
     assert "rebalances: the coordinator said so" in member.consumer.explain()
 
 
-@pytest.mark.parametrize("call", ["unsubscribe", "subscribe", "close"])
-@pytest.mark.parametrize("told", ["assigned", "revoked"])
+@pytest.mark.parametrize("call", rest_in_gate(["unsubscribe", "subscribe", "close"]))
+@pytest.mark.parametrize("told", rest_in_gate(["assigned", "revoked"]))
 def test_a_listener_may_change_its_mind(simulation: Simulation, call: str, told: str) -> None:
     group = Group(simulation, {"orders": 6, "refunds": 2})
     member = group.member("a")
@@ -435,6 +438,7 @@ def test_a_listener_may_change_its_mind(simulation: Simulation, call: str, told:
     del other
 
 
+@pytest.mark.gate
 def test_what_was_to_be_given_up_is_forgotten_with_the_membership(simulation: Simulation) -> None:
     cooperative = {"partition_assignment_strategy": "cooperative-sticky"}
     group = Group(simulation, max_poll_interval_ms=5_000, **cooperative)

@@ -20,7 +20,6 @@ from pykafka2.protocol.messages.group import HeartbeatRequest, JoinGroupRequest,
 from pykafka2.testing import Simulation
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.groups.life import Group
-from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
@@ -191,7 +190,8 @@ class Storm:
             assert set(values[:offset]) <= read, f"{partition}: {offset} was committed, and not all was read"
 
 
-@pytest.mark.parametrize("seed", rest_in_gate(list(range(12))))
+@pytest.mark.gate
+@pytest.mark.parametrize("seed", list(range(12)))
 def test_a_group_rides_out_a_storm(seed: int) -> None:
     with Simulation(seed) as simulation:
         storm = Storm(simulation, seed)

@@ -10,7 +10,6 @@ from pykafka2.errors import GroupIdNotFound
 from pykafka2.testing import Simulation
 from tests.consumer.groups.life import Group, Member
 from tests.consumer.kip848.groups import CLASSIC_ONLY, SESSION, consumer_group
-from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +33,8 @@ def settle(group: Group, *members: Member) -> None:
     group.turn_until(is_shared, 60)
 
 
-@pytest.mark.parametrize("strategy", rest_in_gate(["range", "cooperative-sticky"]))
+@pytest.mark.gate
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_group_changes_over_and_back_member_by_member(simulation: Simulation, strategy: str) -> None:
     group = mixed_group(simulation)
     classic = {**CLASSIC, "partition_assignment_strategy": strategy}

@@ -142,6 +142,7 @@ def test_the_last_commit_of_an_earlier_membership_is_never_sent_again(simulation
     assert other.owned
 
 
+@pytest.mark.gate
 def test_without_that_check_it_is(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     check = commits.Commits._on_stale_epoch
 

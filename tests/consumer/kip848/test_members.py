@@ -134,6 +134,7 @@ def test_who_does_not_poll_for_too_long_leaves_and_hears_how_long_it_was(
     assert len(slow.owned) == 3
 
 
+@pytest.mark.gate
 def test_iterating_takes_part_in_rebalances(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     values = group.produce(300)

@@ -26,6 +26,7 @@ def test_a_static_member_comes_back_to_what_it_had(simulation: Simulation) -> No
     assert len(two.told) == told, "the other one has noticed nothing"
 
 
+@pytest.mark.gate
 def test_one_that_does_not_come_back_is_replaced_after_its_session(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     one, two = group.member("a", group_instance_id="till-1"), group.member("b", group_instance_id="till-2")
@@ -75,6 +76,7 @@ def test_a_double_is_refused_and_the_first_goes_on(simulation: Simulation) -> No
     group.settle()
 
 
+@pytest.mark.gate
 def test_an_overrun_keeps_the_place_until_the_session_ends(simulation: Simulation) -> None:
     group = consumer_group(
         simulation, max_poll_interval_ms=2000, config={"group.consumer.session.timeout.ms": 20_000}
