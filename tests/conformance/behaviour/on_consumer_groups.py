@@ -26,6 +26,7 @@ class Members:
         self.side, self.group, self.topic = side, group, topic
         self.at = side.coordinator(group)
         self.topic_id = side.id_of(topic)
+        side.await_topic_in_groups(topic, self.at)
         assign_every(side, group, 0)
 
     def beat(self, label: str, member: str, epoch: int, *topics: str, **options: Any) -> Any:
@@ -105,6 +106,7 @@ def consumer_group_reads_more(side: Side) -> None:
     """A topic grows, a subscription changes, a topic goes: each brings a new epoch."""
     topic, other = side.topic("consumer-grows", partitions=2), side.topic("consumer-grows-2")
     group = Members(side, "reads-more", topic)
+    side.await_topic_in_groups(other, group.at)
     epoch = group.joins("joins", "a").member_epoch
     group.beat("owns", "a", epoch, **group.owning(0, 1))
     grown = {"name": topic, "count": 3, "assignments": [{"broker_ids": [0, 1, 2]}]}

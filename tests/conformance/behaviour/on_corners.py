@@ -108,9 +108,10 @@ def options_of_one_broker(side: Side) -> None:
 def consumer_group_by_range(side: Side) -> None:
     """The range assignor of the server, members joining one by one, one of them static."""
     topic = side.topic("by-range", partitions=5)
-    side.topic("by-range-2", partitions=3)
+    other = side.topic("by-range-2", partitions=3)
     group = Members(side, "by-range", topic)
-    _grow(group, ("a", "b", "c"), server_assignor="range", subscribed_topic_names=[topic, "by-range-2"])
+    side.await_topic_in_groups(other, group.at)
+    _grow(group, ("a", "b", "c"), server_assignor="range", subscribed_topic_names=[topic, other])
 
 
 @scenario

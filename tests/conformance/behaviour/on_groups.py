@@ -281,6 +281,7 @@ def group_of_the_new_protocol(side: Side) -> None:
     topic = side.topic("group-modern", partitions=3)
     group = "group-modern"
     node = side.coordinator(group)
+    side.await_topic_in_groups(topic, node)
     beat = partial(side.ask, api="ConsumerGroupHeartbeat", version=1, broker=node, group_id=group)
     member = "00000000-0000-0000-0000-000000000001"
     joining = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": [topic], "topic_partitions": []}

@@ -567,6 +567,7 @@ def consumer_group_of_two(side: Side) -> None:
     """KIP-848: partitions move from one member to another, step by step."""
     topic, group = side.topic("consumer-two", partitions=4), "consumer-two"
     at, topic_id = side.coordinator(group), side.id_of("consumer-two")
+    side.await_topic_in_groups(topic, at)
 
     def beat(label: str, *arguments: Any, **options: Any) -> Any:
         client = f"client-{arguments[0]}"
@@ -642,6 +643,7 @@ def wait_for_the_next_assignment() -> None:
 def consumer_group_with_static_members(side: Side) -> None:
     topic, group = side.topic("consumer-static", partitions=2), "consumer-static"
     at = side.coordinator(group)
+    side.await_topic_in_groups(topic, at)
 
     def beat(label: str, *arguments: Any, **options: Any) -> Any:
         fields = beating(group, *arguments, instance_id="i", **options)
@@ -664,6 +666,7 @@ def groups_change_their_protocol(side: Side) -> None:
     """KIP-848: empty groups in place, others by the policy (bidirectional)."""
     topic, group = side.topic("groups-change", partitions=2), "changing"
     at = side.coordinator(group)
+    side.await_topic_in_groups(topic, at)
     side.ask("commits", "OffsetCommit", 9, at, **committing(group, topic, 0))
     epoch = side.ask(
         "an empty classic group", "ConsumerGroupHeartbeat", 1, at, "m", **beating(group, "m", 0, topic)

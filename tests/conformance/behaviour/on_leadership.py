@@ -214,6 +214,7 @@ def group_of_the_new_protocol_moves(side: Side) -> None:
     """A KIP-848 group and a half-finished rebalance under the next coordinator."""
     topic, group = side.topic("coordinator-moves-modern", partitions=2), "moves-modern"
     at = side.coordinator(group)
+    side.await_topic_in_groups(topic, at)
     ids = side.id_of(topic)
     # However slow the machine, the member that joins again does so within the interval of its first time.
     assign_every(side, group, 15_000)

@@ -153,6 +153,7 @@ def old_versions_of_the_rest(side: Side) -> None:
             one = {**old, **kind, "feature": name, "max_version_level": level}
             side.ask(name, "UpdateFeatures", version, timeout_ms=10_000, feature_updates=[one], **more)
     at = side.coordinator("old-rest")
+    side.await_topic_in_groups(topic, at)
     first = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": [topic], "topic_partitions": []}
     given = side.ask(
         "an id is given",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 import time
@@ -206,6 +207,31 @@ class Side:
         while any(self._errors("ListOffsets", 7, replicas[0], topics=[{"name": name, "partitions": ends}])):
             assert time.monotonic() < deadline, f"{name} cannot be read"
             time.sleep(0.01)
+
+    def await_topic_in_groups(self, name: str, coordinator: int) -> None:
+        """Wait until the broker that coordinates groups assigns the topic in groups of KIP-848: its
+        coordinator is told of new topics after clients are.
+
+        Groups of one member are made to look, one after the other, as the first assignment of a group comes
+        at once and later ones at intervals.  They are gone when this returns.
+        """
+        deadline = time.monotonic() + TIMEOUT
+        member: dict[str, Any] = {
+            "member_id": "looks",
+            "rebalance_timeout_ms": 10_000,
+            "topic_partitions": [],
+        }
+        for number in itertools.count():
+            member["group_id"] = group = f"looks-for-{name}-{number}"
+            join = {**member, "member_epoch": 0, "subscribed_topic_names": [name]}
+            joined = self.quietly("ConsumerGroupHeartbeat", 1, coordinator, **join)
+            leave = {"group_id": group, "member_id": "looks", "member_epoch": -1}
+            self.quietly("ConsumerGroupHeartbeat", 1, coordinator, **leave)
+            self.quietly("DeleteGroups", 2, coordinator, groups_names=[group])
+            if joined.assignment is not None and joined.assignment.topic_partitions:
+                return
+            assert time.monotonic() < deadline, f"no group is given {name}: {joined}"
+            time.sleep(0.02)
 
     def _errors(self, api: str, version: int, broker: int, **fields: Any) -> list[int]:
         answer = self.quietly(api, version, broker, replica_id=-1, **fields)
