@@ -1,0 +1,44 @@
+"""The gate's stages are the same in `.ci/run`, in GitHub's workflow and in CONTRIBUTING."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def gate(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", ".ci/run", *words], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[str]:
+    return gate("--list").stdout.split()
+
+
+def test_each_stage_is_a_job_of_the_workflow(stages: list[str]) -> None:
+    text = (ROOT / ".github" / "workflows" / "gate.yml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"stage: \[(.*)\]", text)
+    assert listed.split(", ") == stages
+    assert "bash .ci/run ${{ matrix.stage }}" in text
+    assert set(re.findall(r"\{ stage: (\w+),", text)) == {"tests"}
+
+
+def test_each_stage_is_explained(stages: list[str]) -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The gate")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == stages
+
+
+def test_each_stage_can_be_run(stages: list[str]) -> None:
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.findall(r"^        (\w+)\)", text, re.MULTILINE) == stages
+
+
+def test_a_stage_that_is_not_there_is_refused_before_anything_runs(stages: list[str]) -> None:
+    done = gate(stages[0], "test")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"no stage test; there are: {' '.join(stages)}" in done.stderr
