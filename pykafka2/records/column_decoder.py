@@ -69,7 +69,7 @@ def decode_opened(batch: RecordBatch, buffer: bytes, columns: Columns, where: st
 
 
 def looks_uniform(batch: RecordBatch, buffer: bytes) -> bool:
-    """Whether the first records, a look at a few of them tells, have one length and no gaps between them."""
+    """Whether the first records, a look at a few of them tells, have one length, no gaps and no headers."""
     if batch.count < FIRST_TRY or batch.last_offset_delta != batch.count - 1 or not buffer:
         return False
     length = buffer[0]
@@ -79,6 +79,8 @@ def looks_uniform(batch: RecordBatch, buffer: bytes) -> bool:
         stride = 2 + ((length & 0x7F | buffer[1] << 7) >> 1)
     else:
         return False
+    if buffer[stride - 1 : stride] != b"\0":
+        return False  # of a record without headers the last byte says so
     return stride > 1 and buffer[: FIRST_TRY * stride : stride] == buffer[:1] * FIRST_TRY
 
 

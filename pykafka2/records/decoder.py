@@ -19,6 +19,9 @@ from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord, Headers
 RecordTuple = tuple[int, int, "bytes | None", "bytes | None", Headers]
 """Offset, timestamp, key, value, headers: a record without the names of where it came from."""
 
+# Names of headers that are kept as text: so many, of so many bytes.
+MOST_NAMES_KEPT = 256
+LONGEST_NAME_KEPT = 64
 # As `varint_size` would say for each delta from 0 to 8191.
 SIZES_OF_OFFSETS = b"\1" * 64 + b"\2" * (8192 - 64)
 
@@ -327,17 +330,33 @@ def open_body(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes
 
 
 def read_headers(buffer: bytes, position: int, headers: Headers) -> int:
-    """Read the headers at position into the list; where they end.  Each takes at least two bytes."""
-    count, position = read_raw(buffer, position)
+    """Read the headers at position into the list; where they end.  Each takes at least two bytes.
+
+    Hot: 0.3 us a header of less than 64 bytes.  Topics have few names of headers, so most are known.
+    """
+    count = buffer[position]
+    if count < 0x80:
+        position += 1
+    else:
+        count, position = read_raw(buffer, position)
     if count & 1 or count > len(buffer) - position:
         raise CorruptData("more headers than there are bytes, or a negative number")
     for _ in range(count >> 1):
-        size, position = read_raw(buffer, position)
+        size = buffer[position]
+        if size < 0x80:
+            position += 1
+        else:
+            size, position = read_raw(buffer, position)
         if size & 1:
             raise CorruptData("a header's name of negative length")
         end = position + (size >> 1)
-        name = buffer[position:end].decode("utf-8", "surrogateescape")
-        size, position = read_raw(buffer, end)
+        encoded = buffer[position:end]
+        name = _names.get(encoded) or _name_of(encoded)
+        size = buffer[end]
+        if size < 0x80:
+            position = end + 1
+        else:
+            size, position = read_raw(buffer, end)
         if size == 1:
             headers.append((name, None))
         elif size & 1:
@@ -349,6 +368,19 @@ def read_headers(buffer: bytes, position: int, headers: Headers) -> int:
             headers.append((name, buffer[position:end]))
             position = end
     return position
+
+
+_names: dict[bytes, str] = {}
+"""Names of headers that were met, as text.  Any thread: each operation on it is one step."""
+
+
+def _name_of(encoded: bytes) -> str:
+    name = encoded.decode("utf-8", "surrogateescape")
+    if len(encoded) <= LONGEST_NAME_KEPT:
+        if len(_names) >= MOST_NAMES_KEPT:
+            _names.clear()
+        _names[encoded] = name
+    return name
 
 
 def raise_out_of_order(offset: int, previous: int, batch: RecordBatch) -> NoReturn:
