@@ -1,14 +1,15 @@
 """Batches into columns, several at once.
 
-Runs on the application's thread, for `poll_columns` and `read_range`.  Where numpy is loaded, as it is once
-`to_arrow` was called, the records of several batches are found by array_decoder.py; otherwise, and where
-records are not as producers write them, by column_decoder.py batch by batch.  Columns are the same either
-way, and the same is raised.
+Runs on the application's thread, for `poll_columns` and `read_range`.  Where numpy is loaded the records of
+several batches are found by array_decoder.py; otherwise, and where records are not as producers write them,
+by column_decoder.py batch by batch.  Columns are the same either way, and the same is raised.  `to_arrow`
+loads numpy; so does reading on, where pyarrow is installed, once that takes no longer than what it spares.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from types import ModuleType, TracebackType
 from typing import Self
 
@@ -24,6 +25,8 @@ from pykafka2.records.legacy import AnyBatch, decode_any_columns
 GROUP_BYTES = 1 << 19
 # Fewer records are not worth the arrays.
 FEWEST_RECORDS = 48
+# So many records decoded one by one have taken as long as loading numpy takes: 0.1 s.
+WORTH_NUMPY = 100_000
 
 
 class ColumnGroup:
@@ -42,6 +45,7 @@ class ColumnGroup:
         self._check_crcs = check_crcs
         self._max_output_bytes = max_output_bytes
         self._arrays = _array_decoder()
+        self._one_by_one_before = columns.one_by_one
         self._opened: list[tuple[RecordBatch, Buffer]] = []
         self._bytes = 0
         self._records = 0
@@ -62,6 +66,8 @@ class ColumnGroup:
             self._flush()
             if self.end_offset is not None:
                 self._columns.end_before(self.end_offset)
+        if self._arrays is None:
+            _without_arrays.add(self._columns.one_by_one - self._one_by_one_before)
 
     def __len__(self) -> int:
         """The records in the columns, and those that will be."""
@@ -119,12 +125,39 @@ class ColumnGroup:
                 raise
 
 
+class WithoutArrays:
+    """Counts what numpy would have been quicker with.  Any thread; a count more or less does not matter."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._is_in_vain = False
+
+    def add(self, records: int) -> None:
+        """So many more were decoded one by one."""
+        self.records += records
+
+    def should_end(self) -> bool:
+        """Whether numpy is to be loaded, where pyarrow is installed anyway; asked again until it is."""
+        if self.records < WORTH_NUMPY or self._is_in_vain:
+            return False
+        self._is_in_vain = not all(map(find_spec, ("pyarrow", "numpy")))
+        return not self._is_in_vain
+
+    def give_up(self) -> None:
+        """It cannot be loaded."""
+        self._is_in_vain = True
+
+
+_without_arrays = WithoutArrays()
+
+
 def _array_decoder() -> ModuleType | None:
-    """array_decoder.py, if numpy is loaded already: loading it takes 0.1 s and 20 MB, which few need."""
-    if "numpy" not in sys.modules:
+    """array_decoder.py, if numpy is loaded or worth it: loading it takes 0.1 s and 20 MB, which few need."""
+    if "numpy" not in sys.modules and not _without_arrays.should_end():
         return None
     try:
         from pykafka2.records import array_decoder
     except ImportError:  # a numpy that cannot be used is as good as none
+        _without_arrays.give_up()
         return None
     return array_decoder

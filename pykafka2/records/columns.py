@@ -28,7 +28,7 @@ class Columns:
     fetched, compressed if they were.
     """
 
-    __slots__ = ("_count", "_lists", "_runs", "_types", "size_bytes")
+    __slots__ = ("_count", "_lists", "_runs", "_types", "one_by_one", "size_bytes")
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
@@ -37,6 +37,8 @@ class Columns:
         self._types: list[tuple[int, int]] = []
         """Up to which offset timestamps are of which type."""
         self.size_bytes = 0
+        self.one_by_one = 0
+        """How many records were decoded one by one, ever."""
 
     def __len__(self) -> int:
         return self._count
@@ -109,6 +111,8 @@ class Columns:
     def add(self, run: Run, first_offset: int = 0) -> None:
         """Add a run, without what lies before `first_offset`."""
         offsets = run.offsets
+        if type(run) is Rows:
+            self.one_by_one += len(run)
         if offsets and offsets[0] < first_offset:
             run = run.cut(bisect_left(offsets, first_offset), len(offsets))
         if run:

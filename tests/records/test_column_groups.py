@@ -235,3 +235,40 @@ def test_numpy_is_not_loaded_for_columns() -> None:
         "sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_numpy_is_loaded_once_it_would_have_been_quicker() -> None:
+    code = """
+import sys
+from pykafka2.records import column_group
+from pykafka2.records.batch import batches
+from pykafka2.records.columns import Columns
+from pykafka2.records.encoder import BatchBuilder
+
+column_group.WORTH_NUMPY = 200
+builder = BatchBuilder(max_bytes=1 << 20)
+for size in range(150):
+    builder.append(0, None, bytes(size))  # no two of one length
+blob = builder.build()
+found = []
+for _ in range(4):
+    columns = Columns()
+    with column_group.ColumnGroup(columns, "t", check_crcs=True) as group:
+        for batch in batches(blob, "t"):
+            group.add(batch, 0)
+    assert [len(one) for one in columns.values] == list(range(150))
+    found.append("numpy" in sys.modules)
+sys.exit(str(found))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.stderr.strip() == "[False, False, True, True]"
+
+
+@pytest.mark.parametrize("missing", ["pyarrow", "numpy"])
+def test_numpy_is_left_alone_where_pyarrow_is_missing(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_group, "find_spec", lambda name: None if name == missing else name)
+    without = column_group.WithoutArrays()
+    without.add(column_group.WORTH_NUMPY)
+    assert not without.should_end()
+    monkeypatch.undo()
+    assert not without.should_end(), "it is looked for once"
