@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pykafka2.records.batch import Buffer, RecordBatch
-from pykafka2.records.decoder import has_gaps
+from pykafka2.records.opening import has_gaps
 from pykafka2.records.record_starts import Records, UnusualRecords, expect, sizes_of
 from pykafka2.records.runs import ArrayRun, HeaderArrays
 from pykafka2.types import LOG_APPEND_TIME

@@ -12,15 +12,15 @@ from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import (
+from pykafka2.records.headers import read_headers
+from pykafka2.records.layouts import Layout, PlannedRun, matching, offset_bytes, plans
+from pykafka2.records.opening import (
     has_gaps,
     open_batch,
     raise_corrupt,
     raise_leftover,
     raise_out_of_order,
-    read_headers,
 )
-from pykafka2.records.layouts import Layout, PlannedRun, matching, offset_bytes, plans
 from pykafka2.records.runs import Bytes, Field, Rows, UniformRun
 from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw
 from pykafka2.types import LOG_APPEND_TIME, Headers

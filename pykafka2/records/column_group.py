@@ -18,8 +18,8 @@ from pykafka2.errors import KafkaError
 from pykafka2.records.batch import Buffer, RecordBatch
 from pykafka2.records.column_decoder import decode_opened
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import has_gaps, open_body
 from pykafka2.records.legacy import AnyBatch, decode_any_columns
+from pykafka2.records.opening import has_gaps, open_body
 
 # So many bytes of records are decoded at once: more would not stay in the processor's caches.
 GROUP_BYTES = 1 << 19

@@ -6,24 +6,25 @@ the outcome is records or CorruptData: nothing is allocated by a number that the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, dropwhile, repeat
-from typing import NoReturn
+from collections.abc import Iterator
+from itertools import dropwhile, repeat
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
-from pykafka2.errors import CodecUnavailable, CorruptData, UnsupportedCompressionType
-from pykafka2.records.batch import MIN_RECORD_BYTES, Buffer, RecordBatch
+from pykafka2.errors import CorruptData
+from pykafka2.records.batch import RecordBatch
+from pykafka2.records.headers import read_headers
+from pykafka2.records.opening import (
+    open_batch,
+    raise_corrupt,
+    raise_leftover,
+    raise_out_of_order,
+    sizes_of_offsets,
+)
 from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw
 from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord, Headers
 
 RecordTuple = tuple[int, int, "bytes | None", "bytes | None", Headers]
 """Offset, timestamp, key, value, headers: a record without the names of where it came from."""
-
-# Names of headers that are kept as text: so many, of so many bytes.
-MOST_NAMES_KEPT = 256
-LONGEST_NAME_KEPT = 64
-# As `varint_size` would say for each delta from 0 to 8191.
-SIZES_OF_OFFSETS = b"\1" * 64 + b"\2" * (8192 - 64)
 
 
 def decode_records(
@@ -295,105 +296,3 @@ def decode_tuples(
         raise_corrupt(batch, offset, where, error)
     if position != end:
         raise_leftover(batch, end - position, where)
-
-
-def sizes_of_offsets(batch: RecordBatch) -> Iterable[int]:
-    """How many bytes each record's offset delta takes, if the header tells; else zeros: they must be read."""
-    if has_gaps(batch):
-        return repeat(0)
-    return SIZES_OF_OFFSETS if batch.count <= len(SIZES_OF_OFFSETS) else chain(SIZES_OF_OFFSETS, repeat(3))
-
-
-def has_gaps(batch: RecordBatch) -> bool:
-    """Whether offsets must be read from the records, as the header does not tell them."""
-    return batch.last_offset_delta != batch.count - 1 or batch.count > 1 << 20
-
-
-def open_batch(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> bytes:
-    """The encoded records, after all checks that need no parsing: checksum, codec, count."""
-    return bytes(open_body(batch, where, check_crcs, max_output_bytes))
-
-
-def open_body(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Buffer:
-    """The same without a copy: a view, where nothing was to be decompressed."""
-    if check_crcs:
-        batch.verify_crc(where)
-    try:
-        buffer = batch.records_view(max_output_bytes)
-    except (CorruptData, UnsupportedCompressionType, CodecUnavailable) as error:
-        raise type(error)(f"{where} at offset {batch.base_offset}: {error}") from error
-    if batch.count * MIN_RECORD_BYTES > len(buffer):
-        raise CorruptData(
-            f"{where} at offset {batch.base_offset}: {batch.count} records cannot be in {len(buffer)} bytes"
-        )
-    return buffer
-
-
-def read_headers(buffer: bytes, position: int, headers: Headers) -> int:
-    """Read the headers at position into the list; where they end.  Each takes at least two bytes.
-
-    Hot: 0.3 us a header of less than 64 bytes.  Topics have few names of headers, so most are known.
-    """
-    count = buffer[position]
-    if count < 0x80:
-        position += 1
-    else:
-        count, position = read_raw(buffer, position)
-    if count & 1 or count > len(buffer) - position:
-        raise CorruptData("more headers than there are bytes, or a negative number")
-    for _ in range(count >> 1):
-        size = buffer[position]
-        if size < 0x80:
-            position += 1
-        else:
-            size, position = read_raw(buffer, position)
-        if size & 1:
-            raise CorruptData("a header's name of negative length")
-        end = position + (size >> 1)
-        encoded = buffer[position:end]
-        name = _names.get(encoded) or _name_of(encoded)
-        size = buffer[end]
-        if size < 0x80:
-            position = end + 1
-        else:
-            size, position = read_raw(buffer, end)
-        if size == 1:
-            headers.append((name, None))
-        elif size & 1:
-            raise CorruptData("a header of negative length")
-        else:
-            end = position + (size >> 1)
-            if end > len(buffer):
-                raise CorruptData("a header that is longer than its batch")
-            headers.append((name, buffer[position:end]))
-            position = end
-    return position
-
-
-_names: dict[bytes, str] = {}
-"""Names of headers that were met, as text.  Any thread: each operation on it is one step."""
-
-
-def _name_of(encoded: bytes) -> str:
-    name = encoded.decode("utf-8", "surrogateescape")
-    if len(encoded) <= LONGEST_NAME_KEPT:
-        if len(_names) >= MOST_NAMES_KEPT:
-            _names.clear()
-        _names[encoded] = name
-    return name
-
-
-def raise_out_of_order(offset: int, previous: int, batch: RecordBatch) -> NoReturn:
-    raise CorruptData(f"offset {offset} follows {previous}, and the batch's last is {batch.last_offset}")
-
-
-def raise_corrupt(batch: RecordBatch, offset: int, where: str, error: Exception) -> NoReturn:
-    why = "the batch ends within the record" if isinstance(error, IndexError) else error
-    if batch.last_offset_delta != batch.count - 1:
-        offset = batch.base_offset  # with gaps, the offset is not known before the record is read
-    raise CorruptData(f"{where} at offset {offset}, in the batch from {batch.base_offset}: {why}") from error
-
-
-def raise_leftover(batch: RecordBatch, left: int, where: str) -> NoReturn:
-    why = f"{left} bytes are left after its {batch.count} records"
-    raise CorruptData(f"{where}, batch from offset {batch.base_offset}: {why}")

@@ -14,7 +14,8 @@ from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.column_decoder import decode_opened, looks_uniform
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import decode_opened_records, open_batch
+from pykafka2.records.decoder import decode_opened_records
+from pykafka2.records.opening import open_batch
 from pykafka2.records.runs import Rows, Run, UniformRun
 from pykafka2.types import ConsumerRecord
 
