@@ -13,6 +13,7 @@ import attrs
 
 from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
+from pykafka2.broker.security.acls import NO_ACLS, Acls
 
 NO_LEADER = -1
 
@@ -86,6 +87,8 @@ class ClusterImage:
     """Finalised features by name; one that is not there has level 0."""
     configs: Mapping[ConfigResource, Mapping[str, str]] = attrs.field(factory=dict)
     """What is set on brokers, groups and subscriptions of client metrics; a topic has its own."""
+    acls: Acls = NO_ACLS
+    """Access rules; the same object as in the image before where none has changed."""
 
     @property
     def transaction_version(self) -> int:

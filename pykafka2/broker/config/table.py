@@ -434,16 +434,25 @@ metrics LIST ""
 """
 
 OWN_TABLE: Final = """\
+allow.everyone.if.no.acl.found BOOLEAN false
 channel.mode STRING pipelined [pipelined, serial]
 log.validate STRING headers [headers, strict]
 max.pipelined.bytes LONG 134217728 [1,...]
 max.pipelined.requests INT 256 [1,...]
 producer.id.expiration.check.interval.ms INT 600000 [1,...]
+super.users STRING ""
 threads STRING shared [shared, separate]
 """
-"""What a `KafkaCluster` takes beyond Kafka's options."""
+"""What a `KafkaCluster` takes beyond the options of Kafka's brokers; the authorizer's own among them."""
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 DEPARTURES: Final[dict[str, tuple[str, str, str]]] = {
+    "authorizer.class.name": (
+        "",
+        f"[, {STANDARD_AUTHORIZER}]",
+        "no classes can be loaded; this one is built in",
+    ),
     "default.replication.factor": ("-1", "[-1,...,32767]", "three replicas, or as many as brokers"),
     "group.consumer.assignors": ("uniform,range", "[uniform, range]", "no classes can be loaded"),
     "max.connections.per.ip.overrides": ("", "[address]:[number],...", "Kafka checks it without saying so"),
@@ -507,7 +516,6 @@ _CLASSES = "no classes can be loaded"
 REFUSED: Final[dict[str, str]] = {
     "advertised.listeners": _MADE_BY_CLUSTER,
     "alter.config.policy.class.name": _CLASSES,
-    "authorizer.class.name": "ACLs are not built yet",
     "broker.id": _MADE_BY_CLUSTER,
     "client.quota.callback.class": _CLASSES,
     "controller.": _QUORUM,
@@ -531,6 +539,8 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
+        "allow.everyone.if.no.acl.found",
+        "authorizer.class.name",
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
@@ -602,6 +612,7 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
         "replica.selector.class",
         "request.timeout.ms",
         "socket.request.max.bytes",
+        "super.users",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "transaction.max.timeout.ms",
         "transaction.partition.verification.enable",

@@ -31,7 +31,7 @@ TYPE_CODES: Final = {
 
 _BITS: Final = {"SHORT": 15, "INT": 31, "LONG": 63}
 _RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]( or -1)?\Z")
-_WORDS = re.compile(r"(\(case insensitive\) )?\[([\w.\- ]+(?:, [\w.\- ]+)*)\]\Z")
+_WORDS = re.compile(r"(\(case insensitive\) )?\[([\w.\- ]*(?:, [\w.\- ]+)*)\]\Z")
 _THROTTLED = re.compile(r"\d+:\d+\Z")
 _RESETS: Final = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
 # What java.time.Duration reads.

@@ -161,7 +161,7 @@ class Controller:
 
     def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
         """Create a topic, or raise why not."""
-        topic = new_topic(self.state, self.config, new, self._entropy.token_bytes(16))
+        topic = new_topic(self.state, self.config, new, self.new_id())
         if not validate_only:
             self.write(
                 [
@@ -249,6 +249,10 @@ class Controller:
         return image
 
     # ------------------------------------------------------------------ the rest
+
+    def new_id(self) -> bytes:
+        """Of a topic, or of an access rule."""
+        return self._entropy.token_bytes(16)
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids, never given out again (AllocateProducerIds)."""

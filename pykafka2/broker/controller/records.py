@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import attrs
 
 from pykafka2.broker.base.image import BrokerImage, PartitionImage
+from pykafka2.broker.security.acls import Acl
 
 
 class Record:
@@ -98,3 +99,18 @@ class ProducerIdsAllocated(Record):
     """All producer ids below this one have been given out."""
 
     next_id: int
+
+
+@attrs.define(frozen=True)
+class AclCreated(Record):
+    """An access rule, under an id of its own."""
+
+    id: bytes
+    acl: Acl
+
+
+@attrs.define(frozen=True)
+class AclRemoved(Record):
+    """An access rule is gone."""
+
+    acl: Acl

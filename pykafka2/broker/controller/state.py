@@ -22,6 +22,8 @@ from pykafka2.broker.base.image import (
 )
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.controller.records import (
+    AclCreated,
+    AclRemoved,
     BrokerRemoved,
     BrokerSet,
     ConfigsSet,
@@ -34,6 +36,7 @@ from pykafka2.broker.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
+from pykafka2.broker.security.acls import NO_ACLS, Acl, Acls
 
 Changes = Mapping[str, "TopicImage | None"]
 """Topics that changed, by name; None: deleted."""
@@ -49,12 +52,14 @@ class State:
         self.topic_names: dict[bytes, str] = {}
         self.features: dict[str, int] = dict(features)
         self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
+        self.acls: Acls = NO_ACLS
         self.next_producer_id = 0
         self.first_host = 0
         """Where placement begins, as the cluster's seed says."""
         self.image = ClusterImage(0, cluster_id, {}, {}, {}, features)
         self._changed: dict[str, TopicImage | None] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}  # of topics that this replay touches
+        self._acls: dict[Acl, bytes] | None = None  # if this replay touches them
         self._replayers: dict[type[Record], Callable[[Any], None]] = {
             ControllerElected: self._controller_elected,
             BrokerSet: self._broker_set,
@@ -66,6 +71,8 @@ class State:
             PartitionSet: self._partition_set,
             FeatureSet: self._feature_set,
             ProducerIdsAllocated: self._producer_ids_allocated,
+            AclCreated: self._acl_created,
+            AclRemoved: self._acl_removed,
         }
 
     @property
@@ -80,6 +87,7 @@ class State:
         other.topics = dict(self.topics)
         other.topic_names = dict(self.topic_names)
         other.configs = self.configs
+        other.acls = self.acls
         other.next_producer_id = self.next_producer_id
         other.first_host = self.first_host
         other.image = self.image
@@ -95,6 +103,8 @@ class State:
         for name, partitions in self._partitions.items():
             self._set_topic(attrs.evolve(self.topics[name], partitions=tuple(partitions)))
         self._partitions = {}
+        if self._acls is not None:
+            self.acls, self._acls = self._acls, None
         self.image = ClusterImage(
             offset + count,
             self.image.cluster_id,
@@ -103,6 +113,7 @@ class State:
             dict(self.topic_names),
             dict(self.features),
             self.configs,
+            self.acls,
         )
         return self._changed
 
@@ -161,3 +172,14 @@ class State:
 
     def _producer_ids_allocated(self, record: ProducerIdsAllocated) -> None:
         self.next_producer_id = record.next_id
+
+    def _acl_created(self, record: AclCreated) -> None:
+        self._changed_acls()[record.acl] = record.id
+
+    def _acl_removed(self, record: AclRemoved) -> None:
+        self._changed_acls().pop(record.acl, None)
+
+    def _changed_acls(self) -> dict[Acl, bytes]:
+        if self._acls is None:
+            self._acls = dict(self.acls)
+        return self._acls

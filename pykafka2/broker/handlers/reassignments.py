@@ -62,8 +62,22 @@ def _reassign(
 
 
 def refuse(request: AlterPartitionReassignmentsRequest, code: int) -> AlterPartitionReassignmentsResponse:
+    words = str(error_of(code))
     return AlterPartitionReassignmentsResponse(
-        error_code=code, error_message=str(error_of(code)), responses=[]
+        error_code=code,
+        error_message=words,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=one.partition_index, error_code=code, error_message=words
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
     )
 
 
