@@ -15,7 +15,7 @@ from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, ClientApis
-from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.handlers.services import Gate, Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
@@ -110,6 +110,7 @@ class Parts:
             entropy=self._entropy,
             next_producer_id=self._next_producer_id,
             services_of=services_of,
+            gate=self._gate(),
         )
         self.requests = BrokerRequests(
             self._shared, self.services, metrics, self.queue, Forwarder(self.services, self.channel)
@@ -119,6 +120,15 @@ class Parts:
             for number in range(config.int("num.io.threads"))
         ]
         self.queue.connect(tuple(self.handlers))
+
+    def _gate(self) -> Gate | None:
+        """What asks the authorizer, where there is one; its table is loaded with the first that has."""
+        node = self._node
+        if not node.config.text("authorizer.class.name"):
+            return None
+        from pykafka2.broker.handlers.authorization.gate import Gate as StandardGate
+
+        return StandardGate(node.id, node.config, node.clock, node.events)
 
     def _make_connections(self) -> None:
         """What clients are connected to."""

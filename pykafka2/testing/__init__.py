@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.problems import Problem, Problems
+    from pykafka2.broker.config.table import STANDARD_AUTHORIZER
     from pykafka2.broker.faults.rule import FaultRule
     from pykafka2.broker.observed.event_log import ClusterEvent
     from pykafka2.broker.observed.history import Entry, History
     from pykafka2.testing.api import ClusterApi
     from pykafka2.testing.arguments import Topic
     from pykafka2.testing.cluster import KafkaCluster
+    from pykafka2.testing.controls.access_rules import AccessRules
     from pykafka2.testing.controls.controls import Controls
     from pykafka2.testing.fixtures.clusters import TlsKafkaCluster
     from pykafka2.testing.quick import QUICK
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QUICK",
+    "STANDARD_AUTHORIZER",
+    "AccessRules",
     "ClusterApi",
     "ClusterEvent",
     "ClusterMetrics",
@@ -59,6 +63,8 @@ __all__ = [
 
 _HOMES = {
     "QUICK": "pykafka2.testing.quick",
+    "STANDARD_AUTHORIZER": "pykafka2.broker.config.table",
+    "AccessRules": "pykafka2.testing.controls.access_rules",
     "ClusterApi": "pykafka2.testing.api",
     "ClusterEvent": "pykafka2.broker.observed.event_log",
     "ClusterMetrics": "pykafka2.testing.views.metrics",

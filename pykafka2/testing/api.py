@@ -18,6 +18,7 @@ from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.errors import IllegalState
 from pykafka2.testing.authority import Authority
+from pykafka2.testing.controls.access_rules import AccessRules
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.views.groups import GroupView
 from pykafka2.testing.views.metrics import ClusterMetrics
@@ -169,6 +170,11 @@ class ClusterApi(ABC):
     @abstractmethod
     def controls(self) -> Controls:
         """Crash, cut, hold and fail: see `Controls`."""
+
+    @property
+    def acls(self) -> AccessRules:
+        """Access rules: `cluster.acls.allow("User:ann", "READ", topic="orders")`."""
+        return AccessRules(self.controls, self.events)
 
     # ------------------------------------------------------------------ topics
 

@@ -26,7 +26,7 @@ from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
-from pykafka2.testing import QUICK, KafkaCluster, Simulation, Topic
+from pykafka2.testing import QUICK, STANDARD_AUTHORIZER, KafkaCluster, Simulation, Topic
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.types import TopicPartition
 from tests.testing.sim_wire import SimWire
@@ -35,6 +35,12 @@ from tests.testing.wire import Wire
 TOPICS = {"t": Topic(2, 3), "other": 1}
 T0 = ("t", 0)
 APP = "app"
+EVERYBODY = "User:*"
+CONFIG = {
+    **QUICK,
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "allow.everyone.if.no.acl.found": True,
+}
 
 
 @attrs.define
@@ -109,10 +115,10 @@ def real_producer(cluster: KafkaCluster, **options: Any) -> KafkaProducer:
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "simulation":
         with Simulation(seed=1) as simulation:
-            cluster = simulation.cluster(brokers=3, topics=TOPICS, config=QUICK)
+            cluster = simulation.cluster(brokers=3, topics=TOPICS, config=CONFIG)
             yield World(cluster, simulation.producer, lambda address: SimWire(simulation, address))
         return
-    with KafkaCluster(3, TOPICS, config=QUICK, process=request.param == "process") as cluster:
+    with KafkaCluster(3, TOPICS, config=CONFIG, process=request.param == "process") as cluster:
         yield World(cluster, real_producer, Wire)
 
 
@@ -437,6 +443,23 @@ def logs(world: World) -> None:
     cluster.delete_topic("short")
 
 
+def access_rules(world: World) -> None:
+    controls, cluster = world.controls, world.cluster
+    controls.allow_access(EVERYBODY, "ALL", topic="t")
+    controls.deny_access(EVERYBODY, "WRITE", topic="t")
+    with pytest.raises(errors.TopicAuthorizationFailed):
+        world.send(b"1")
+    (denied,) = [one for one in cluster.acls.denials() if one.facts["api"] == "Produce"]
+    assert (denied.facts["operation"], denied.facts["resource"]) == ("WRITE", "t")
+    assert {one["permission"] for one in controls.access_rules()} == {"ALLOW", "DENY"}
+    assert controls.revoke_access(EVERYBODY, "WRITE", topic="t") == 1
+    world.send(b"2")
+    assert cluster.acls.revoke() == 1
+    assert controls.access_rules() == []
+    world.send(b"3")
+    assert world.values() == [b"2", b"3"]
+
+
 CONTROLS = (
     brokers_go_and_come,
     an_unflushed_tail_is_kept,
@@ -446,6 +469,7 @@ CONTROLS = (
     links,
     rules,
     logs,
+    access_rules,
 )
 
 

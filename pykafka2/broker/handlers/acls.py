@@ -1,22 +1,31 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: a broker without an authorizer keeps no access rules, and says so.
+"""DescribeAcls, CreateAcls, DeleteAcls: the access rules of the cluster.
 
-As Apache Kafka 4.3.1 does where `authorizer.class.name` is empty, also for resource types that it does not
-know, as it asks for the authorizer first.
+A broker without an authorizer keeps none, and says so, as Apache Kafka 4.3.1 does where
+`authorizer.class.name` is empty; also for resource types that it does not know, as it asks for the
+authorizer first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import BrokerError, SecurityDisabled, error_of
+from pykafka2.broker.controller.acls import create_acls, delete_acls
+from pykafka2.broker.security.acls import Acl, AclFilter
+from pykafka2.errors import BrokerError, SecurityDisabled, UnknownServerError, error_of
 from pykafka2.protocol.messages.acls import (
+    AclCreation,
     AclCreationResult,
+    AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
     DescribeAclsRequest,
+    DescribeAclsResource,
     DescribeAclsResponse,
 )
 
@@ -31,19 +40,115 @@ NO_AUTHORIZER = SecurityDisabled("No Authorizer is configured.")
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeAclsRequest, now: float
 ) -> DescribeAclsResponse:
-    return _describe_refused(SecurityDisabled("No Authorizer is configured on the broker"))
+    if services.gate is None:
+        return _describe_refused(SecurityDisabled("No Authorizer is configured on the broker"))
+    wanted = _filter_of(request)
+    found = [acl for acl in services.image.acls if wanted.matches(acl)]
+    return DescribeAclsResponse(resources=_by_resource(found))
 
 
 def handle_create(
     services: Services, context: RequestContext, request: CreateAclsRequest, now: float
 ) -> CreateAclsResponse:
-    return _create_refused(request, NO_AUTHORIZER)
+    if services.gate is None:
+        return _create_refused(request, NO_AUTHORIZER)
+    refusals = create_acls(services.controller, map(_acl_of, request.creations))
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(
+                error_code=0 if error is None else error.code or 0,
+                error_message="" if error is None else str(error),
+            )
+            for error in refusals
+        ]
+    )
 
 
 def handle_delete(
     services: Services, context: RequestContext, request: DeleteAclsRequest, now: float
 ) -> DeleteAclsResponse:
-    return _delete_refused(request, NO_AUTHORIZER)
+    if services.gate is None:
+        return _delete_refused(request, NO_AUTHORIZER)
+    results = []
+    for outcome in delete_acls(services.controller, map(_filter_of, request.filters)):
+        if isinstance(outcome, BrokerError):
+            results.append(
+                DeleteAclsFilterResult(
+                    error_code=outcome.code or 0, error_message=str(outcome), matching_acls=[]
+                )
+            )
+        else:
+            results.append(DeleteAclsFilterResult(error_message=None, matching_acls=_removed(outcome)))
+    return DeleteAclsResponse(filter_results=results)
+
+
+# ---------------------------------------------------------------------- rules and messages
+
+
+def _acl_of(creation: AclCreation) -> Acl:
+    return Acl(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def _filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
+def _by_resource(acls: Iterable[Acl]) -> list[DescribeAclsResource]:
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in acls:
+        key = (acl.resource_type, acl.resource_name, acl.pattern_type)
+        resource = resources.get(key)
+        if resource is None:
+            resource = resources[key] = DescribeAclsResource(
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                pattern_type=acl.pattern_type,
+                acls=[],
+            )
+        resource.acls.append(
+            AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+        )
+    return list(resources.values())
+
+
+def _removed(acls: Iterable[Acl]) -> list[DeleteAclsMatchingAcl]:
+    return [
+        DeleteAclsMatchingAcl(
+            error_message=None,
+            resource_type=acl.resource_type,
+            resource_name=acl.resource_name,
+            pattern_type=acl.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+        for acl in acls
+    ]
+
+
+# ---------------------------------------------------------------------- refusals
 
 
 def refuse_describe(request: DescribeAclsRequest, code: int) -> DescribeAclsResponse:
@@ -63,7 +168,8 @@ def _describe_refused(error: BrokerError) -> DescribeAclsResponse:
 
 
 def _create_refused(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
-    code, words = error.code or 0, str(error)
+    code = error.code or 0
+    words = None if isinstance(error, UnknownServerError) else str(error)
     results = [AclCreationResult(error_code=code, error_message=words) for _ in request.creations]
     return CreateAclsResponse(results=results)
 

@@ -20,14 +20,17 @@ from pykafka2.broker.replication.fetch_sessions import (
     next_epoch,
 )
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
+from pykafka2.broker.security.asker import Asker
 from pykafka2.errors import (
     BrokerError,
     FetchSessionIdNotFound,
     InvalidFetchSessionEpoch,
+    TopicAuthorizationFailed,
     UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -91,9 +94,10 @@ def _plan(services: Services, context: RequestContext, request: FetchRequest, no
     max_bytes = min(request.max_bytes, services.config.int("fetch.max.bytes"))  # followers' fetches, too
     may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
     is_future = replica_id == FUTURE_REPLICA
+    asker = services.asker_of(context) if is_consumer else None
     plan = FetchPlan(
         replica_id,
-        [item for topic in request.topics for item in _items(services, context, topic)],
+        [item for topic in request.topics for item in _items(services, context, topic, asker)],
         min(request.min_bytes, max_bytes),
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED and not is_future,
@@ -102,12 +106,12 @@ def _plan(services: Services, context: RequestContext, request: FetchRequest, no
         rack_id=request.rack_id if may_follow else None,
     )
     if context.version >= FIRST_VERSION_WITH_SESSIONS:
-        _use_session(services, context.version, request, plan, now)
+        _use_session(services, context.version, request, plan, asker, now)
     return plan
 
 
 def _use_session(
-    services: Services, version: int, request: FetchRequest, plan: FetchPlan, now: float
+    services: Services, version: int, request: FetchRequest, plan: FetchPlan, asker: Asker | None, now: float
 ) -> None:
     """Have an incremental fetch look at its session; a full one ends the session that it names."""
     sessions = services.replicas.sessions
@@ -129,6 +133,8 @@ def _use_session(
         name_of=services.image.topic_names.get,
         now=now,
     )
+    if asker is not None:
+        sessions.check_access(session, asker.rights, lambda topic: _refusal(asker, topic))
     plan.items = []
     if session.partitions:
         plan.session = session
@@ -167,14 +173,24 @@ def _in_session(
     return response
 
 
-def _items(services: Services, context: RequestContext, topic: FetchTopic) -> list[FetchItem]:
-    name, error = topic.topic, None
+def _refusal(asker: Asker, topic: str) -> TopicAuthorizationFailed | None:
+    """Why who asks may not read a topic; None if it may."""
+    return None if asker.may(Operation.READ, ResourceType.TOPIC, topic) else TopicAuthorizationFailed()
+
+
+def _items(
+    services: Services, context: RequestContext, topic: FetchTopic, asker: Asker | None
+) -> list[FetchItem]:
+    name = topic.topic
+    error: BrokerError | None = None
     if context.version >= FIRST_VERSION_WITH_IDS:
         known = services.image.topic_by_id(topic.topic_id)
         if known is None:
             name, error = topic.topic_id.hex(), UnknownTopicId()
         else:
             name = known.name
+    if error is None and asker is not None:
+        error = _refusal(asker, name)
     known_partitions = range(0)
     if error is None:
         image = services.image.topics.get(name)

@@ -100,9 +100,10 @@ def _about_brokers(services: Services, request: MetadataRequest) -> MetadataResp
 
 
 def _with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
-    """These topics, each with what may be done with it."""
+    """These topics, each with what may be done with it; nothing is said of an id that nobody knows."""
     for topic in topics:
-        topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        if topic.name is not None:
+            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     return topics
 
 

@@ -50,7 +50,7 @@ def handle(
 
         repeats = Repeats(request, context.version)
         request = repeats.request
-    if not _is_transactional(request):
+    if not is_transactional(request):
         return _append_and_answer(services, context, request, {}, repeats, now)
 
     from pykafka2.broker.handlers.produce_transactional import verify
@@ -76,7 +76,7 @@ def _names_twice(request: ProduceRequest) -> bool:
     return False
 
 
-def _is_transactional(request: ProduceRequest) -> bool:
+def is_transactional(request: ProduceRequest) -> bool:
     """Whether any batch says that it is part of a transaction.  One byte is looked at for each partition."""
     for topic in request.topic_data:
         for data in topic.partition_data:

@@ -120,8 +120,20 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
 
 def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
     """Have the API's function answer; whatever goes wrong costs this request alone."""
-    if not context.is_answered:  # else its connection is gone
-        services.go_on_with(context, lambda: api.handle(services, context, context.request, now))
+    if context.is_answered:
+        return  # its connection is gone
+
+    def handle() -> Response | None:
+        return api.handle(services, context, context.request, now)
+
+    gate = services.gate
+    if gate is None or context.caller.is_broker:
+        services.go_on_with(context, handle)
+        return
+    image = services.controller.image if api.by_controller else services.image
+    services.go_on_with(
+        context, lambda: gate.handle(services, context, image, handle, by_controller=api.by_controller)
+    )
 
 
 def services_asked(services: Services, context: RequestContext) -> Services:

@@ -7,7 +7,7 @@ handler has to wait for it hands on (`go_on_with`).  Under the cluster's lock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.known_metadata import KnownMetadata
@@ -19,11 +19,35 @@ from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
 from pykafka2.broker.replication.replica_manager import ReplicaManager
+from pykafka2.broker.security.acls import Acls
+from pykafka2.broker.security.asker import Asker
 from pykafka2.broker.server.answers import Answers
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import Clock, Entropy
+from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.transactions.verifier import Verifier
+
+
+class Gate(Protocol):
+    """Whether who sent a request may have it carried out (authorization/gate.py)."""
+
+    def handle(
+        self,
+        services: Services,
+        context: RequestContext,
+        image: ClusterImage,
+        go_on: Callable[[], Response | None],
+        *,
+        by_controller: bool,
+    ) -> Response | None:
+        """The answer to a request: of its function, `go_on`, or why it is not called."""
+        ...
+
+    def asker(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Asker:
+        """The rights of who sent a request, by these rules."""
+        ...
 
 
 class Services:
@@ -43,6 +67,7 @@ class Services:
         entropy: Entropy,
         next_producer_id: Callable[[], int],
         services_of: Callable[[int], Services],
+        gate: Gate | None = None,
     ) -> None:
         self.node = node
         self.logs = logs
@@ -52,6 +77,8 @@ class Services:
         self.answers = answers
         self.known_metadata = known_metadata
         self.go_on_with = answers.go_on_with
+        self.gate = gate
+        """None where no authorizer is configured: everybody may do everything."""
         self.next_producer_id = next_producer_id
         """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""
         self._controllers = controllers
@@ -80,6 +107,12 @@ class Services:
     @property
     def log_levels(self) -> dict[str, str]:
         return self.node.log_levels
+
+    def asker_of(self, context: RequestContext) -> Asker | None:
+        """The rights of who sent a request, by this broker's metadata; None where nobody is asked for any."""
+        if self.gate is None or context.caller.is_broker:
+            return None
+        return self.gate.asker(context, self.image.acls)
 
     def any_live_broker(self) -> int:
         """Whom answers name as the controller: any live broker, since each forwards what is the

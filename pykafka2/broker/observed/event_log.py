@@ -22,6 +22,7 @@ KINDS = (
     "broker",
     "cluster",
     "controller",
+    "denied",
     "fault",
     "group",
     "isr",
@@ -77,6 +78,36 @@ class EventLog:
             self._refusals[refusal] = None
             text = f"broker {broker} closed a connection of {client}: {reason}"
             self.note(now, "refused", text, broker=broker, client=client, reason=reason)
+
+    def access_denied(
+        self,
+        now: float,
+        broker: int,
+        principal: str,
+        host: str,
+        api: str,
+        operation: str,
+        resource_type: str,
+        resource: str,
+    ) -> None:
+        """A request was refused by access rules, wholly or in part.
+
+        Noted once for each principal, API and resource, as clients ask again and again.
+        """
+        denial = (broker, principal, f"{api} {operation} {resource_type} {resource}")
+        if denial not in self._refusals and len(self._refusals) < MAX_REFUSALS:
+            self._refusals[denial] = None
+            facts = {
+                "broker": broker,
+                "principal": principal,
+                "host": host,
+                "api": api,
+                "operation": operation,
+                "resource_type": resource_type,
+                "resource": resource,
+            }
+            text = f"{principal} from {host} may not {operation} {resource_type} {resource} ({api})"
+            self.note(now, "denied", text, **facts)
 
     def clear(self) -> None:
         self._events.clear()

@@ -59,6 +59,8 @@ class FetchSession:
     dirty: dict[Ident, None] = attrs.field(factory=dict)
     unresolved: dict[Ident, None] = attrs.field(factory=dict)
     """Partitions whose topic id nobody knows yet."""
+    checked_by: object = None
+    """The rights that its partitions were last looked at by; another object, and they are looked at anew."""
     last_fetch_at: float = float("-inf")
     previous_fetch_at: float = float("-inf")
 

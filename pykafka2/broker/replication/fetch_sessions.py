@@ -16,9 +16,11 @@ from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
+    BrokerError,
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
+    TopicAuthorizationFailed,
     UnknownTopicId,
 )
 
@@ -173,7 +175,24 @@ class FetchSessions:
         known = session.partitions[ident]
         name = name_of(known.item.topic_id)
         if name is not None:
+            session.checked_by = None
             self._add(session, attrs.evolve(known.item, topic=name, error=None))
+
+    def check_access(
+        self, session: FetchSession, rights: object, refusal_of: Callable[[str], BrokerError | None]
+    ) -> None:
+        """Have a session go by these rights: partitions that its reader may not read any more fail from now
+        on, others are read again.  Costs nothing while the rights are the same object.
+        """
+        if session.checked_by is rights:
+            return
+        session.checked_by = rights
+        for known in list(session.partitions.values()):
+            item = known.item
+            if item.error is None or isinstance(item.error, TopicAuthorizationFailed):
+                error = refusal_of(item.topic)
+                if (error is None) is not (item.error is None):
+                    self._add(session, attrs.evolve(item, error=error))
 
     # ------------------------------------------------------------------ slots
 

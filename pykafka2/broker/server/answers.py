@@ -80,6 +80,10 @@ class Answers:
             return None
         return api.refusal(context.request, context.version, code if code is not None else -1)
 
+    def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response | None:
+        """The answer with an error everywhere to a part of a request; None if there can be none."""
+        return self._apis[context.api_key].refusal(request, context.version, code)
+
     def refuse(self, context: RequestContext, code: int) -> None:
         """Answer with one error everywhere, if nobody has answered yet."""
         if not context.is_answered:

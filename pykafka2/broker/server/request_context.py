@@ -50,8 +50,10 @@ class RequestContext:
 
     __slots__ = (
         "abandon",
+        "amend",
         "api_key",
         "client_id",
+        "closes_unanswered",
         "delivery",
         "faults",
         "history_entry",
@@ -79,6 +81,10 @@ class RequestContext:
         self.is_answered = False
         self.abandon: Callable[[float], object] | None = None
         """Forgets what waits for this request; called if its connection is gone before the answer."""
+        self.amend: Callable[[Response], object] | None = None
+        """Adds to the answer what authorization has refused, or takes away what is not for who asks."""
+        self.closes_unanswered = False
+        """Whether the connection ends where there is no answer, since a part of the request was refused."""
         self.on_reply: Callable[[RequestContext, Response | None], bool] | None = None
         """Sees the reply before it leaves (history, faults); False: it took the reply over."""
 
@@ -120,12 +126,18 @@ class RequestContext:
         if self.is_answered:
             raise IllegalState(f"{type(self.request).__name__} was answered twice")
         self.is_answered = True
+        if self.amend is not None and response is not None:
+            self.amend(response)
+            self.delivery.known_body = None
         if self.on_reply is None or self.on_reply(self, response):
             self.origin.deliver(self, response)
 
     def no_reply(self) -> None:
         """End without bytes: acks=0."""
-        self.reply(None)
+        if self.closes_unanswered:
+            self.close()
+        else:
+            self.reply(None)
 
     def local_processed(self) -> None:
         """All that can be done now is done; the connection's next request may be processed."""

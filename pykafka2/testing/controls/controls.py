@@ -14,6 +14,8 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.faults.rule import FOR_EVER, FaultRule
 from pykafka2.broker.faults.throttle import ThrottleRule
 from pykafka2.errors import BrokerError
+from pykafka2.protocol.acl_terms import Permission
+from pykafka2.testing.controls.access import AccessControls, Resource
 from pykafka2.testing.controls.brokers import BrokerControls
 from pykafka2.testing.controls.controller import ControllerControls
 from pykafka2.testing.controls.isr import IsrControls
@@ -34,6 +36,7 @@ class Controls:
         self._controller = ControllerControls(running)
         self._links = LinkControls(running)
         self._rules = RuleControls(running)
+        self._access = AccessControls(running)
 
     # ------------------------------------------------------------------ brokers
 
@@ -298,6 +301,28 @@ class Controls:
     def disconnect_next(self, request: AnyRequest, times: int = 1, **match: Unpack[Match]) -> FaultRule:
         """Reset the connection instead of acting on the request."""
         return self._rules.disconnect_next(request, times, **match)
+
+    # ------------------------------------------------------------------ access rules (see cluster.acls)
+
+    def allow_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
+        """Let a principal do this to a resource: `allow_access("User:ann", "READ", topic="orders")`."""
+        self._access.add(Permission.ALLOW, principal, operations, resource)
+
+    def deny_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
+        """Keep a principal from doing this, whatever allows it."""
+        self._access.add(Permission.DENY, principal, operations, resource)
+
+    def revoke_access(
+        self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]
+    ) -> int:
+        """Take back rules: of this principal (None: of all), for these operations (none: for all), on this
+        resource (none: on all); how many went.
+        """
+        return self._access.revoke(principal, operations, resource)
+
+    def access_rules(self) -> list[dict[str, str]]:
+        """Every rule: permission, principal, host, operation, resource_type, resource, pattern."""
+        return self._access.rules()
 
     if not TYPE_CHECKING:  # checkers shall see misspelt names too
 

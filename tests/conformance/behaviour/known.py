@@ -36,7 +36,8 @@ KNOWN: tuple[Known, ...] = (
     Known("produce_refuses", "no records: Produce v12", "^$", "Produce with null records"),
     Known(
         "configs_of_a_broker",
-        r"^(channel\.mode|log\.validate|max\.pipelined\.\w+|threads|producer\.id\.expiration\.check\..*)$",
+        r"^(channel\.mode|log\.validate|max\.pipelined\.\w+|threads|producer\.id\.expiration\.check\..*"
+        r"|super\.users|allow\.everyone\.if\.no\.acl\.found)$",
         "^$",
         "Options of its own",
     ),

@@ -1,0 +1,153 @@
+"""Who may produce, fetch, and change topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.broker.handlers.authorization.checks import (
+    WORDS,
+    Check,
+    Checked,
+    Verdict,
+    add_refusals,
+    code_of,
+    each_topic,
+    topic_name,
+)
+from pykafka2.broker.handlers.produce import is_transactional
+from pykafka2.errors import TransactionalIdAuthorizationFailed
+from pykafka2.protocol.acl_terms import Operation, ResourceType
+from pykafka2.protocol.messages.topics import DeletableTopicResult
+from pykafka2.protocol.primitives import ZERO_UUID
+
+TOPIC = ResourceType.TOPIC
+NO_ACKS = 0
+FIRST_FETCH_WITH_REPLICA_STATE = 15
+TOPICS_OF_PRODUCE = each_topic(Operation.WRITE, "topic_data", "responses")
+
+
+def check_produce(checked: Checked) -> Verdict:
+    """WRITE on each topic, and on the transactional id where there are transactional batches."""
+    request, asker = checked.request, checked.asker
+    name = request.transactional_id
+    if (
+        is_transactional(request)
+        and name is not None
+        and not asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    ):
+        return TransactionalIdAuthorizationFailed.code
+    verdict = TOPICS_OF_PRODUCE(checked)
+    if request.acks == NO_ACKS:
+        if verdict is not None:
+            return code_of(TOPIC)  # there is no answer: the connection ends
+        checked.context.closes_unanswered = checked.request is not request
+    return verdict
+
+
+def check_fetch(checked: Checked) -> Verdict:
+    """CLUSTER_ACTION for a follower; what consumers may read is looked at in handlers/fetch.py, as fetch
+    sessions go on by themselves.
+    """
+    request = checked.request
+    is_state = checked.version >= FIRST_FETCH_WITH_REPLICA_STATE
+    replica_id = request.replica_state.replica_id if is_state else request.replica_id
+    if replica_id < 0 or checked.asker.may_on_cluster(Operation.CLUSTER_ACTION):
+        return None
+    return code_of(TOPIC)
+
+
+def check_create_topics(checked: Checked) -> Verdict:
+    """CREATE on the cluster or on the topic; the configuration is told to who may describe it."""
+    asker = checked.asker
+    verdict = None
+    if not asker.may_on_cluster(Operation.CREATE, notes=False):
+        verdict = each_topic(Operation.CREATE, unless_twice=True, words="Authorization failed.")(checked)
+    checked.amend(lambda response: _hide_configs(asker, response))
+    return verdict
+
+
+def _hide_configs(asker: Any, response: Any) -> None:
+    for topic in response.topics:
+        if not topic.error_code and not asker.may(Operation.DESCRIBE_CONFIGS, TOPIC, topic.name, notes=False):
+            topic.topic_config_error_code = code_of(TOPIC)
+            topic.num_partitions = topic.replication_factor = -1
+            topic.configs = []
+
+
+def check_delete_topics(checked: Checked) -> Verdict:
+    """DELETE on the cluster or on the topic.  Who may not describe a topic is not told whether it exists."""
+    request, asker = checked.request, checked.asker
+    if asker.may_on_cluster(Operation.DELETE, notes=False):
+        return None
+    refused: list[DeletableTopicResult] = []
+    topics, names = [], []
+    for state in request.topics:
+        name = topic_name(state, checked.image)
+        if name is None or _may_delete(asker, name, checked):
+            topics.append(state)
+        else:
+            by_id = state.topic_id != ZERO_UUID
+            hides = by_id and not asker.may(Operation.DESCRIBE, TOPIC, name, notes=False)
+            refused.append(_undeleted(None if hides else name, state.topic_id if by_id else ZERO_UUID))
+    for name in request.topic_names:
+        if _may_delete(asker, name, checked):
+            names.append(name)
+        else:
+            refused.append(_undeleted(name, ZERO_UUID))
+    if refused:
+        checked.replace(topics=topics, topic_names=names)
+        checked.amend(lambda response: response.responses.extend(refused))
+    return None
+
+
+def _may_delete(asker: Any, name: str, checked: Checked) -> bool:
+    """A topic that one may describe and that is not there is said to be unknown."""
+    if name not in checked.image.topics and asker.may(Operation.DESCRIBE, TOPIC, name, notes=False):
+        return True
+    return bool(asker.may(Operation.DELETE, TOPIC, name))
+
+
+def _undeleted(name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=code_of(TOPIC), error_message=WORDS[code_of(TOPIC)]
+    )
+
+
+TOPIC_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 8, 32
+"""Configured resources by their numbers; who may not use one of another kind lacks rights on the cluster."""
+
+
+def check_configs(operation: int, answers: str, *, names_loggers: bool = False) -> Check:
+    """DESCRIBE_CONFIGS or ALTER_CONFIGS, on the topic, the group or the cluster that each resource is of.
+
+    With `names_loggers` the brokers' loggers are among them, which Kafka refuses without a word.
+    """
+
+    def check(checked: Checked) -> Verdict:
+        refused: dict[tuple[int, bool], list[Any]] = {}
+        kept: list[Any] = []
+        for resource in checked.request.resources:
+            resource_type, is_allowed = _look_at(checked, operation, resource)
+            if is_allowed:
+                kept.append(resource)
+            else:
+                is_logger = names_loggers and resource.resource_type == LOGGER_CONFIGS
+                refused.setdefault((resource_type, is_logger), []).append(resource)
+        for (resource_type, is_logger), some in refused.items():
+            code = code_of(resource_type)
+            add_refusals(checked, "resources", answers, some, code, None if is_logger else WORDS[code])
+        if refused:
+            checked.replace(resources=kept)
+        return None
+
+    return check
+
+
+def _look_at(checked: Checked, operation: int, resource: Any) -> tuple[int, bool]:
+    """What a configured resource belongs to, and whether who asks may do this to it."""
+    asker, name = checked.asker, resource.resource_name
+    if resource.resource_type == TOPIC_CONFIGS:
+        return TOPIC, asker.may(operation, TOPIC, name)
+    if resource.resource_type == GROUP_CONFIGS:
+        return ResourceType.GROUP, asker.may(operation, ResourceType.GROUP, name)
+    return ResourceType.CLUSTER, asker.may_on_cluster(operation)

@@ -1,0 +1,667 @@
+"""Every API, asked by who has no rights, the wrong ones, the right ones, and ones that are denied again.
+
+Over real frames.  What an API needs is written down here once more, apart from the broker's own table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2.broker.handlers.authorization.table import CHECKS
+from pykafka2.broker.handlers.registry import APIS, ClientApis
+from pykafka2.errors import name_of as error_named
+from pykafka2.protocol.registry import name_of
+from pykafka2.protocol.struct import Struct
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
+from tests.conformance.behaviour.plain import request_of
+from tests.testing.wire import Wire, batch
+
+ME = "User:ANONYMOUS"
+TOPIC, OTHER_TOPIC, GROUP, TRANSACTION = "orders", "payments", "readers", "writer"
+OPERATIONS = (
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "ALTER",
+    "DESCRIBE",
+    "CLUSTER_ACTION",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "IDEMPOTENT_WRITE",
+)
+ALLOWING = {
+    "DESCRIBE": {"DESCRIBE", "READ", "WRITE", "DELETE", "ALTER"},
+    "DESCRIBE_CONFIGS": {"DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
+}
+ON_TOPIC = {"topic": TOPIC}
+ON_GROUP = {"group": GROUP}
+ON_TRANSACTION = {"transactional_id": TRANSACTION}
+ON_CLUSTER = {"cluster": True}
+REFUSALS = {
+    "topic": "TOPIC_AUTHORIZATION_FAILED",
+    "group": "GROUP_AUTHORIZATION_FAILED",
+    "transactional_id": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "cluster": "CLUSTER_AUTHORIZATION_FAILED",
+}
+
+Needs = list[tuple[str, dict[str, Any]]]
+"""What is needed, in the order in which it is asked for."""
+
+ANY_RULE = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+AS_PRODUCER = {"producer_id": 7, "producer_epoch": 0}
+RECORDS = [{"index": 0, "records": batch([b"v"])}]
+TRANSACTIONAL = [
+    {"index": 0, "records": batch([b"v"], attributes=16, producer_id=7, producer_epoch=0, base_sequence=0)}
+]
+FETCHED = [{"topic": TOPIC, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}]
+COMMITTED = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+NAMED = [{"name": TOPIC, "partition_indexes": [0]}]
+CLUSTER = "cluster"
+
+# API, version, fields, what is needed.
+CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
+    "produce": (
+        "Produce",
+        9,
+        {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": TOPIC, "partition_data": RECORDS}]},
+        [("WRITE", ON_TOPIC)],
+    ),
+    "produce in a transaction": (
+        "Produce",
+        9,
+        {
+            "acks": 1,
+            "timeout_ms": 1000,
+            "transactional_id": TRANSACTION,
+            "topic_data": [{"name": TOPIC, "partition_data": TRANSACTIONAL}],
+        },
+        [("WRITE", ON_TRANSACTION), ("WRITE", ON_TOPIC)],
+    ),
+    "fetch": ("Fetch", 12, {"topics": FETCHED, "replica_id": -1}, [("READ", ON_TOPIC)]),
+    "fetch in a session": (
+        "Fetch",
+        12,
+        {"topics": FETCHED, "replica_id": -1, "session_epoch": 0},
+        [("READ", ON_TOPIC)],
+    ),
+    "list offsets": (
+        "ListOffsets",
+        7,
+        {
+            "replica_id": -1,
+            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+        },
+        [("DESCRIBE", ON_TOPIC)],
+    ),
+    "delete records": (
+        "DeleteRecords",
+        2,
+        {
+            "timeout_ms": 1000,
+            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]}],
+        },
+        [("DELETE", ON_TOPIC)],
+    ),
+    "leader epochs": (
+        "OffsetForLeaderEpoch",
+        4,
+        {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "leader_epoch": 0}]}]},
+        [("DESCRIBE", ON_TOPIC)],
+    ),
+    "producers": ("DescribeProducers", 0, {"topics": NAMED}, [("READ", ON_TOPIC)]),
+    "metadata": ("Metadata", 9, {"topics": [{"name": TOPIC}]}, [("DESCRIBE", ON_TOPIC)]),
+    "pages of topics": (
+        "DescribeTopicPartitions",
+        0,
+        {"topics": [{"name": TOPIC}], "response_partition_limit": 10},
+        [("DESCRIBE", ON_TOPIC)],
+    ),
+    "create topics": (
+        "CreateTopics",
+        4,
+        {
+            "timeout_ms": 1000,
+            "validate_only": True,
+            "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}],
+        },
+        [("CREATE", {"topic": "new"})],
+    ),
+    "create topics, by the cluster": (
+        "CreateTopics",
+        4,
+        {
+            "timeout_ms": 1000,
+            "validate_only": True,
+            "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}],
+        },
+        [("CREATE", ON_CLUSTER)],
+    ),
+    "delete topics": (
+        "DeleteTopics",
+        5,
+        {"timeout_ms": 1000, "topic_names": ["gone"]},
+        [("DELETE", {"topic": "gone"})],
+    ),
+    "create partitions": (
+        "CreatePartitions",
+        3,
+        {
+            "timeout_ms": 1000,
+            "validate_only": True,
+            "topics": [{"name": TOPIC, "count": 3, "assignments": None}],
+        },
+        [("ALTER", ON_TOPIC)],
+    ),
+    **{
+        f"{verb} configs of {kind}": (
+            api,
+            1,
+            {"resources": [{"resource_type": number, "resource_name": name, **more}], **options},
+            [(operation, resource)],
+        )
+        for verb, api, operation, more, options in (
+            ("describe", "DescribeConfigs", "DESCRIBE_CONFIGS", {"configuration_keys": None}, {}),
+            ("alter", "AlterConfigs", "ALTER_CONFIGS", {"configs": []}, {"validate_only": True}),
+            ("change", "IncrementalAlterConfigs", "ALTER_CONFIGS", {"configs": []}, {"validate_only": True}),
+        )
+        for kind, number, name, resource in (
+            ("a topic", 2, TOPIC, ON_TOPIC),
+            ("a broker", 4, "0", ON_CLUSTER),
+            ("a group", 32, GROUP, ON_GROUP),
+        )
+    },
+    "configured resources": ("ListConfigResources", 1, {}, [("DESCRIBE_CONFIGS", ON_CLUSTER)]),
+    "log directories": ("DescribeLogDirs", 4, {"topics": None}, [("DESCRIBE", ON_CLUSTER)]),
+    "move directories": (
+        "AlterReplicaLogDirs",
+        2,
+        {"dirs": [{"path": "/x", "topics": [{"name": TOPIC, "partitions": [0]}]}]},
+        [("ALTER", ON_CLUSTER)],
+    ),
+    "elect": (
+        "ElectLeaders",
+        2,
+        {"timeout_ms": 1000, "topic_partitions": [{"topic": TOPIC, "partitions": [0]}]},
+        [("ALTER", ON_CLUSTER)],
+    ),
+    "reassign": (
+        "AlterPartitionReassignments",
+        0,
+        {
+            "timeout_ms": 1000,
+            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 9, "replicas": [0]}]}],
+        },
+        [("ALTER", ON_CLUSTER)],
+    ),
+    "reassignments": (
+        "ListPartitionReassignments",
+        0,
+        {"timeout_ms": 1000, "topics": None},
+        [("DESCRIBE", ON_CLUSTER)],
+    ),
+    "quorum": (
+        "DescribeQuorum",
+        2,
+        {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]},
+        [("DESCRIBE", ON_CLUSTER)],
+    ),
+    "features": (
+        "UpdateFeatures",
+        1,
+        {"timeout_ms": 1000, "feature_updates": [], "validate_only": True},
+        [("ALTER", ON_CLUSTER)],
+    ),
+    "unregister": ("UnregisterBroker", 0, {"broker_id": 77}, [("ALTER", ON_CLUSTER)]),
+    "describe rules": ("DescribeAcls", 3, ANY_RULE, [("DESCRIBE", ON_CLUSTER)]),
+    "create rules": (
+        "CreateAcls",
+        3,
+        {"creations": [{"resource_type": 2, "resource_pattern_type": 3}]},
+        [("ALTER", ON_CLUSTER)],
+    ),
+    "delete rules": (
+        "DeleteAcls",
+        3,
+        {"filters": [{**ANY_RULE, "resource_name_filter": "nothing"}]},
+        [("ALTER", ON_CLUSTER)],
+    ),
+    "find a group's coordinator": (
+        "FindCoordinator",
+        4,
+        {"key_type": 0, "coordinator_keys": [GROUP]},
+        [("DESCRIBE", ON_GROUP)],
+    ),
+    "find a transaction's coordinator": (
+        "FindCoordinator",
+        3,
+        {"key_type": 1, "key": TRANSACTION},
+        [("DESCRIBE", ON_TRANSACTION)],
+    ),
+    "join": ("JoinGroup", 5, {"group_id": GROUP, "session_timeout_ms": 10_000}, [("READ", ON_GROUP)]),
+    "sync": ("SyncGroup", 3, {"group_id": GROUP, "member_id": "m"}, [("READ", ON_GROUP)]),
+    "heartbeat": ("Heartbeat", 4, {"group_id": GROUP, "member_id": "m"}, [("READ", ON_GROUP)]),
+    "leave": (
+        "LeaveGroup",
+        4,
+        {"group_id": GROUP, "members": [{"member_id": "m"}]},
+        [("READ", ON_GROUP)],
+    ),
+    "heartbeat of KIP-848": (
+        "ConsumerGroupHeartbeat",
+        0,
+        {
+            "group_id": "readers",
+            "member_id": "m",
+            "member_epoch": 7,
+            "subscribed_topic_names": [TOPIC],
+            "topic_partitions": None,
+        },
+        [("READ", ON_GROUP), ("DESCRIBE", ON_TOPIC)],
+    ),
+    "commit": (
+        "OffsetCommit",
+        8,
+        {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": -1,
+            "topics": [{"name": TOPIC, "partitions": COMMITTED}],
+        },
+        [("READ", ON_GROUP), ("READ", ON_TOPIC)],
+    ),
+    "committed": (
+        "OffsetFetch",
+        8,
+        {"groups": [{"group_id": GROUP, "topics": NAMED}]},
+        [("DESCRIBE", ON_GROUP), ("DESCRIBE", ON_TOPIC)],
+    ),
+    "committed, of one group": (
+        "OffsetFetch",
+        5,
+        {"group_id": GROUP, "topics": NAMED},
+        [("DESCRIBE", ON_GROUP), ("DESCRIBE", ON_TOPIC)],
+    ),
+    "delete offsets": (
+        "OffsetDelete",
+        0,
+        {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
+        [("DELETE", ON_GROUP), ("READ", ON_TOPIC)],
+    ),
+    "describe groups": ("DescribeGroups", 5, {"groups": [GROUP]}, [("DESCRIBE", ON_GROUP)]),
+    "describe KIP-848 groups": ("ConsumerGroupDescribe", 0, {"group_ids": [GROUP]}, [("DESCRIBE", ON_GROUP)]),
+    "delete groups": ("DeleteGroups", 2, {"groups_names": [GROUP]}, [("DELETE", ON_GROUP)]),
+    "a producer's id": (
+        "InitProducerId",
+        4,
+        {"transactional_id": None, "transaction_timeout_ms": 1, "producer_id": -1, "producer_epoch": -1},
+        [("IDEMPOTENT_WRITE", ON_CLUSTER)],
+    ),
+    "a transactional id": (
+        "InitProducerId",
+        4,
+        {"transactional_id": TRANSACTION, "transaction_timeout_ms": 0, "producer_id": -1},
+        [("WRITE", ON_TRANSACTION)],
+    ),
+    "add partitions": (
+        "AddPartitionsToTxn",
+        3,
+        {
+            "v3_and_below_transactional_id": TRANSACTION,
+            "v3_and_below_producer_id": 7,
+            "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
+        },
+        [("WRITE", ON_TRANSACTION), ("WRITE", ON_TOPIC)],
+    ),
+    "verify partitions": (
+        "AddPartitionsToTxn",
+        4,
+        {
+            "transactions": [
+                {
+                    "transactional_id": TRANSACTION,
+                    **AS_PRODUCER,
+                    "topics": [{"name": TOPIC, "partitions": [0]}],
+                }
+            ]
+        },
+        [("CLUSTER_ACTION", ON_CLUSTER)],
+    ),
+    "add offsets": (
+        "AddOffsetsToTxn",
+        3,
+        {"transactional_id": TRANSACTION, "group_id": GROUP, **AS_PRODUCER},
+        [("WRITE", ON_TRANSACTION), ("READ", ON_GROUP)],
+    ),
+    "end": (
+        "EndTxn",
+        3,
+        {"transactional_id": TRANSACTION, "committed": True, **AS_PRODUCER},
+        [("WRITE", ON_TRANSACTION)],
+    ),
+    "commit in a transaction": (
+        "TxnOffsetCommit",
+        3,
+        {
+            "transactional_id": TRANSACTION,
+            "group_id": GROUP,
+            **AS_PRODUCER,
+            "topics": [{"name": TOPIC, "partitions": COMMITTED}],
+        },
+        [("WRITE", ON_TRANSACTION), ("READ", ON_GROUP), ("READ", ON_TOPIC)],
+    ),
+    "markers": (
+        "WriteTxnMarkers",
+        1,
+        {"markers": [{**AS_PRODUCER, "topics": [{"name": "gone", "partition_indexes": [0]}]}]},
+        [("CLUSTER_ACTION", ON_CLUSTER)],
+    ),
+    "describe transactions": (
+        "DescribeTransactions",
+        0,
+        {"transactional_ids": [TRANSACTION]},
+        [("DESCRIBE", ON_TRANSACTION)],
+    ),
+    "fetch as a follower": (
+        "Fetch",
+        12,
+        {"topics": FETCHED, "replica_id": 5},
+        [("CLUSTER_ACTION", ON_CLUSTER)],
+    ),
+}
+ANSWERS_TOPICS = {"fetch as a follower", "create topics, by the cluster"}
+"""They ask for rights on the cluster, and answer as if on topics."""
+
+FILTERED = {"DescribeCluster", "ListGroups", "ListTransactions"}
+"""They answer everybody, with what is for them to see; see below."""
+
+OPEN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+TOKENS = {
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    """Nobody may do anything until a test says so."""
+    config = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:root",
+        "auto.create.topics.enable": False,
+        "group.initial.rebalance.delay.ms": 0,
+    }
+    with KafkaCluster(brokers=1, topics=[TOPIC, OTHER_TOPIC], config=config) as cluster:
+        cluster.acls.allow(ME, "ALL", group="*")
+        cluster.acls.allow(ME, "ALL", transactional_id="*")
+        with Wire(cluster.bootstrap_servers) as wire:
+            # So that there are coordinators, and all of them have loaded.
+            for kind, key in ((0, GROUP), (1, TRANSACTION)):
+                ask(wire, "FindCoordinator", 3, key_type=kind, key=key)
+            cluster.wait_until(lambda: not _loads(wire))
+        yield cluster
+
+
+def _loads(wire: Wire) -> bool:
+    group = ask(wire, "OffsetFetch", 5, group_id=GROUP, topics=[])
+    transaction = ask(wire, "DescribeTransactions", 0, transactional_ids=[TRANSACTION])
+    codes = {group.error_code, transaction.transaction_states[0].error_code}
+    return bool(codes & {14, 15, 16})
+
+
+@pytest.fixture
+def wire(cluster: KafkaCluster) -> Iterator[Wire]:
+    cluster.acls.revoke()
+    cluster.forget()
+    with Wire(cluster.bootstrap_servers) as wire:
+        yield wire
+
+
+def ask(wire: Wire, api: str, version: int, **fields: Any) -> Any:
+    return wire.call(request_of(api, fields), version)
+
+
+def codes_in(answer: Any) -> set[str]:
+    """The names of all errors anywhere in an answer."""
+    found: set[str] = set()
+    for name in answer.__slots__ if isinstance(answer, Struct) else ():
+        value = getattr(answer, name)
+        if name.endswith("error_code"):
+            found.add(error_named(value))
+        for one in value if isinstance(value, list) else [value]:
+            found |= codes_in(one)
+    return found - {"NONE"}
+
+
+def kind_of(resource: dict[str, Any]) -> str:
+    return next(iter(resource))
+
+
+def refusal_of(case: str, needed: tuple[str, dict[str, Any]]) -> str:
+    return REFUSALS["topic" if case in ANSWERS_TOPICS else kind_of(needed[1])]
+
+
+def elsewhere(resource: dict[str, Any]) -> dict[str, Any]:
+    """Another resource of the same kind; there is one cluster only."""
+    (kind, name), *_ = resource.items()
+    return {"transactional_id": "another"} if kind == CLUSTER else {kind: f"{name}-2"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_lacks_any_of_the_rights_is_refused(cluster: KafkaCluster, wire: Wire, case: str) -> None:
+    api, version, fields, needs = CASES[case]
+    for lacking, (operation, resource) in enumerate(needs):
+        refusal = refusal_of(case, needs[lacking])
+        others = [one for number, one in enumerate(needs) if number != lacking]
+        allowing = ALLOWING.get(operation, {operation}) | {"ALL"}
+        by_cluster = api in ("CreateTopics", "DeleteTopics", "WriteTxnMarkers", "OffsetForLeaderEpoch")
+
+        cluster.acls.revoke()
+        for one, on in others:
+            cluster.acls.allow(ME, one, **on)
+        assert refusal in codes_in(ask(wire, api, version, **fields)), "no right"
+
+        wrong = [one for one in OPERATIONS if one not in allowing]
+        if api == "InitProducerId" and resource is ON_CLUSTER:
+            wrong.remove("WRITE")
+        if api == "WriteTxnMarkers":
+            wrong.remove("ALTER")
+        cluster.acls.allow(ME, *wrong, **resource)
+        cluster.acls.allow(ME, operation, **elsewhere(resource))
+        cluster.acls.allow("User:somebody", operation, **resource)
+        cluster.acls.allow(ME, operation, **resource, host="10.1.2.3")
+        if case != "delete topics":  # who may describe a topic may know that it is not there
+            assert refusal in codes_in(ask(wire, api, version, **fields)), "the wrong rights"
+
+        cluster.acls.allow(ME, operation, **resource)
+        assert refusal not in codes_in(ask(wire, api, version, **fields)), "the right one"
+
+        cluster.acls.deny(ME, operation, **resource)
+        if api == "WriteTxnMarkers":
+            cluster.acls.deny(ME, "ALTER", cluster=True)
+        if by_cluster and resource is not ON_CLUSTER:
+            cluster.acls.deny(ME, "ALL", cluster=True)
+        if case != "delete topics":
+            assert refusal in codes_in(ask(wire, api, version, **fields)), "denied"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_has_just_the_rights_that_are_needed_is_not_refused(
+    cluster: KafkaCluster, wire: Wire, case: str
+) -> None:
+    api, version, fields, needs = CASES[case]
+    for operation, resource in needs:
+        cluster.acls.allow(ME, operation, **resource)
+    told = codes_in(ask(wire, api, version, **fields))
+    assert not told & set(REFUSALS.values())
+    assert cluster.acls.denials() == []
+
+
+def test_a_refusal_is_noted_with_who_what_and_where(cluster: KafkaCluster, wire: Wire) -> None:
+    api, version, fields, _ = CASES["produce"]
+    for _ in range(3):
+        ask(wire, api, version, **fields)
+    (denied,) = cluster.acls.denials(ME)
+    assert denied.facts == {
+        "broker": 0,
+        "principal": ME,
+        "host": "127.0.0.1",
+        "api": "Produce",
+        "operation": "WRITE",
+        "resource_type": "TOPIC",
+        "resource": TOPIC,
+    }
+    assert denied.text == f"{ME} from 127.0.0.1 may not WRITE TOPIC {TOPIC} (Produce)"
+    assert cluster.acls.denials("User:somebody") == []
+
+
+def test_every_api_that_clients_may_ask_is_looked_at() -> None:
+    """One that is new must say what it needs, or that it is open to everybody."""
+    clients = ClientApis()
+    served = {name_of(key) for key in APIS if clients.is_served(key, APIS[key].max_version)}
+    checked = {name_of(key) for key in CHECKS}
+    assert served - checked - OPEN - TOKENS == set()
+    tested = {case[0] for case in CASES.values()} | FILTERED
+    assert (served & checked) - tested - {
+        "DescribeUserScramCredentials",
+        "AlterUserScramCredentials",
+    } == set()
+
+
+# ---------------------------------------------------------------------- hidden, in part, as bits
+
+
+def test_all_topics_are_those_that_one_may_describe(cluster: KafkaCluster, wire: Wire) -> None:
+    def names(version: int) -> list[str]:
+        return [topic.name for topic in ask(wire, "Metadata", version, topics=None).topics]
+
+    for version in (1, 9, 13):
+        assert names(version) == []
+    assert [topic.name for topic in ask(wire, "Metadata", 0, topics=[]).topics] == []
+    cluster.acls.allow(ME, "READ", topic=TOPIC)
+    for version in (1, 9, 13):
+        assert names(version) == [TOPIC]
+    listed = ask(wire, "DescribeTopicPartitions", 0, topics=[], response_partition_limit=10)
+    assert [topic.name for topic in listed.topics] == [TOPIC]
+    assert cluster.acls.denials() == [], "what is left out is refused to nobody"
+
+
+def test_a_refused_topic_takes_nothing_from_the_others(cluster: KafkaCluster, wire: Wire) -> None:
+    cluster.acls.allow(ME, "WRITE", "READ", topic=TOPIC)
+    topics = [{"name": one, "partition_data": RECORDS} for one in (TOPIC, OTHER_TOPIC)]
+    before = cluster.log(TOPIC, 0).log_end_offset
+    answer = ask(wire, "Produce", 9, acks=1, timeout_ms=1000, topic_data=topics)
+    told = {one.name: error_named(one.partition_responses[0].error_code) for one in answer.responses}
+    assert told == {TOPIC: "NONE", OTHER_TOPIC: "TOPIC_AUTHORIZATION_FAILED"}
+    assert cluster.log(TOPIC, 0).log_end_offset == before + 1
+    assert cluster.log(OTHER_TOPIC, 0).log_end_offset == 0
+
+
+@pytest.mark.parametrize("names", [[TOPIC, OTHER_TOPIC], [OTHER_TOPIC]])
+def test_without_acks_a_refusal_closes_the_connection(
+    cluster: KafkaCluster, wire: Wire, names: list[str]
+) -> None:
+    cluster.acls.allow(ME, "WRITE", topic=TOPIC)
+    before = cluster.log(TOPIC, 0).log_end_offset
+    topics = [{"name": one, "partition_data": RECORDS} for one in names]
+    wire.send(request_of("Produce", {"acks": 0, "timeout_ms": 1000, "topic_data": topics}), 9)
+    assert wire.is_closed_by_broker()
+    assert cluster.log(TOPIC, 0).log_end_offset - before == names.count(TOPIC)
+
+
+def test_a_right_that_is_revoked_ends_with_the_next_fetch_of_a_session(
+    cluster: KafkaCluster, wire: Wire
+) -> None:
+    cluster.acls.allow(ME, "READ", topic=TOPIC)
+    opened = ask(wire, "Fetch", 12, topics=FETCHED, replica_id=-1, session_epoch=0, max_wait_ms=0)
+    assert opened.session_id
+    session = {"session_id": opened.session_id, "replica_id": -1, "max_wait_ms": 0}
+
+    def fetch(epoch: int) -> set[str]:
+        return codes_in(ask(wire, "Fetch", 12, topics=[], session_epoch=epoch, **session))
+
+    assert fetch(1) == set()
+    cluster.acls.revoke()
+    assert fetch(2) == fetch(3) == {"TOPIC_AUTHORIZATION_FAILED"}
+    cluster.acls.allow(ME, "READ", topic=TOPIC)
+    assert fetch(4) == fetch(5) == set()
+
+
+def test_groups_and_transactions_are_listed_to_who_may_describe_them(
+    cluster: KafkaCluster, wire: Wire
+) -> None:
+    cluster.acls.allow(ME, "READ", group=GROUP)
+    cluster.acls.allow(ME, "READ", topic=TOPIC)
+    api, version, fields, _ = CASES["commit"]
+    ask(wire, api, version, **fields)
+
+    def listed() -> list[str]:
+        return [one.group_id for one in ask(wire, "ListGroups", 4).groups]
+
+    assert listed() == [GROUP]
+    cluster.acls.revoke()
+    assert listed() == []
+    cluster.acls.allow(ME, "DESCRIBE", cluster=True)
+    assert listed() == [GROUP]
+
+
+def test_all_committed_offsets_are_those_of_topics_that_one_may_describe(
+    cluster: KafkaCluster, wire: Wire
+) -> None:
+    api, version, fields, needs = CASES["commit"]
+    for operation, resource in needs:
+        cluster.acls.allow(ME, operation, **resource)
+    ask(wire, api, version, **fields)
+
+    def committed() -> list[list[str]]:
+        of_group = ask(wire, "OffsetFetch", 5, group_id=GROUP, topics=None).topics
+        groups = ask(wire, "OffsetFetch", 8, groups=[{"group_id": GROUP, "topics": None}]).groups
+        return [[one.name for one in of_group], [one.name for one in groups[0].topics]]
+
+    assert committed() == [[TOPIC], [TOPIC]]
+    cluster.acls.revoke(topic=TOPIC)
+    assert committed() == [[], []]
+
+
+def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster, wire: Wire) -> None:
+    cluster.acls.allow(ME, "WRITE", topic=TOPIC)
+    cluster.acls.allow(ME, "DESCRIBE", "CREATE", cluster=True)
+    answer = ask(
+        wire,
+        "Metadata",
+        9,
+        topics=[{"name": TOPIC}, {"name": OTHER_TOPIC}],
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+    )
+    told = {topic.name: topic.topic_authorized_operations for topic in answer.topics}
+    assert told == {TOPIC: 1 << 4 | 1 << 8, OTHER_TOPIC: -(2**31)}
+    assert answer.cluster_authorized_operations == 1 << 5 | 1 << 8
+    described = ask(wire, "DescribeCluster", 0, include_cluster_authorized_operations=True)
+    assert described.cluster_authorized_operations == 1 << 5 | 1 << 8
+    cluster.acls.revoke(cluster=True)
+    described = ask(wire, "DescribeCluster", 0, include_cluster_authorized_operations=True)
+    assert described.cluster_authorized_operations == 0
+
+
+def test_the_known_answer_about_all_topics_is_told_to_nobody_else(cluster: KafkaCluster, wire: Wire) -> None:
+    """Answers about all topics are kept as bytes: who may see less must not be given them."""
+    cluster.acls.allow(ME, "DESCRIBE", topic="*")
+    for _ in range(2):
+        assert len(ask(wire, "Metadata", 9, topics=None).topics) >= 2
+    cluster.acls.revoke()
+    cluster.acls.allow(ME, "DESCRIBE", topic=OTHER_TOPIC)
+    for _ in range(2):
+        assert [one.name for one in ask(wire, "Metadata", 9, topics=None).topics] == [OTHER_TOPIC]
