@@ -25,6 +25,26 @@ WINDOW = 30.0
 Reading = tuple[float, "dict[str, float]"]
 """A moment, and all totals as they were then."""
 
+Sample = tuple[float, float, float, "list[float]"]
+"""Count, sum and maximum of what was measured, and what came after these were made."""
+
+SUM_AFTER = 64
+"""So many observations are kept as they are before they are added up, all at once and so without Python."""
+
+
+def no_sample() -> Sample:
+    return 0, 0, NOTHING_YET, []
+
+
+def summed(sample: Sample) -> tuple[float, float, float]:
+    """Count, sum and maximum of all of it.  Any thread: a sample's list only grows."""
+    count, total, highest, fresh = sample
+    fresh = fresh.copy()
+    if not fresh:
+        return count, total, highest
+    most = max(fresh)
+    return count + len(fresh), total + sum(fresh), highest if most <= highest else most
+
 
 class Metrics:
     """Named numbers of one client.
@@ -47,6 +67,7 @@ class Metrics:
         "_shared",
         "_totals",
         "_turning",
+        "_unsummed",
         "_window_ends",
     )
 
@@ -65,8 +86,10 @@ class Metrics:
         self._before: Reading = self._running
         self._window_ends = self._running[0] + WINDOW
         self._measured = measured or {}
-        # Count, sum and maximum of each.
-        self._samples: dict[str, list[float]] = {name: [0, 0, NOTHING_YET] for name in self._measured}
+        self._samples: defaultdict[str, Sample] = defaultdict(
+            no_sample, {name: no_sample() for name in self._measured}
+        )
+        self._unsummed = 0
         self._gauges: dict[str, Callable[[], float]] = {}
         self._shared: defaultdict[str, float] = defaultdict(int)
         self._lock = threading.Lock()
@@ -96,13 +119,13 @@ class Metrics:
         """`observe` of several, in one call."""
         samples = self._samples
         for name, value in measured:
-            sample = samples.get(name)
-            if sample is None:
-                sample = samples[name] = [0, 0, value]
-            sample[0] += 1
-            sample[1] += value
-            if not value <= sample[2]:  # true for the first one, too
-                sample[2] = value
+            samples[name][3].append(value)
+        self._unsummed += 1
+        if self._unsummed >= SUM_AFTER:
+            self._unsummed = 0
+            for name, sample in samples.items():
+                if sample[3]:
+                    samples[name] = (*summed(sample), [])
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A number that is looked up when somebody asks; `read` must be cheap and safe from any thread."""
@@ -111,7 +134,8 @@ class Metrics:
     def snapshot(self) -> dict[str, float]:
         """All numbers by name."""
         numbers = {**self._totals, **self._shared}
-        for name, (count, total, highest) in self._samples.copy().items():
+        for name, sample in self._samples.copy().items():
+            count, total, highest = summed(sample)
             endings = self._measured.get(name, ("avg", "max"))
             if "avg" in endings:
                 numbers[f"{name}-avg"] = total / count if count else NOTHING_YET

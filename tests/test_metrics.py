@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 
-from pykafka2.metrics import Metrics
+from pykafka2.metrics import SUM_AFTER, Metrics
 
 
 def test_numbers_are_added_and_observations_averaged() -> None:
@@ -53,3 +53,12 @@ def test_a_snapshot_does_not_change_any_more() -> None:
     snapshot = metrics.snapshot()
     metrics.add("x")
     assert snapshot == {"x": 1}
+
+
+def test_more_is_measured_than_is_kept_as_it_came() -> None:
+    metrics = Metrics(measured={"size": ("avg", "max")})
+    for size in range(10 * SUM_AFTER + 1):
+        metrics.observe_all((("size", size), ("ratio", -size)))
+        assert metrics.snapshot()["size-max"] == size
+    numbers = metrics.snapshot()
+    assert numbers == {"ratio-avg": -320, "ratio-max": 0, "size-avg": 320, "size-max": 640}

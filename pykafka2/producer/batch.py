@@ -1,8 +1,8 @@
 """One batch of records on its way: what it holds and where it stands.
 
 Appended to on callers' threads under its queue's lock while open; everything after that belongs to the IO
-thread.  Records are kept as rows, and made into bytes when they are to be sent.  What became of them is told
-by its outcome (batch_outcome.py), which the deliveries of its records share.
+thread.  Records are kept as they came (fields.py), and made into bytes when they are to be sent.  What became
+of them is told by its outcome (batch_outcome.py), which the deliveries of its records share.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pykafka2.producer.batch_sizes import (
 )
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.callbacks import Interrupt, tell_failed, tell_written
+from pykafka2.producer.fields import FIELDS, Fields, row_at, rows_of
 from pykafka2.producer.outcome_part import Part
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.encoder import SHORT, Row, encode_rows, frame_batch
@@ -73,7 +74,7 @@ class ProducerBatch:
         order: place among all batches of its partition; a batch sent again goes back to it.
         permit: the bytes of buffer_memory that it occupies until it is off the wire.
         created_at: monotonic seconds; linger and delivery timeout count from here.
-        rows: its records; none when it is done.
+        fields: its records, one behind the other (fields.py); none when it is done.
         base_timestamp: of the first record.
         room_bytes: how much of the current step is left for records of short numbers.
         is_full: no further record would find room.
@@ -104,6 +105,7 @@ class ProducerBatch:
         "created_at",
         "encoded",
         "error",
+        "fields",
         "is_done",
         "is_full",
         "is_told",
@@ -119,7 +121,6 @@ class ProducerBatch:
         "raw_bytes",
         "retry_at",
         "room_bytes",
-        "rows",
         "sent_at",
         "state",
         "topic",
@@ -145,7 +146,7 @@ class ProducerBatch:
         self.order = order
         self.permit = permit
         self.created_at = created_at
-        self.rows: list[Row] = []
+        self.fields: Fields = []
         self.base_timestamp = NO_TIMESTAMP
         self.room_bytes = -1
         self.is_full = False
@@ -187,10 +188,10 @@ class ProducerBatch:
         `size_bytes` is what it takes at most if all its numbers are short.  Its place in the outcome; None if
         there is no room, or no memory for its overhead.  Its queue's lock is held.
         """
-        rows = self.rows
+        count = len(self.fields) // FIELDS
         delta = row[2] - self.base_timestamp
-        if rows:
-            if not 0 <= delta < SHORT or len(rows) >= SHORT or size_bytes > LARGEST_STEP_BYTES:
+        if count:
+            if not 0 <= delta < SHORT or count >= SHORT or size_bytes > LARGEST_STEP_BYTES:
                 size_bytes += LONGER_OVERHEAD_BYTES
             if self._bound_bytes + size_bytes > self._limit_bytes or not self._charge_all():
                 return None
@@ -199,9 +200,9 @@ class ProducerBatch:
             self.base_timestamp = row[2]
         # A Ctrl-C before the record has joined leaves sizes that are too high, which is harmless.
         used_bytes = self._bound_bytes + size_bytes
-        self._begin_step(used_bytes, len(rows) + 1)
-        rows.append(row)
-        return len(rows) - 1
+        self._begin_step(used_bytes, count + 1)
+        self.fields += row
+        return count
 
     @property
     def _bound_bytes(self) -> int:
@@ -223,7 +224,7 @@ class ProducerBatch:
         if self.encoded is not None:
             beyond_bytes += len(self.encoded)
         listener_bytes = 0 if self.outcome is None else self.outcome.listener_bytes
-        overhead_bytes = overhead_of(self.rows) + listener_bytes + beyond_bytes
+        overhead_bytes = overhead_of(self.fields) + listener_bytes + beyond_bytes
         return self._charge(self.permit, overhead_bytes)
 
     @property
@@ -231,7 +232,7 @@ class ProducerBatch:
         """Records in it whose outcome is open; from any thread, for an open batch as of now."""
         if self.parts:
             return sum(part.size for part in self.parts if not part.is_done)
-        return self.count or len(self.rows)
+        return self.count or len(self.fields) // FIELDS
 
     @property
     def unreported(self) -> int:
@@ -256,7 +257,7 @@ class ProducerBatch:
     def close(self) -> None:
         """No more records: fixes the count.  Its queue's lock is held.  Safe to repeat."""
         if self.state is BatchState.OPEN:
-            self.count = len(self.rows)
+            self.count = len(self.fields) // FIELDS
             self.move_to(BatchState.QUEUED)
             taken_bytes = self._bound_bytes + self.count * LARGEST_RECORD_OVERHEAD_BYTES
             outcome = self.outcome
@@ -272,7 +273,7 @@ class ProducerBatch:
         return HEADER_BYTES + int(self._bound_bytes * self._expansion)
 
     def unpack(self) -> None:
-        """Have its records as rows, however it holds them; before it is split."""
+        """Have its records as fields, however it holds them; before it is split."""
 
     def sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Give it its place in the producer's sequence; bytes made under an earlier one are dropped."""
@@ -284,13 +285,13 @@ class ProducerBatch:
     def bytes(self) -> bytes:
         """The batch as it goes over the wire: the same bytes at every attempt under one sequence."""
         if self.encoded is None:
-            if not self.rows:
+            if not self.fields:
                 raise IllegalState(f"{self} is done and has no bytes any more")
-            records, max_timestamp = encode_rows(self.rows, self.base_timestamp)
+            records, max_timestamp = encode_rows(rows_of(self.fields), self.base_timestamp)
             self.raw_bytes = len(records)
             self.encoded = frame_batch(
                 records,
-                len(self.rows),
+                len(self.fields) // FIELDS,
                 self.base_timestamp,
                 max_timestamp,
                 self._plan.codec,
@@ -307,7 +308,7 @@ class ProducerBatch:
 
     def complete(self, base_offset: int, log_append_time: int) -> None:
         """Written: tell everybody."""
-        rows = self._end()
+        fields = self._end()
         outcome, self.outcome = self.outcome, None
         part = None
         kept = None if outcome is None else ref(outcome)
@@ -317,10 +318,10 @@ class ProducerBatch:
             outcome = kept()
         if outcome is not None:
             part = Part(self._first, base_offset, log_append_time)
-            outcome.settle(part, rows)
+            outcome.settle(part, fields)
         self.is_done = True
         try:
-            tell_written(self.topic, self.partition, rows, base_offset, log_append_time, self._interrupt)
+            tell_written(self.topic, self.partition, fields, base_offset, log_append_time, self._interrupt)
             if outcome is not None:
                 outcome.tell()
         finally:
@@ -332,14 +333,14 @@ class ProducerBatch:
 
     def fail(self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None) -> None:
         """Failed for good: tell everybody.  `record_errors` by the records' places in this batch."""
-        rows = self._end()
+        fields = self._end()
         self.error = error
         outcome = self.outcome
         if outcome is not None:
-            outcome.settle(Part(self._first, error=error, record_errors=record_errors), rows)
+            outcome.settle(Part(self._first, error=error, record_errors=record_errors), fields)
         self.is_done = True
         try:
-            self._tell_failed(rows, error, record_errors or {})
+            self._tell_failed(fields, error, record_errors or {})
             if outcome is not None:
                 outcome.tell()
         finally:
@@ -347,13 +348,13 @@ class ProducerBatch:
             self.waiters.wake()
 
     def _tell_failed(
-        self, rows: list[Row], error: KafkaError, record_errors: Mapping[int, KafkaError]
+        self, fields: Fields, error: KafkaError, record_errors: Mapping[int, KafkaError]
     ) -> None:
         def mark_reported(index: int) -> None:
             if self.outcome is not None:
                 self.outcome.mark_reported(self._first + index)
 
-        tell_failed(self.topic, self.partition, rows, error, record_errors, mark_reported, self._interrupt)
+        tell_failed(self.topic, self.partition, fields, error, record_errors, mark_reported, self._interrupt)
 
     def split(self, permits: tuple[Permit, Permit]) -> list[ProducerBatch]:
         """Two batches of about half its records' bytes each, which have no more to do with one another.
@@ -362,15 +363,15 @@ class ProducerBatch:
         (`end_split`).  Of a batch of two records or more that is not on the wire.
         """
         self.unpack()
-        sizes = [_record_bytes(row) for row in self.rows]
+        sizes = [_record_bytes(row) for row in rows_of(self.fields)]
         half, first_bytes, count = sum(sizes) / 2, sizes[0], 1
         while count < len(sizes) - 1 and first_bytes + sizes[count] / 2 < half:
             first_bytes += sizes[count]
             count += 1
-        rows = self._end()
+        fields = self._end()
         self.parts = [
-            self._part(rows[:count], 0, permits[0], first_bytes),
-            self._part(rows[count:], count, permits[1], sum(sizes) - first_bytes),
+            self._part(fields[: count * FIELDS], 0, permits[0], first_bytes),
+            self._part(fields[count * FIELDS :], count, permits[1], sum(sizes) - first_bytes),
         ]
         if self.outcome is not None:
             self.outcome.divide(len(self.parts))
@@ -379,12 +380,12 @@ class ProducerBatch:
             part._charge_all()
         return self.parts
 
-    def _part(self, rows: list[Row], first: int, permit: Permit, bound_bytes: int) -> ProducerBatch:
+    def _part(self, fields: Fields, first: int, permit: Permit, bound_bytes: int) -> ProducerBatch:
         part = copy(self)
         part.whole, part.parts = self, []
         part.state = BatchState.OPEN
-        part.rows, part.count = rows, len(rows)
-        part.base_timestamp = rows[0][2]
+        part.fields, part.count = fields, len(fields) // FIELDS
+        part.base_timestamp = row_at(fields, 0)[2]
         part.order += first
         part._first += first
         part.permit = permit
@@ -405,16 +406,16 @@ class ProducerBatch:
             return [self]
         return [leaf for part in self.parts if not part.is_done for leaf in part.leaves]
 
-    def _end(self) -> list[Row]:
+    def _end(self) -> Fields:
         if self.state is BatchState.OPEN:
-            self.count = len(self.rows)
+            self.count = len(self.fields) // FIELDS
         self.move_to(BatchState.DONE)
-        rows, self.rows, self.encoded = self.rows, [], None
-        return rows
+        fields, self.fields, self.encoded = self.fields, [], None
+        return fields
 
     def abandon(self) -> None:
         """It never joined its queue: nobody needs to wait for it."""
-        self.rows = []
+        self.fields = []
         self.is_done = self.is_told = True
 
     def __repr__(self) -> str:

@@ -19,9 +19,9 @@ from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.callbacks import Interrupt, log_callback
+from pykafka2.producer.fields import FIELDS, Fields, row_at
 from pykafka2.producer.listeners import WHOLE_BATCH, Listeners
 from pykafka2.producer.outcome_part import Part
-from pykafka2.records.encoder import Row
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 WaitUntil = Callable[..., bool]
@@ -85,11 +85,11 @@ class BatchOutcome:
     def metadata_of(self, index: int) -> RecordMetadata:
         """Where the record is.  Of a record that was written."""
         part = self._part(index)
-        at, rows = index - part.first, part.rows
-        if rows is None:
+        at, fields = index - part.first, part.fields
+        if fields is None:
             timestamp, key_size, value_size = part.timestamps[at], part.key_sizes[at], part.value_sizes[at]
         else:
-            value, key, timestamp, _, _ = rows[at]
+            value, key, timestamp, _, _ = row_at(fields, at)
             key_size = -1 if key is None else len(key)
             value_size = -1 if value is None else len(value)
         return RecordMetadata(
@@ -181,15 +181,15 @@ class BatchOutcome:
         """One part more is settled by so many."""
         self._unsettled += parts - 1
 
-    def settle(self, part: Part, rows: Sequence[Row]) -> None:
+    def settle(self, part: Part, fields: Fields) -> None:
         """A part has its outcome; with the last one all of them are seen, and who waits is woken.
 
-        Who settles has it let go of the rows afterwards, if anybody keeps the outcome (`Part.let_go`).
+        Who settles has it let go of the records afterwards, if anybody keeps the outcome (`Part.let_go`).
         """
         if self.is_done:
             raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} is known already")
         if part.error is None:
-            part.rows = rows
+            part.fields = fields
         else:
             self.has_errors = True
         self._parts.append(part)
@@ -229,7 +229,7 @@ class BatchOutcome:
     def _tell_written(self, callbacks: Listeners, part: Part) -> None:
         new, topic, partition = tuple.__new__, self.topic, self.partition
         base_offset, append_time = part.base_offset, part.log_append_time
-        rows = part.rows
+        fields = part.fields
         exit_request: BaseException | None = None
         for indexes, callback in callbacks.take():
             for index in indexes:
@@ -237,11 +237,11 @@ class BatchOutcome:
                     if index < 0:
                         callback(None)
                         continue
-                    if rows is None:
+                    if fields is None:
                         callback(self.metadata_of(index))
                         continue
-                    value, key, timestamp, _, _ = rows[index]
-                    fields = (
+                    value, key, timestamp = fields[index * FIELDS : index * FIELDS + 3]
+                    told = (
                         topic,
                         partition,
                         base_offset + index if base_offset >= 0 else NO_OFFSET,
@@ -249,7 +249,7 @@ class BatchOutcome:
                         -1 if key is None else len(key),
                         -1 if value is None else len(value),
                     )
-                    callback(new(RecordMetadata, fields))
+                    callback(new(RecordMetadata, told))
                 except BaseException as error:
                     log_callback(topic, partition, error)
                     if not isinstance(error, Exception):

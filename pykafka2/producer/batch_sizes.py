@@ -6,17 +6,16 @@ since how long its numbers are is decided by where in the batch it comes to stan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from pykafka2.compression import Codec
+from pykafka2.producer.fields import FIELDS, Fields
 from pykafka2.records.encoder import (
     ESTIMATION_FACTOR,
     MAX_RECORD_OVERHEAD,
     NO_HEADERS,
     SHORT,
     SHORT_RECORD_OVERHEAD,
-    Row,
 )
 
 SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
@@ -33,9 +32,9 @@ LARGEST_STEP_BYTES = SHORT - 1
 MANY_RECORDS = 1_000_000
 """From here on each is looked at, as its offset may take four bytes."""
 
-# What CPython takes beside the bytes.  A record: its row, its time, its place in a list; value, key, headers
+# What CPython takes beside the bytes.  A record: its places in a list, its time; value, key, headers
 # each the head of an object and rounding; a batch: its objects, empty.
-ROW_BYTES = 110
+ROW_BYTES = 80
 OBJECT_BYTES = 41
 BATCH_OVERHEAD_BYTES = 1200
 CALLBACK_BYTES = 330
@@ -72,14 +71,14 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
     return step_bytes, records if count + records > SHORT else 0
 
 
-def overhead_of(rows: Sequence[Row]) -> int:
+def overhead_of(fields: Fields) -> int:
     """What a batch takes beside its records' bytes, without those who want to be called."""
-    if not rows:
+    if not fields:
         return BATCH_OVERHEAD_BYTES
     # Records of one partition are of one kind, as a rule.
-    value, key, _, headers, on_delivery = rows[-1]
+    value, key, _, headers, on_delivery = fields[-FIELDS:]
     objects = (value is not None) + (key is not None) + (headers is not NO_HEADERS)
     record_bytes = ROW_BYTES + objects * OBJECT_BYTES
-    if on_delivery is not None and len(rows) > 1 and on_delivery is not rows[-2][4]:
+    if on_delivery is not None and len(fields) > FIELDS and on_delivery is not fields[-1 - FIELDS]:
         record_bytes += CALLBACK_BYTES
-    return BATCH_OVERHEAD_BYTES + len(rows) * record_bytes
+    return BATCH_OVERHEAD_BYTES + len(fields) // FIELDS * record_bytes

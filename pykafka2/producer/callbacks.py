@@ -7,10 +7,10 @@ The IO thread.  What a callback raises is logged and keeps none of the others fr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from pykafka2.errors import KafkaError
-from pykafka2.records.encoder import Row
+from pykafka2.producer.fields import Fields, rows_of
 from pykafka2.types import NO_OFFSET, RecordMetadata
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ Interrupt = Callable[[BaseException], None]
 def tell_written(
     topic: str,
     partition: int,
-    rows: Sequence[Row],
+    fields: Fields,
     base_offset: int,
     log_append_time: int,
     interrupt: Interrupt,
@@ -31,7 +31,7 @@ def tell_written(
     new = tuple.__new__
     exit_request: BaseException | None = None
     offset, step = (base_offset - 1, 1) if base_offset >= 0 else (NO_OFFSET, 0)
-    for value, key, timestamp, _, on_delivery in rows:
+    for value, key, timestamp, _, on_delivery in rows_of(fields):
         offset += step
         if on_delivery is None:
             continue
@@ -61,7 +61,7 @@ def tell_written(
 def tell_failed(
     topic: str,
     partition: int,
-    rows: Sequence[Row],
+    fields: Fields,
     error: KafkaError,
     record_errors: Mapping[int, KafkaError],
     mark_reported: Callable[[int], None],
@@ -69,7 +69,7 @@ def tell_failed(
 ) -> None:
     """The records have failed, with errors of their own where there are such."""
     exit_request: BaseException | None = None
-    for index, (_, _, _, _, on_delivery) in enumerate(rows):
+    for index, (_, _, _, _, on_delivery) in enumerate(rows_of(fields)):
         if on_delivery is None:
             continue
         mark_reported(index)

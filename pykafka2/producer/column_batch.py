@@ -13,10 +13,11 @@ from pykafka2.producer.batch_outcome import WaitUntil
 from pykafka2.producer.batch_sizes import BATCH_OVERHEAD_BYTES, BatchPlan
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.callbacks import Interrupt
+from pykafka2.producer.fields import Fields, fields_of_rows
 from pykafka2.records.batch import RecordBatch, with_producer
 from pykafka2.records.column_encoder import EncodedRecords
 from pykafka2.records.decoder import decode_tuples
-from pykafka2.records.encoder import NO_HEADERS, Row, encode_headers, frame_batch
+from pykafka2.records.encoder import NO_HEADERS, encode_headers, frame_batch
 
 
 class ColumnBatch(ProducerBatch):
@@ -59,10 +60,10 @@ class ColumnBatch(ProducerBatch):
 
     @property
     def _bound_bytes(self) -> int:
-        return super()._bound_bytes if self.rows else self.raw_bytes
+        return super()._bound_bytes if self.fields else self.raw_bytes
 
     def _charge_all(self) -> bool:
-        if self.rows:
+        if self.fields:
             return super()._charge_all()
         # Its bytes are what its permit is for; compressed, they take less.
         return self._charge(self.permit, BATCH_OVERHEAD_BYTES)
@@ -91,10 +92,10 @@ class ColumnBatch(ProducerBatch):
         encoded = self.encoded or self._framed or self._frame()
         batch = RecordBatch(memoryview(encoded))
         records = decode_tuples(batch, f"{self.topic}-{self.partition}", check_crcs=False)
-        self.rows = [
+        self.fields = fields_of_rows(
             (value, key, timestamp, encode_headers(headers) if headers else NO_HEADERS, None)
             for _, timestamp, key, value, headers in records
-        ]
+        )
         self.encoded = self._records = self._framed = None
 
     def sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
@@ -102,7 +103,7 @@ class ColumnBatch(ProducerBatch):
         super().sequence(producer_id, producer_epoch, base_sequence)
 
     def bytes(self) -> bytes:
-        if self.rows:
+        if self.fields:
             return super().bytes()
         if self.encoded is None:
             if self._framed is not None:
@@ -112,11 +113,11 @@ class ColumnBatch(ProducerBatch):
                 self.encoded, self._records = self._frame(), None
         return self.encoded
 
-    def _end(self) -> list[Row]:
+    def _end(self) -> Fields:
         count = self.count
-        rows = super()._end()
+        fields = super()._end()
         self.count, self._records, self._framed = count, None, None
-        return rows
+        return fields
 
     def abandon(self) -> None:
         super().abandon()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from pykafka2.errors import KafkaError
-from pykafka2.records.encoder import Row
+from pykafka2.producer.fields import FIELDS, Fields
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP
 
 
@@ -25,7 +25,7 @@ class Part:
     error: KafkaError | None = None
     record_errors: Mapping[int, KafkaError] | None = None
     """Errors of single records, by their place in the part."""
-    rows: Sequence[Row] | None = None
+    fields: Fields | None = None
     """Its records, as long as nothing else is made of them."""
     timestamps: Sequence[int] = ()
     key_sizes: Sequence[int] = ()
@@ -33,8 +33,14 @@ class Part:
 
     def let_go(self) -> None:
         """Keep of the records only times and sizes, in little memory.  Once; others may read meanwhile."""
-        rows = self.rows or ()
-        self.timestamps = array("q", [row[2] for row in rows])
-        self.key_sizes = array("q", [-1 if row[1] is None else len(row[1]) for row in rows])
-        self.value_sizes = array("q", [-1 if row[0] is None else len(row[0]) for row in rows])
-        self.rows = None
+        fields = self.fields or []
+        if len(fields) == FIELDS:  # whoever waits for each record
+            value, key, timestamp, _, _ = fields
+            self.timestamps = (timestamp,)
+            self.key_sizes = (-1 if key is None else len(key),)
+            self.value_sizes = (-1 if value is None else len(value),)
+        else:
+            self.timestamps = array("q", fields[2::FIELDS])
+            self.key_sizes = array("q", [-1 if key is None else len(key) for key in fields[1::FIELDS]])
+            self.value_sizes = array("q", [-1 if value is None else len(value) for value in fields[::FIELDS]])
+        self.fields = None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pykafka2.errors import IllegalState
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.fields import FIELDS
 from pykafka2.producer.locked_steps import LockedSteps
 from pykafka2.records.encoder import SHORT, Row
 
@@ -65,7 +66,7 @@ class PartitionQueue:
             self._locked_steps.check()
         with self.lock:
             # Python runs signal handlers and the garbage collector after calls and where objects are made:
-            # neither is done here, as the interpreter has `len` and `append` of a list in itself.
+            # neither is done here, as the interpreter has `len` and `+=` of a list in itself.
             batch = self.tail
             if batch is None:
                 return None
@@ -73,10 +74,10 @@ class PartitionQueue:
             has_room = room_bytes >= 0 and 0 <= row[2] - batch.base_timestamp < SHORT
             if has_room:
                 batch.room_bytes = room_bytes
-                rows = batch.rows
-                index = len(rows)
+                fields = batch.fields
+                index = len(fields) // FIELDS
                 # The record joins by this; a Ctrl-C after it loses at most the caller's notice.
-                rows.append(row)
+                fields += row
                 outcome = batch.outcome
         if not has_room:
             return self._locked_steps.run(self._append_looked_at, row, size_bytes)

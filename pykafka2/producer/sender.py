@@ -15,7 +15,7 @@ import attrs
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.metadata import Metadata
-from pykafka2.driver.pollable import PollResult, Send, ToNode
+from pykafka2.driver.pollable import NOTHING, PollResult, Send, ToNode
 from pykafka2.errors import (
     ClientFailed,
     CorruptResponse,
@@ -124,9 +124,12 @@ class Sender:
         """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
 
     def poll(self, now: float) -> PollResult:
-        result = PollResult([])
-        if self._accumulator.incomplete:
-            result.wake_at = self._expire_at if now < self._expire_at else self._expire(now)
+        if not self._accumulator.incomplete:
+            # Nothing waits and nothing is on its way.
+            self.waiting_for = {}
+            self._delays.note((), now)
+            return NOTHING
+        result = PollResult([], self._expire_at if now < self._expire_at else self._expire(now))
         if self._transactions is not None:
             self._give_up_doomed(self._transactions)
         queues = self._accumulator.active_queues()
@@ -235,7 +238,10 @@ class Sender:
             if self._transactions is not None:
                 self._transactions.on_request_sent()
             result.sends.append(self._produce(node_id, batches, now))
-            if not any(queue.batches for queue in queues):
+            for queue in queues:
+                if queue.batches:
+                    break
+            else:
                 return
         for queue in queues:
             if queue.batches:

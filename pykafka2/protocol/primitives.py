@@ -45,6 +45,10 @@ def uvarint(value: int) -> bytes:
     """The unsigned varint of `value`, which is 0 or more and fits 32 bits."""
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError(f"{value} does not fit an unsigned varint of 32 bits")
+    if value < 128:
+        return bytes((value,))
+    if value < 128 * 128:
+        return bytes((value & 127 | 128, value >> 7))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)

@@ -7,7 +7,7 @@ end in `frame_batch`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -275,7 +275,7 @@ def frame_batch(
     return b"".join((start, rest, body))
 
 
-def encode_rows(rows: Sequence[Row], base_timestamp: int) -> tuple[bytes, int]:
+def encode_rows(rows: Iterable[Row], base_timestamp: int) -> tuple[bytes, int]:
     """The records of a batch, encoded, and the latest of their timestamps.
 
     Timestamps must fit into 64 bits.  Hot: one loop without a call per record, and for the common ones (no
@@ -306,23 +306,24 @@ def encode_rows(rows: Sequence[Row], base_timestamp: int) -> tuple[bytes, int]:
             else:
                 head = time + VARINTS[offset]
                 head += NULL if key is None else VARINTS[len(key)] + key
+                data = b""
                 if value is None:
-                    value = b""
                     head += NULL
                 else:
-                    head += VARINTS[len(value)]
-                parts += (VARINTS[len(head) + len(value) + len(headers)], head, value, headers)
+                    data = value
+                    head += VARINTS[len(data)]
+                parts += (VARINTS[len(head) + len(data) + len(headers)], head, data, headers)
         except IndexError:  # beyond the table of short numbers
             length = -1
-            parts.append(_encode_long(rows[offset], time, offset))
+            parts.append(_encode_long(value, key, headers, time, offset))
     return b"".join(parts), latest
 
 
-def _encode_long(row: Row, time: bytes, offset: int) -> bytes:
+def _encode_long(value: bytes | None, key: bytes | None, headers: bytes, time: bytes, offset: int) -> bytes:
     parts = [time, varint(offset)]
-    for field in (row[1], row[0]):
+    for field in (key, value):
         parts += (NULL,) if field is None else (varint(len(field)), field)
-    body = b"".join((*parts, row[3]))
+    body = b"".join((*parts, headers))
     return varint(len(body)) + body
 
 

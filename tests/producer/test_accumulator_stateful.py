@@ -12,6 +12,7 @@ from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.fields import rows_of
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.records.batch import batches
@@ -45,7 +46,7 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
         self.number = 0
 
     def values(self, batch: ProducerBatch) -> list[bytes]:
-        return [row[0] or b"" for row in batch.rows]
+        return [row[0] or b"" for row in rows_of(batch.fields)]
 
     # ------------------------------------------------------------------ callers
 

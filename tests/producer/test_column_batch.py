@@ -10,6 +10,7 @@ from pykafka2.producer.batch import BatchState
 from pykafka2.producer.batch_sizes import BatchPlan
 from pykafka2.producer.buffer_pool import BufferPool, Permit
 from pykafka2.producer.column_batch import ColumnBatch
+from pykafka2.producer.fields import rows_of
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.column_encoder import ListColumns
 from tests.producer.rows import a_batch, appended
@@ -82,6 +83,6 @@ def test_its_records_may_be_had_as_rows(name: str) -> None:
     batch.sequence(7, 0, 40)
     before = batch.bytes()
     batch.unpack()
-    assert [value for value, *_ in batch.rows] == VALUES
+    assert [value for value, *_ in rows_of(batch.fields)] == VALUES
     batch.sequence(7, 0, 40)
     assert batch.bytes() == before

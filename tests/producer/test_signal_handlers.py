@@ -21,6 +21,7 @@ from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.buffer_pool import BufferPool
+from pykafka2.producer.fields import rows_of
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.testing import KafkaCluster
@@ -76,7 +77,9 @@ class Sends:
         """Each record that was taken is there once, and what is left of memory is right."""
         queue, pool = self.accumulator.queue("orders", 0), self.accumulator.pool
         batches = [*queue.batches]
-        assert sorted(row[0] or b"" for batch in batches for row in batch.rows) == sorted(self.values)
+        assert sorted(row[0] or b"" for batch in batches for row in rows_of(batch.fields)) == sorted(
+            self.values
+        )
         assert pool.available_bytes == pool.total_bytes - sum(batch.permit.size_bytes for batch in batches)
         assert not queue.lock.locked()
         self.send(b"and on")

@@ -1,0 +1,113 @@
+"""What a record costs, counted in calls of Python's: those do not depend on the machine, as times do."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.testing import KafkaCluster
+
+pytestmark = pytest.mark.slow
+
+VALUE = b"x" * 100
+ON_THE_CALLERS_THREAD = "the caller's"
+ON_THE_IO_THREAD = "the IO thread's"
+
+
+class CallCounter:
+    """Calls of Python functions of this thread and of the producer's IO thread, while it is on."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._is_on = False
+        self._threads: dict[int, str | None] = {threading.get_ident(): ON_THE_CALLERS_THREAD}
+        self.calls: Counter[str] = Counter()
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call" or not self._is_on:
+            return
+        whose = self._threads.get(threading.get_ident(), "")
+        if whose == "":
+            is_ours = threading.current_thread().name == self._client_id
+            whose = self._threads[threading.get_ident()] = ON_THE_IO_THREAD if is_ours else None
+        if whose is not None:
+            self.calls[whose] += 1
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        self.calls.clear()
+        self._is_on = True
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            self._is_on = False
+
+
+@contextmanager
+def counted(**options: Any) -> Iterator[tuple[KafkaProducer, CallCounter]]:
+    """A producer that has sent something to the topic `orders`, and the counter of its calls."""
+    counter = CallCounter("counted")
+    with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
+        threading.setprofile(counter)
+        try:
+            servers = cluster.bootstrap_servers
+            producer = KafkaProducer(bootstrap_servers=servers, client_id="counted", **options)
+        finally:
+            threading.setprofile(None)  # type: ignore[arg-type]
+        with producer:
+            for _ in range(20):
+                producer.send("orders", VALUE)
+                producer.flush(10)
+            yield producer, counter
+
+
+def ignore(metadata: object, error: object) -> None:
+    pass
+
+
+def test_a_record_of_a_batch_takes_two_calls_of_its_sender() -> None:
+    records = 2000
+    # As large a batch as there are records, so that none of them is the first one of another.
+    with counted(linger_ms=5000, batch_size=1 << 20) as (producer, counter):
+        with counter.counting():
+            for _ in range(records):
+                producer.send("orders", VALUE, on_delivery=ignore)
+        sending = counter.calls[ON_THE_CALLERS_THREAD] / records
+        with counter.counting():
+            producer.flush(10)
+        ending = counter.calls[ON_THE_IO_THREAD] / records
+    assert 2 <= sending <= 2.3  # `send`, `try_append`
+    assert 1 <= ending <= 1.3  # the callback
+
+
+def test_a_record_alone_takes_no_more_calls_than_it_used_to() -> None:
+    records = 50
+    with counted(linger_ms=0) as (producer, counter):
+        with counter.counting():
+            for _ in range(records):
+                producer.send("orders", VALUE).result(10)
+        sending = counter.calls[ON_THE_CALLERS_THREAD] / records
+        rest = counter.calls[ON_THE_IO_THREAD] / records
+    assert sending <= 55
+    assert rest <= 165
+
+
+def test_the_garbage_collector_sees_nothing_of_a_record_that_waits() -> None:
+    records = 2000
+    with counted(linger_ms=5000, batch_size=1 << 20) as (producer, _):
+        before = len(gc.get_objects())
+        for _ in range(records):
+            producer.send("orders", VALUE, on_delivery=ignore)
+        more = len(gc.get_objects()) - before
+    assert more < records / 10
