@@ -6,7 +6,7 @@ Caller's thread, once, when the consumer is made; the parts know each other only
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, Self
+from typing import Self
 
 import attrs
 
@@ -16,33 +16,18 @@ from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.group_task import GroupProtocol, GroupTask
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.reconciliation import Reconciliation
-from pykafka2.consumer.listeners import Listeners
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import CONSUMER, ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
-from pykafka2.consumer.poll_tasks import PollTask
 from pykafka2.consumer.rebalance import Rebalance
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
-
-
-class GroupTask(PollTask, Protocol):
-    """The caller's side of a membership, whatever the group's protocol: rebalance.py says what each does."""
-
-    def on_records_asked_for(self) -> None: ...
-
-    def subscribed(self, listeners: Listeners) -> None: ...
-
-    def enforce(self, reason: str) -> None: ...
-
-    def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None: ...
-
-    def leave_unasked(self, reason: str, timeout: float) -> None: ...
 
 
 @attrs.define(frozen=True, eq=False)
@@ -76,8 +61,9 @@ class GroupParts:
             return Handover(options, cluster, subscription, undelivered, polls, committer)
 
         make = _by_coordinator if options.group_protocol == CONSUMER else _classic
-        membership, rebalance = make(options, cluster, subscription, standing, handover)
+        membership, moves, protocol = make(options, cluster, subscription, standing, handover)
         cluster.add(commits, membership)
+        rebalance = GroupTask(standing.group_id, cluster, subscription, standing, membership, moves, protocol)
         resume = Resume(committed, subscription)
         return cls(standing, commits, committer, committed, resume, membership, rebalance)
 
@@ -88,12 +74,11 @@ def _classic(
     subscription: Subscription,
     standing: GroupStanding,
     handover: Callable[[PollClock], Handover],
-) -> tuple[Membership, Rebalance]:
+) -> tuple[Membership, Handover, GroupProtocol]:
     assignors = OfferedAssignors(read_assignors(options.partition_assignment_strategy), options.client_rack)
     member = Membership(options, cluster, standing, assignors.assignors, assignors.protocol)
-    return member, Rebalance(
-        options, cluster, subscription, standing, member, handover(member.polls), assignors
-    )
+    moves = handover(member.polls)
+    return member, moves, Rebalance(options, cluster, subscription, member, moves, assignors)
 
 
 def _by_coordinator(
@@ -102,6 +87,7 @@ def _by_coordinator(
     subscription: Subscription,
     standing: GroupStanding,
     handover: Callable[[PollClock], Handover],
-) -> tuple[ConsumerMembership, Reconciliation]:
+) -> tuple[ConsumerMembership, Handover, GroupProtocol]:
     member = ConsumerMembership(options, cluster, standing)
-    return member, Reconciliation(options, cluster, subscription, standing, member, handover(member.polls))
+    moves = handover(member.polls)
+    return member, moves, Reconciliation(cluster, subscription, member, moves)

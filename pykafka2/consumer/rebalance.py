@@ -1,56 +1,47 @@
 """The caller's side of a classic group: when to join, what an assignment takes away and brings.
 
-Caller's thread only, as one of the tasks of poll(): each look does what can be done without waiting, so poll
-never blocks beyond its timeout.  What it decides follows from what it finds (the member's state, the holds
-of the partitions), so an exception of a listener or a Ctrl-C in the middle only delays the rest.
-Neighbours: membership.py (the driver's side), handover.py (moves the partitions, tells the listeners).
+Caller's thread only, within group_task.py.  Neighbours: membership.py (the driver's side), handover.py (moves
+the partitions, tells the listeners), offered_assignors.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.assignor import RebalanceProtocol
-from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.group_steps import Assigned
+from pykafka2.consumer.group_task import Told
 from pykafka2.consumer.handover import Handover
-from pykafka2.consumer.listeners import Listeners
 from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.subscription import Mode, Subscription
-from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
+from pykafka2.errors import IllegalState
 from pykafka2.logs import ClientLogger
 from pykafka2.types import TopicPartition
 
 
 class Rebalance:
-    """Takes one consumer through the rebalances of its group (a `PollTask`)."""
+    """Takes one consumer through the rebalances of its group (a `GroupProtocol`)."""
 
     def __init__(
         self,
         options: ConsumerOptions,
         cluster: ClusterClient,
         subscription: Subscription,
-        standing: GroupStanding,
         membership: Membership,
         handover: Handover,
         assignors: OfferedAssignors,
     ) -> None:
         self._options = options
         self._metadata = cluster.metadata
-        self._driver = cluster.driver
         self._subscription = subscription
-        self._standing = standing
         self._membership = membership
         self._handover = handover
         self._assignors = assignors
         self._log = ClientLogger(__name__, options.client_id)
-        self._seen_news = -1
-        self._seen_losses = 0
         self._joins_asked = 0
         self._joined_topics: frozenset[str] | None = None
         """What the member last joined for; None while it is none."""
@@ -59,59 +50,12 @@ class Rebalance:
         self._gives_way = False
         """It takes partitions away that other members wait for."""
 
-    # ------------------------------------------------------------------ a task of poll()
-
-    def attend(self, remaining: float) -> None:
-        """Do what is due; never waits.  Raises what a listener raises, and why the group cannot be joined."""
-        if self._handover.is_in_listener:
-            raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
-        if self._subscription.mode is not Mode.TOPICS:
-            return
-        self._complain_of(self._membership.polls.enter())
-        while self._step():
-            pass
+    # ------------------------------------------------------------------ for group_task.py
 
     def has_news(self) -> bool:
-        if self._subscription.mode is not Mode.TOPICS:
-            return False
-        if self._membership.news != self._seen_news:
-            return True
-        return self._handover.has_news()
+        return False
 
-    def due_in(self) -> float:
-        return self._handover.due_in()
-
-    def on_return(self) -> None:
-        """poll() goes back to the application."""
-        if self._subscription.mode is Mode.TOPICS:
-            self._membership.polls.leave()
-
-    def on_records_asked_for(self) -> None:
-        """The application takes the next records of a poll: to those who watch it that is a poll."""
-        if self._subscription.mode is Mode.TOPICS:
-            self._membership.polls.leave()
-
-    # ------------------------------------------------------------------ one look
-
-    def _step(self) -> bool:
-        """Do one thing; False if there is nothing to do now."""
-        if self._subscription.mode is not Mode.TOPICS:
-            return False  # a listener has unsubscribed
-        member = self._membership
-        self._seen_news = member.news
-        if member.losses != self._seen_losses:
-            self._lose()
-            return True
-        self._raise_failure()
-        has_gone_on = self._handover.go_on()
-        if has_gone_on is not None:
-            return has_gone_on
-        self._coming = member.take_assignment() or self._coming
-        if self._coming is not None:
-            return self._take_on(self._coming)
-        return self._join_if_needed()
-
-    def _raise_failure(self) -> None:
+    def raise_failure(self) -> None:
         """What the membership met, once; that another has its place, again and again."""
         member = self._membership
         failure = member.failure
@@ -120,14 +64,32 @@ class Rebalance:
                 member.failure = None
             raise type(failure)(str(failure)) from failure.__cause__
 
-    def _lose(self) -> None:
-        """The membership has ended: others may read these partitions already."""
-        losses = self._membership.losses
+    def step(self, losses: int) -> bool:
+        self._coming = self._membership.take_assignment() or self._coming
+        if self._coming is not None:
+            return self._take_on(self._coming)
+        return self._join_if_needed(losses)
+
+    def forget(self) -> None:
         self._gives_way = False
         self._assignors.forget()
         self._coming = self._joined_topics = None
-        self._handover.lose(self._standing.lost_because)
-        self._seen_losses = losses  # else they are told again, of what is left
+
+    def subscribed(self) -> bool:
+        return self._membership.state is MemberState.OUT
+
+    def enforce(self, reason: str) -> None:
+        if self._subscription.mode is not Mode.TOPICS:
+            raise IllegalState("enforce_rebalance() is for members of a group: subscribe() first")
+        self._membership.rebalance(reason)
+
+    def leave(self, reason: str, told: Told, leave: bool | None) -> None:
+        say_so = self._options.group_instance_id is None if leave is None else leave
+        self._membership.leave(reason, told, say_so=say_so)
+
+    def may_leave_unasked(self) -> bool:
+        """A static member may come back."""
+        return self._options.group_instance_id is None
 
     # ------------------------------------------------------------------ taking on
 
@@ -171,7 +133,7 @@ class Rebalance:
 
     # ------------------------------------------------------------------ joining
 
-    def _join_if_needed(self) -> bool:
+    def _join_if_needed(self, losses: int) -> bool:
         member = self._membership
         if member.joins_handled < self._joins_asked:
             return False  # the driver's thread has not looked at the last wish yet
@@ -185,7 +147,7 @@ class Rebalance:
         wish = self._assignors.wish(subscription.topics, subscription.assigned, reason)
         self._joined_topics = wish.topics
         number = max(self._joins_asked, member.joins_handled) + 1
-        member.join(number, self._seen_losses, wish)
+        member.join(number, losses, wish)
         self._joins_asked = number  # last: who waits for a join that was not asked for waits for ever
         return False
 
@@ -207,66 +169,3 @@ class Rebalance:
         if self._assignors.protocol is RebalanceProtocol.EAGER:
             return list(assigned)
         return [partition for partition in assigned if partition.topic not in topics]
-
-    # ------------------------------------------------------------------ calls of the application
-
-    def subscribed(self, listeners: Listeners) -> None:
-        """The subscription has changed: the next look joins."""
-        self._handover.listeners = listeners
-        if self._membership.state is MemberState.OUT and self._standing.obstacle is None:
-            self._standing.obstacle = RebalanceInProgress(
-                f"this consumer has not joined group {self._options.group_id!r} yet; poll(), then commit"
-            )
-
-    def enforce(self, reason: str) -> None:
-        """The application wants a rebalance."""
-        if self._subscription.mode is not Mode.TOPICS:
-            raise IllegalState("enforce_rebalance() is for members of a group: subscribe() first")
-        self._membership.rebalance(reason)
-
-    def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None:
-        """Give everything back and leave the group: `unsubscribe`, `close`.
-
-        With `commit` what was handed over is committed before, where that is automatic.
-        `leave=None` is Kafka's way: a static member stays, and may come back before its session ends.
-        """
-        if self._subscription.mode is not Mode.TOPICS:
-            return
-        deadline = self._driver.clock.monotonic() + timeout
-        member = self._membership
-        told: list[KafkaError | None] = []
-        try:
-            self._give_everything_back(deadline, commit=commit)
-        finally:
-            self._gives_way = False
-            self._assignors.forget()
-            self._coming = self._joined_topics = None
-            say_so = self._options.group_instance_id is None if leave is None else leave
-            member.polls.leave()
-            if self._driver.failure is None:
-                member.leave(reason, told.append, say_so=say_so)
-        if self._driver.failure is None:
-            remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
-            self._driver.wait_until(lambda: bool(told), remaining)
-
-    def leave_unasked(self, reason: str, timeout: float) -> None:
-        """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never
-        raise.  What was handed over may not be done."""
-        told: list[KafkaError | None] = []
-        if self._subscription.mode is not Mode.TOPICS or self._options.group_instance_id is not None:
-            return
-        with suppress(KafkaError):
-            self._membership.leave(reason, told.append, say_so=True)
-            self._driver.wait_until(lambda: bool(told), timeout)
-
-    def _give_everything_back(self, deadline: float, *, commit: bool) -> None:
-        if self._membership.losses != self._seen_losses or self._driver.failure is not None:
-            self._lose()  # without its thread it cannot say that it gives them back
-        self._handover.give_everything_back(deadline, commit=commit)
-
-    # ------------------------------------------------------------------ inside
-
-    def _complain_of(self, gap: float) -> None:
-        polls = self._membership.polls
-        if gap > polls.limit and self._membership.losses != self._seen_losses:
-            self._standing.lost_because = polls.complaint(gap)

@@ -1,52 +1,39 @@
 """The caller's side of a KIP-848 group: brings what the application owns in line with what is assigned.
 
-Caller's thread only, as one of the tasks of poll(): each look does what can be done without waiting.  First
-what the assignment takes away is given up, then what it brings is taken on, then the coordinator is told, who
-gives to others what this member has given up.  What is decided follows from what is found (the assignment,
-the partitions held), so an exception of a listener or a Ctrl-C in the middle only delays the rest.
+Caller's thread only, within group_task.py.  First what the assignment takes away is given up, then what it
+brings is taken on, then the coordinator is told, who gives to others what this member has given up.
 Neighbours: membership.py (the driver's side), handover.py (moves the partitions, tells the listeners).
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.group_task import Told
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.kip848.assignment import Owned, Target, Wish, by_id, resolve
 from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.states import MemberState
-from pykafka2.consumer.listeners import Listeners
-from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.subscription import Mode, Subscription
-from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress, UnknownTopicOrPartition
+from pykafka2.consumer.subscription import Subscription
+from pykafka2.errors import IllegalState, UnknownTopicOrPartition
 from pykafka2.types import TopicPartition
 
 _JOINABLE = (MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE, MemberState.LEAVING)
 
 
 class Reconciliation:
-    """Takes one consumer through the assignments of its group (a `PollTask`)."""
+    """Takes one consumer through the assignments of its group (a `GroupProtocol`)."""
 
     def __init__(
         self,
-        options: ConsumerOptions,
         cluster: ClusterClient,
         subscription: Subscription,
-        standing: GroupStanding,
         membership: ConsumerMembership,
         handover: Handover,
     ) -> None:
-        self._options = options
         self._metadata = cluster.metadata
-        self._driver = cluster.driver
         self._subscription = subscription
-        self._standing = standing
         self._membership = membership
         self._handover = handover
-        self._seen_news = -1
-        self._seen_losses = 0
         self._joins_asked = 0
         self._wish: Wish | None = None
         """What the coordinator was last to be told; None while this is no member."""
@@ -64,59 +51,12 @@ class Reconciliation:
         self._seen_version = -1
         """Of the metadata in which they were last looked for."""
 
-    # ------------------------------------------------------------------ a task of poll()
-
-    def attend(self, remaining: float) -> None:
-        """Do what is due; never waits.  Raises what a listener raises, and why this cannot be a member."""
-        if self._handover.is_in_listener:
-            raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
-        if self._subscription.mode is not Mode.TOPICS:
-            return
-        self._complain_of(self._membership.polls.enter())
-        while self._step():
-            pass
+    # ------------------------------------------------------------------ for group_task.py
 
     def has_news(self) -> bool:
-        if self._subscription.mode is not Mode.TOPICS:
-            return False
-        if self._waits_for and self._metadata.version != self._seen_version:
-            return True
-        return self._membership.news != self._seen_news or self._handover.has_news()
+        return bool(self._waits_for) and self._metadata.version != self._seen_version
 
-    def due_in(self) -> float:
-        return self._handover.due_in()
-
-    def on_return(self) -> None:
-        """poll() goes back to the application."""
-        if self._subscription.mode is Mode.TOPICS:
-            self._membership.polls.leave()
-
-    def on_records_asked_for(self) -> None:
-        """The application takes the next records of a poll: to those who watch it that is a poll."""
-        self.on_return()
-
-    # ------------------------------------------------------------------ one look
-
-    def _step(self) -> bool:
-        """Do one thing; False if there is nothing to do now."""
-        if self._subscription.mode is not Mode.TOPICS:
-            return False  # a listener has unsubscribed
-        member = self._membership
-        self._seen_news = member.news
-        if member.losses != self._seen_losses:
-            self._lose()
-            return True
-        self._raise_failure()
-        has_gone_on = self._handover.go_on()
-        if has_gone_on is not None:
-            return has_gone_on
-        target = member.target
-        if target is not None and self._reconcile(target):
-            return True
-        self._tell_subscription()
-        return False
-
-    def _raise_failure(self) -> None:
+    def raise_failure(self) -> None:
         """What the membership met, once; a refusal for good again and again, until something else is
         subscribed to."""
         member = self._membership
@@ -129,21 +69,39 @@ class Reconciliation:
             return
         raise type(failure)(str(failure)) from failure.__cause__
 
-    def _lose(self) -> None:
-        """The membership has ended: others may read these partitions already."""
-        losses = self._membership.losses
-        self._forget_membership()
-        self._handover.lose(self._standing.lost_because)
-        self._seen_losses = losses  # else they are told again, of what is left
+    def step(self, losses: int) -> bool:
+        target = self._membership.target
+        if target is not None and self._reconcile(target, losses):
+            return True
+        self._tell_subscription(losses)
+        return False
 
-    def _forget_membership(self) -> None:
+    def forget(self) -> None:
         self._wish = self._reported = None
         self._settled, self._ids = (), {}
         self._await_names(frozenset())
 
+    def subscribed(self) -> bool:
+        state = self._membership.state
+        self._subscribed_anew = state is MemberState.FATAL
+        return state is MemberState.UNSUBSCRIBED
+
+    def enforce(self, reason: str) -> None:
+        raise IllegalState(
+            "enforce_rebalance() is for groups whose members assign; with group_protocol='consumer' the "
+            "coordinator does, by itself, whenever members, subscriptions or topics change"
+        )
+
+    def leave(self, reason: str, told: Told, leave: bool | None) -> None:
+        """A static member says that it will be back before its session ends."""
+        self._membership.leave(reason, told, leave)
+
+    def may_leave_unasked(self) -> bool:
+        return True
+
     # ------------------------------------------------------------------ towards the assignment
 
-    def _reconcile(self, target: Target) -> bool:
+    def _reconcile(self, target: Target, losses: int) -> bool:
         """One step towards the assignment; False if it is reached, as far as its topics are known."""
         subscription, held = self._subscription, self._subscription.assigned
         self._seen_version = self._metadata.version
@@ -170,7 +128,7 @@ class Reconciliation:
             self._handover.begin_to_take_on(new)
             self._handover.take_on(new)
             return True
-        self._report(Owned(target.number, by_id(self._ids), is_whole=not resolved.unknown))
+        self._report(Owned(target.number, by_id(self._ids), is_whole=not resolved.unknown), losses)
         self._settled = (target.number, subscription.topics, self._waits_for and self._seen_version)
         return False
 
@@ -184,7 +142,7 @@ class Reconciliation:
             or isinstance(metadata.topic_error(one.topic), UnknownTopicOrPartition)
         ]
 
-    def _report(self, owned: Owned) -> None:
+    def _report(self, owned: Owned, losses: int) -> None:
         """Have the coordinator told, where that is news to it."""
         before = self._reported
         if before is not None and before.partitions == owned.partitions and not owned.is_whole:
@@ -192,7 +150,7 @@ class Reconciliation:
         if before == owned:
             return
         self._reported = owned
-        self._membership.reconciled(self._seen_losses, owned)
+        self._membership.reconciled(losses, owned)
 
     def _await_names(self, unknown: frozenset[bytes]) -> None:
         if unknown != self._waits_for:
@@ -206,7 +164,7 @@ class Reconciliation:
 
     # ------------------------------------------------------------------ what the coordinator is told
 
-    def _tell_subscription(self) -> None:
+    def _tell_subscription(self, losses: int) -> None:
         member, subscription = self._membership, self._subscription
         if member.joins_handled < self._joins_asked:
             return  # the driver's thread has not looked at the last wish yet
@@ -219,69 +177,8 @@ class Reconciliation:
         if member.state in _JOINABLE or (member.state is MemberState.FATAL and self._subscribed_anew):
             self._subscribed_anew = False
             number = max(self._joins_asked, member.joins_handled) + 1
-            member.join(number, self._seen_losses, wish)
+            member.join(number, losses, wish)
             self._joins_asked = number  # last: who waits for a join that was not asked for waits for ever
         elif wish != self._wish:
             member.subscribe(wish)
         self._wish = wish
-
-    # ------------------------------------------------------------------ calls of the application
-
-    def subscribed(self, listeners: Listeners) -> None:
-        """The subscription has changed: the next look tells the coordinator."""
-        self._handover.listeners = listeners
-        self._seen_news = -1  # who iterates looks before the records of the last poll are through
-        state = self._membership.state
-        self._subscribed_anew = state is MemberState.FATAL
-        if state is MemberState.UNSUBSCRIBED and self._standing.obstacle is None:
-            self._standing.obstacle = RebalanceInProgress(
-                f"this consumer has not joined group {self._options.group_id!r} yet; poll(), then commit"
-            )
-
-    def enforce(self, reason: str) -> None:
-        """The application wants a rebalance."""
-        raise IllegalState(
-            "enforce_rebalance() is for groups whose members assign; with group_protocol='consumer' the "
-            "coordinator does, by itself, whenever members, subscriptions or topics change"
-        )
-
-    def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None:
-        """Give everything back and leave the group: `unsubscribe`, `close`.
-
-        With `commit` what was handed over is committed before, where that is automatic.
-        `leave=None` is Kafka's way: a static member says that it will be back before its session ends.
-        """
-        if self._subscription.mode is not Mode.TOPICS:
-            return
-        deadline = self._driver.clock.monotonic() + timeout
-        member = self._membership
-        told: list[KafkaError | None] = []
-        try:
-            if member.losses != self._seen_losses or self._driver.failure is not None:
-                self._lose()  # without its thread it cannot say that it gives them back
-            self._handover.give_everything_back(deadline, commit=commit)
-        finally:
-            self._forget_membership()
-            member.polls.leave()
-            if self._driver.failure is None:
-                member.leave(reason, told.append, leave)
-        if self._driver.failure is None:
-            remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
-            self._driver.wait_until(lambda: bool(told), remaining)
-
-    def leave_unasked(self, reason: str, timeout: float) -> None:
-        """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never
-        raise.  What was handed over may not be done."""
-        told: list[KafkaError | None] = []
-        if self._subscription.mode is not Mode.TOPICS:
-            return
-        with suppress(KafkaError):
-            self._membership.leave(reason, told.append, None)
-            self._driver.wait_until(lambda: bool(told), timeout)
-
-    # ------------------------------------------------------------------ inside
-
-    def _complain_of(self, gap: float) -> None:
-        polls = self._membership.polls
-        if gap > polls.limit and self._membership.losses != self._seen_losses:
-            self._standing.lost_because = polls.complaint(gap)

@@ -14,6 +14,7 @@ import pytest
 from pykafka2.consumer import goodbyes, handover
 from pykafka2.consumer.assignors.wire import read_subscription
 from pykafka2.consumer.committed import Resume
+from pykafka2.consumer.group_task import GroupTask
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.heartbeat import Heartbeat
 from pykafka2.consumer.membership import Membership
@@ -203,12 +204,12 @@ def wait_for_the_commit_for_ever(patch: pytest.MonkeyPatch) -> None:
 def claim_the_newest_generation(patch: pytest.MonkeyPatch) -> None:
     join = Rebalance._join_if_needed
 
-    def claiming(self: Rebalance) -> bool:
+    def claiming(self: Rebalance, losses: int) -> bool:
         last = self._assignors.last
         if last is not None:
-            generation = self._standing.identity.generation_id
+            generation = self._membership._standing.identity.generation_id
             self._assignors.last = attrs.evolve(last, generation=generation)
-        return join(self)
+        return join(self, losses)
 
     patch.setattr(Rebalance, "_join_if_needed", claiming)
 
@@ -262,8 +263,8 @@ def wait_for_heartbeats_as_for_any_request(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_without_looking_at_the_time(patch: pytest.MonkeyPatch) -> None:
-    end = Rebalance.end
-    patch.setattr(Rebalance, "end", lambda self, reason, timeout, **more: end(self, reason, 60.0, **more))
+    end = GroupTask.end
+    patch.setattr(GroupTask, "end", lambda self, reason, timeout, **more: end(self, reason, 60.0, **more))
     patch.setattr(goodbyes, "LEAVE_ATTEMPTS", 1000)
 
 

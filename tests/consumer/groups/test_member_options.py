@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2 import KafkaConsumer
 from pykafka2.consumer.assignors.wire import read_subscription
+from pykafka2.consumer.rebalance import Rebalance
 from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState
 from pykafka2.protocol.messages.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest
 from pykafka2.testing import Simulation
@@ -56,8 +57,10 @@ def test_each_consumer_has_assignors_of_its_own(simulation: Simulation) -> None:
     first, second = group.member("a"), group.member("b")
     assert first.consumer._group is not None
     assert second.consumer._group is not None
-    ours = first.consumer._group.rebalance._assignors.assignors
-    assert ours[0] is not second.consumer._group.rebalance._assignors.assignors[0]
+    ours, theirs = (one.consumer._group.rebalance.protocol for one in (first, second))
+    assert isinstance(ours, Rebalance)
+    assert isinstance(theirs, Rebalance)
+    assert ours._assignors.assignors[0] is not theirs._assignors.assignors[0]
 
 
 # ---------------------------------------------------------------------------------------- bad input

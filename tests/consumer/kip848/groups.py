@@ -42,7 +42,7 @@ def membership(member: Member) -> ConsumerMembership:
 
 def reconciliation(member: Member) -> Reconciliation:
     assert member.consumer._group is not None
-    found = member.consumer._group.rebalance
+    found = member.consumer._group.rebalance.protocol
     assert isinstance(found, Reconciliation)
     return found
 

@@ -60,9 +60,9 @@ def trust_what_was_said_before_an_error(patch: pytest.MonkeyPatch) -> None:
 def stay_settled_when_topics_go_and_come_back(patch: pytest.MonkeyPatch) -> None:
     reconcile = Reconciliation._reconcile
 
-    def settled(self: Reconciliation, target: Any) -> bool:
+    def settled(self: Reconciliation, *args: Any) -> bool:
         before = self._settled
-        found = reconcile(self, target)
+        found = reconcile(self, *args)
         self._settled = self._settled or before
         return found
 
@@ -90,7 +90,7 @@ def never_look_at_the_time_between_polls(patch: pytest.MonkeyPatch) -> None:
 
 
 def raise_a_refusal_only_once(patch: pytest.MonkeyPatch) -> None:
-    fail = Reconciliation._raise_failure
+    fail = Reconciliation.raise_failure
 
     def once(self: Reconciliation) -> None:
         try:
@@ -98,7 +98,7 @@ def raise_a_refusal_only_once(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._membership.failure = None
 
-    patch.setattr(Reconciliation, "_raise_failure", once)
+    patch.setattr(Reconciliation, "raise_failure", once)
 
 
 def leave_static_members_for_good(patch: pytest.MonkeyPatch) -> None:

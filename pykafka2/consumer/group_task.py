@@ -1,0 +1,205 @@
+"""The caller's side of a membership, whatever the group's protocol: one of the tasks of poll().
+
+Caller's thread only.  Each look does what can be done without waiting, so poll never blocks beyond its
+timeout.  What is decided follows from what is found (the member's state, the holds of the partitions), so an
+exception of a listener or a Ctrl-C in the middle only delays the rest.  What differs by protocol is a part of
+it: rebalance.py for classic groups, kip848/reconciliation.py where the coordinator assigns.
+Neighbours: the memberships (the driver's side), handover.py (moves the partitions, tells the listeners).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.handover import Handover
+from pykafka2.consumer.listeners import Listeners
+from pykafka2.consumer.poll_clock import PollClock
+from pykafka2.consumer.subscription import Mode, Subscription
+from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
+
+Told = Callable[[KafkaError | None], None]
+
+
+class AnyMembership(Protocol):
+    """What both protocols' memberships tell, by attributes that any thread may read."""
+
+    polls: PollClock
+    news: int
+    """Grows with everything that the caller's thread should look at."""
+    losses: int
+    """Grows whenever a membership ends without having been left."""
+
+
+class GroupProtocol(Protocol):
+    """What differs by the group's protocol."""
+
+    def has_news(self) -> bool:
+        """True if `step` has something to do besides what the membership says."""
+        ...
+
+    def raise_failure(self) -> None:
+        """Raise what the membership met."""
+        ...
+
+    def step(self, losses: int) -> bool:
+        """Take one step towards the assignment, or towards membership; False if there is none to take now.
+
+        `losses` says which membership the caller knows.
+        """
+        ...
+
+    def forget(self) -> None:
+        """The membership has ended, or is being left."""
+        ...
+
+    def subscribed(self) -> bool:
+        """The subscription has changed; True if this is no member yet."""
+        ...
+
+    def enforce(self, reason: str) -> None:
+        """The application wants a rebalance."""
+        ...
+
+    def leave(self, reason: str, told: Told, leave: bool | None) -> None:
+        """Leave the group; `told` is called when the coordinator knows.  `leave` as in `GroupTask.end`."""
+        ...
+
+    def may_leave_unasked(self) -> bool:
+        """Whether a program that ends says good-bye."""
+        ...
+
+
+class GroupTask:
+    """Takes one consumer through the life of its membership (a `PollTask`)."""
+
+    def __init__(
+        self,
+        group_id: str,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        standing: GroupStanding,
+        membership: AnyMembership,
+        handover: Handover,
+        protocol: GroupProtocol,
+    ) -> None:
+        self.protocol = protocol
+        self._group_id = group_id
+        self._driver = cluster.driver
+        self._subscription = subscription
+        self._standing = standing
+        self._membership = membership
+        self._handover = handover
+        self._seen_news = -1
+        self._seen_losses = 0
+
+    # ------------------------------------------------------------------ a task of poll()
+
+    def attend(self, remaining: float) -> None:
+        """Do what is due; never waits.  Raises what a listener raises, and why this cannot be a member."""
+        if self._handover.is_in_listener:
+            raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        self._complain_of(self._membership.polls.enter())
+        while self._step():
+            pass
+
+    def has_news(self) -> bool:
+        if self._subscription.mode is not Mode.TOPICS:
+            return False
+        if self._membership.news != self._seen_news:
+            return True
+        return self._handover.has_news() or self.protocol.has_news()
+
+    def due_in(self) -> float:
+        return self._handover.due_in()
+
+    def on_return(self) -> None:
+        """poll() goes back to the application."""
+        if self._subscription.mode is Mode.TOPICS:
+            self._membership.polls.leave()
+
+    def on_records_asked_for(self) -> None:
+        """The application takes the next records of a poll: to those who watch it that is a poll."""
+        self.on_return()
+
+    # ------------------------------------------------------------------ one look
+
+    def _step(self) -> bool:
+        """Do one thing; False if there is nothing to do now."""
+        if self._subscription.mode is not Mode.TOPICS:
+            return False  # a listener has unsubscribed
+        member = self._membership
+        self._seen_news = member.news
+        if member.losses != self._seen_losses:
+            self._lose()
+            return True
+        self.protocol.raise_failure()
+        has_gone_on = self._handover.go_on()
+        if has_gone_on is not None:
+            return has_gone_on
+        return self.protocol.step(self._seen_losses)
+
+    def _lose(self) -> None:
+        """The membership has ended: others may read these partitions already."""
+        losses = self._membership.losses
+        self.protocol.forget()
+        self._handover.lose(self._standing.lost_because)
+        self._seen_losses = losses  # else they are told again, of what is left
+
+    def _complain_of(self, gap: float) -> None:
+        polls = self._membership.polls
+        if gap > polls.limit and self._membership.losses != self._seen_losses:
+            self._standing.lost_because = polls.complaint(gap)
+
+    # ------------------------------------------------------------------ calls of the application
+
+    def subscribed(self, listeners: Listeners) -> None:
+        """The subscription has changed: the next look sees to it."""
+        self._handover.listeners = listeners
+        self._seen_news = -1  # who iterates looks before the records of the last poll are through
+        if self.protocol.subscribed() and self._standing.obstacle is None:
+            self._standing.obstacle = RebalanceInProgress(
+                f"this consumer has not joined group {self._group_id!r} yet; poll(), then commit"
+            )
+
+    def enforce(self, reason: str) -> None:
+        """The application wants a rebalance.  Raises `IllegalState` where that cannot be."""
+        self.protocol.enforce(reason)
+
+    def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None:
+        """Give everything back and leave the group: `unsubscribe`, `close`.
+
+        With `commit` what was handed over is committed before, where that is automatic.
+        `leave=None` is Kafka's way: a static member stays, and may come back before its session ends.
+        """
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        deadline = self._driver.clock.monotonic() + timeout
+        told: list[KafkaError | None] = []
+        try:
+            if self._membership.losses != self._seen_losses or self._driver.failure is not None:
+                self._lose()  # without its thread it cannot say that it gives them back
+            self._handover.give_everything_back(deadline, commit=commit)
+        finally:
+            self.protocol.forget()
+            self._membership.polls.leave()
+            if self._driver.failure is None:
+                self.protocol.leave(reason, told.append, leave)
+        if self._driver.failure is None:
+            remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
+            self._driver.wait_until(lambda: bool(told), remaining)
+
+    def leave_unasked(self, reason: str, timeout: float) -> None:
+        """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never
+        raise.  What was handed over may not be done."""
+        told: list[KafkaError | None] = []
+        if self._subscription.mode is not Mode.TOPICS or not self.protocol.may_leave_unasked():
+            return
+        with suppress(KafkaError):
+            self.protocol.leave(reason, told.append, None)
+            self._driver.wait_until(lambda: bool(told), timeout)
