@@ -9,6 +9,7 @@ group_identity.py (who commits), cluster/router.py and cluster/coordinators.py (
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 
@@ -76,7 +77,14 @@ class Commits:
         self._cluster = cluster
         self._standing = standing
         self._to = ToCoordinator(GROUP, standing.group_id)
-        self._queue: list[Commit] = []
+        self._waiting: deque[Commit] = deque()
+        """Those that are still to be sent, or sent again."""
+        self._on_wire: dict[Commit, None] = {}
+        """Those that are to be answered, in the order in which they were sent."""
+        self._unsent: deque[Commit] = deque()
+        """Of these, the ones that the router may still hold."""
+        self._retried: Commit | None = None
+        """The last one of these that is sent again if need be: nothing leaves before it is over."""
         self.written = 0
         """Commits that the coordinator has acknowledged."""
         self.failed = 0
@@ -92,39 +100,57 @@ class Commits:
         """
 
         def enqueue(now: float) -> None:
-            self._queue.append(commit)
+            self._waiting.append(commit)
 
         self._cluster.driver.call_soon(enqueue)
 
     @property
     def count(self) -> int:
         """How many are not over."""
-        return len(self._queue)
+        return len(self._waiting) + len(self._on_wire)
 
     # ------------------------------------------------------------------ the driver's turn
 
     def poll(self, now: float) -> PollResult:
+        """Looks at those that are to be sent, and not at the thousands that may be on the wire."""
         result = PollResult.idle()
-        is_behind_another = is_behind_unsent = False
-        for commit in tuple(self._queue):
-            is_given_up = commit.completion.is_cancelled
-            if commit.send is None:
-                if self._is_over(commit, now):
-                    return PollResult(result.sends, now)  # look at the rest again
-                is_kept_waiting = is_behind_unsent or (commit.is_retried and is_behind_another)
-                if is_kept_waiting or now < commit.retry_at:
-                    wake_at = commit.deadline if is_kept_waiting else min(commit.retry_at, commit.deadline)
-                    return PollResult(result.sends, wake_at)
-                if not commit.offsets:
-                    self._succeed(commit)
-                    return PollResult(result.sends, now)
-                result.sends.append(self._attempt(commit, now))
-            elif commit.send.sent_at is None:
-                is_behind_unsent = True
-            if commit.is_retried and not is_given_up:
+        if not self._waiting:
+            return result
+        is_behind_unsent = self._is_any_unsent()  # of earlier turns; those of one leave together
+        while self._waiting and not self._is_held_up():
+            commit = self._waiting[0]
+            if self._is_over(commit, now):
+                continue
+            is_kept_waiting = is_behind_unsent or (commit.is_retried and self._is_any_on_wire())
+            if is_kept_waiting or now < commit.retry_at:
+                result.wake_at = commit.deadline if is_kept_waiting else min(commit.retry_at, commit.deadline)
                 break
-            is_behind_another = is_behind_another or not is_given_up
+            if not commit.offsets:
+                self._succeed(commit)
+                continue
+            result.sends.append(self._attempt(commit, now))
+            self._waiting.popleft()
+            self._on_wire[commit] = None
+            self._unsent.append(commit)
+            if commit.is_retried:
+                self._retried = commit
         return result
+
+    def _is_held_up(self) -> bool:
+        """Whether one is on the wire that may be sent again."""
+        retried = self._retried
+        return retried is not None and retried in self._on_wire and not retried.completion.is_cancelled
+
+    def _is_any_unsent(self) -> bool:
+        """Whether the router still holds one, for want of a connection."""
+        unsent = self._unsent
+        while unsent and (unsent[0] not in self._on_wire or _has_left(unsent[0])):
+            unsent.popleft()
+        return bool(unsent)
+
+    def _is_any_on_wire(self) -> bool:
+        """Whether any is to be answered whose caller still waits."""
+        return not all(commit.completion.is_cancelled for commit in self._on_wire)
 
     def _is_over(self, commit: Commit, now: float) -> bool:
         """End a commit that is not to be sent any more."""
@@ -226,15 +252,24 @@ class Commits:
         commit.last_error, commit.retry_at = error, at
         if at >= commit.deadline:
             self._end(commit, self._timed_out(commit))
+            return
+        self._take_out(commit)
+        self._waiting.appendleft(commit)
 
     def _succeed(self, commit: Commit) -> None:
-        self._queue.remove(commit)
+        self._take_out(commit)
         commit.completion.succeed(None)
+
+    def _take_out(self, commit: Commit) -> None:
+        if commit in self._on_wire:
+            del self._on_wire[commit]
+        else:
+            self._waiting.remove(commit)  # it is the first
 
     def _end(self, commit: Commit, error: KafkaError) -> None:
         self.failed += 1
         self.last_error = error
-        self._queue.remove(commit)
+        self._take_out(commit)
         commit.completion.fail(error)
 
     def _timed_out(self, commit: Commit) -> KafkaError:
@@ -245,6 +280,10 @@ class Commits:
         )
         error.__cause__ = commit.last_error
         return error
+
+
+def _has_left(commit: Commit) -> bool:
+    return commit.send is not None and commit.send.sent_at is not None
 
 
 def _passing(error: KafkaError) -> RetriableCommitFailed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 
@@ -227,3 +228,25 @@ def test_close_keeps_its_timeout_and_tells_what_is_not_over(
     [error] = told.errors
     assert isinstance(error, KafkaTimeoutError)
     assert "may have been written" in str(error)
+
+
+def test_a_turn_looks_at_none_that_are_on_the_wire(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+    consumer.commit({FIRST: 0})
+    cluster.controls.hold(OffsetCommitRequest)
+    for offset in range(1, 501):
+        consumer.commit_async({FIRST: offset}, told)
+    simulation.run_for(1)
+    commits = consumer._group.commits  # type: ignore[union-attr]
+    assert commits.count == 500
+    calls = []
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
+    try:
+        commits.poll(simulation.now)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 20
+    cluster.controls.release(OffsetCommitRequest)
+    simulation.run_for(1)
+    consumer.poll()
+    assert told.offsets == list(range(1, 501))
