@@ -174,6 +174,9 @@ class Committer:
         untold = self._untold
         return bool(untold) and untold[0].completion.is_done
 
+    def on_wait(self) -> None:
+        """See `PollTask`; nothing to be done."""
+
     def on_return(self) -> None:
         """See `PollTask`; nothing to be done."""
 

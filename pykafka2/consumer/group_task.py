@@ -118,6 +118,11 @@ class GroupTask:
     def due_in(self) -> float:
         return self._handover.due_in()
 
+    def on_wait(self) -> None:
+        """poll() waits, which is not the application's time."""
+        if self._subscription.mode is Mode.TOPICS:
+            self._membership.polls.wait()
+
     def on_return(self) -> None:
         """poll() goes back to the application."""
         if self._subscription.mode is Mode.TOPICS:
@@ -152,6 +157,7 @@ class GroupTask:
         self._seen_losses = losses  # else they are told again, of what is left
 
     def _complain_of(self, gap: float) -> None:
+        """Once it is known how long it was in the end."""
         polls = self._membership.polls
         if gap > polls.limit and self._membership.losses != self._seen_losses:
             self._standing.lost_because = polls.complaint(gap)

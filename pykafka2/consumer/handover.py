@@ -166,7 +166,7 @@ class Handover:
         """
         polls, told = self._polls, sorted(partitions)
         was_in_listener = self.is_in_listener  # of another, which unsubscribes, say
-        was_polling, is_told = polls.is_polling, False
+        was_inside, is_told = polls.is_inside, False
         try:
             self.is_in_listener = True
             polls.leave()
@@ -174,7 +174,7 @@ class Handover:
             listener(told)
         finally:
             self.is_in_listener = was_in_listener
-            if was_polling:
+            if was_inside:
                 polls.enter()
             if is_told:
                 then(partitions)

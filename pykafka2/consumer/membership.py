@@ -187,7 +187,7 @@ class Membership:
     def _look_for_overrun(self, now: float) -> None:
         if not self.polls.is_overrun(now):
             return
-        words = self.polls.complaint(self.polls.gap(now))
+        words = self.polls.why_overrun(now)
         self._log.warning("leaving group %r: %s", self._options.group_id, words)
         # A static member is not announced as gone: it may come back before its session ends (KIP-345).
         if self._options.group_instance_id is None:

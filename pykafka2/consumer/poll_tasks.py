@@ -24,6 +24,10 @@ class PollTask(Protocol):
         """True if `attend` would do something now.  Asked by whichever thread wakes waiters: no lock."""
         ...
 
+    def on_wait(self) -> None:
+        """poll() has found no records, and waits for some, or for news."""
+        ...
+
     def on_return(self) -> None:
         """poll() goes back to the application, with records, without, or by an error."""
         ...

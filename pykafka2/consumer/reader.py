@@ -124,6 +124,8 @@ class Reader:
             due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
             if self._resume is not None:
                 due_in = min(due_in, self._resume.due_in())
+            for task in self._poll_tasks:
+                task.on_wait()
             self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
 
     def _watch_progress(self) -> None:

@@ -168,7 +168,7 @@ def heartbeats_stop_while_the_application_computes(world: World, patch: pytest.M
     beat = Membership._beat
 
     def beat_in_polls(self: Membership, now: float) -> PollResult:
-        return beat(self, now) if self.polls.is_polling else PollResult.idle_until(now + 0.1)
+        return beat(self, now) if self.polls.is_waiting else PollResult.idle_until(now + 0.1)
 
     patch.setattr(Membership, "_beat", beat_in_polls)
 

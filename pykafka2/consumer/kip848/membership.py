@@ -162,7 +162,7 @@ class ConsumerMembership:
     def _look_for_overrun(self, now: float) -> None:
         if not self.polls.is_overrun(now):
             return
-        words = self.polls.complaint(self.polls.gap(now))
+        words = self.polls.why_overrun(now)
         self._log.warning("leaving group %r: %s", self._options.group_id, words)
         self._leaving.step_out()
         self._lose(MemberEvent.OVERRUN, words)
