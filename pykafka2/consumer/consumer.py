@@ -287,6 +287,7 @@ class KafkaConsumer(SubscriptionCalls, PositionCalls, QueryCalls, CommitCalls):
             raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; wakeup() it first")
         try:
             if timeout is None or isinstance(timeout, bool):  # kafka-python's first argument is autocommit
+                autocommit = autocommit and timeout is not False
                 timeout = 5.0 if timeout_ms is None else timeout_ms / 1000
             deadline = self._cluster.driver.clock.monotonic() + timeout
             try:

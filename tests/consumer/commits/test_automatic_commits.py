@@ -154,6 +154,20 @@ def test_close_commits_and_leaving_by_an_exception_does_not(
     assert committed(cluster) == {FIRST: 2}
 
 
+def test_kafka_pythons_first_argument_of_close_is_understood(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """There `close(False)` commits nothing; a timeout stands in its place here."""
+    consumer = automatic(simulation, cluster, FIRST)
+    read(consumer, 1)
+    consumer.close(False)
+    cluster.history.never("OffsetCommit")
+    consumer = automatic(simulation, cluster, FIRST)
+    read(consumer, 1)
+    consumer.close(True)
+    assert committed(cluster) == {FIRST: 1}
+
+
 def test_partitions_that_the_application_leaves_are_committed(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
