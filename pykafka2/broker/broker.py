@@ -6,10 +6,11 @@ Its node (who it is), its logs and its request metrics stay; `parts` are made an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.base.image import ClusterImage, TopicImage
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig
@@ -38,25 +39,20 @@ class Broker:
         self,
         shared: Shared,
         broker_id: int,
-        host: str,
-        port: int,
+        listeners: Sequence[ListenerAddress],
         rack: str | None,
         services_of: Callable[[int], Services],
-        *,
-        advertised: tuple[str | None, int] = (None, 0),
     ) -> None:
         made = {"node.id": broker_id, "broker.id": broker_id, "broker.rack": rack}
         self.node = Node(
             broker_id,
-            host,
-            port,
+            listeners,
             shared.config.of_broker(made),
             lock=shared.lock,
             clock=shared.runtime.clock,
             events=shared.events,
             problems=shared.problems,
             image=shared.controllers.image,
-            advertised=advertised,
         )
         self.logs = shared.log_dirs.new(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.metrics = RequestMetrics()
@@ -92,6 +88,11 @@ class Broker:
     def address(self) -> str:
         """Host and port at which it listens."""
         return self.node.address
+
+    @property
+    def listeners(self) -> Sequence[ListenerAddress]:
+        """All that it listens at; `host` and `port` are those of the first."""
+        return self.node.listeners
 
     @property
     def rack(self) -> str | None:

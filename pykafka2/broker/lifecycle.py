@@ -110,12 +110,14 @@ class BrokerLifecycle:
     def begin(self, now: float) -> None:
         """Register; heartbeats follow by themselves."""
         node = self._node
-        host, port = node.advertised
         request = BrokerRegistrationRequest(
             broker_id=node.id,
             cluster_id=self._controllers.image.cluster_id,
             incarnation_id=self.incarnation_id,
-            listeners=[Listener(name="PLAINTEXT", host=host, port=port, security_protocol=0)],
+            listeners=[
+                Listener(name=one.listener, host=one.host, port=one.port, security_protocol=one.protocol)
+                for one in (address.endpoint for address in node.listeners)
+            ],
             features=[
                 Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
                 for name, levels in SUPPORTED.items()

@@ -7,9 +7,11 @@ restarts; its timing wheel and its image begin anew with each of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.base.timing_wheel import TimingWheel
@@ -24,19 +26,17 @@ class Node:
     """One broker of a cluster, as its parts see it."""
 
     __slots__ = (
-        "_advertised",
         "clock",
         "config",
         "epoch",
         "events",
-        "host",
         "id",
         "image",
         "is_paused",
         "is_running",
+        "listeners",
         "lock",
         "log_levels",
-        "port",
         "problems",
         "wheel",
     )
@@ -44,8 +44,7 @@ class Node:
     def __init__(
         self,
         broker_id: int,
-        host: str,
-        port: int,
+        listeners: Sequence[ListenerAddress],
         config: BrokerConfig,
         *,
         lock: AbstractContextManager[Any],
@@ -53,12 +52,10 @@ class Node:
         events: EventLog,
         problems: Problems,
         image: ClusterImage,
-        advertised: tuple[str | None, int] = (None, 0),
     ) -> None:
-        self._advertised = advertised
         self.id = broker_id
-        self.host = host
-        self.port = port
+        self.listeners = tuple(listeners)
+        """At least one; the first is the broker's address where only one is asked for."""
         self.config = config
         self.lock = lock
         self.clock = clock
@@ -76,15 +73,19 @@ class Node:
         return f"<node {self.id} at {self.address}>"
 
     @property
-    def address(self) -> str:
-        """Host and port at which it listens."""
-        return f"{self.host}:{self.port}"
+    def host(self) -> str:
+        """Where its first listener is."""
+        return self.listeners[0].host
 
     @property
-    def advertised(self) -> tuple[str, int]:
-        """Host and port, as clients are told: where it listens, unless something else was asked for."""
-        host, port = self._advertised
-        return host or self.host, port or self.port
+    def port(self) -> int:
+        """Where its first listener is."""
+        return self.listeners[0].port
+
+    @property
+    def address(self) -> str:
+        """Host and port at which its first listener is."""
+        return self.listeners[0].address
 
     @property
     def rack(self) -> str | None:

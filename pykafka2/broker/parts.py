@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.entrances import Entrances
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, ClientApis
 from pykafka2.broker.handlers.services import Gate, Services
@@ -134,6 +135,10 @@ class Parts:
         """What clients are connected to."""
         node, requests, apis = self._node, self.requests, ClientApis()
         self.quotas = ConnectionQuotas(node.config)
+        entrances = Entrances(
+            node, self._shared.listeners, self._shared.credentials, self._shared.runtime.entropy
+        )
+        self.entrances = [entrances.of(address) for address in node.listeners]
         self.processors = [
             Processor(
                 f"processor-{node.id}-{number}",

@@ -7,11 +7,12 @@ once: each waits until the one before has ended (`_turn`), and none starts a bro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
 
+from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
@@ -20,6 +21,7 @@ from pykafka2.broker.server.acceptor import Acceptor
 from pykafka2.broker.server.threads import Part, pause, resume
 from pykafka2.broker.shared import Shared
 from pykafka2.errors import IllegalState
+from pykafka2.network.transport import Listener
 
 # How long a start waits to be let in, and a stop to lose its leaderships, in seconds.
 START_TIMEOUT = 10.0
@@ -39,7 +41,7 @@ class BrokerProcess:
         self._node = node
         self._logs = logs
         self._make_parts = make_parts
-        self._acceptor: Acceptor | None = None
+        self._acceptors: list[Acceptor] = []
         self._turn_of = NOBODY  # the thread that starts or stops the broker
         self._waiting = 0  # how many wait for their turn
         self._ending = 0  # how many of them want the broker gone, whatever it waits for
@@ -109,15 +111,17 @@ class BrokerProcess:
         if node.is_running:
             raise IllegalState(f"broker {node.id} is running")
         parts = self.parts = self._make_parts()
-        listener = shared.runtime.network.listen(node.host, node.port, tls=shared.tls)
-        node.port = listener.port
-        scheme = "PLAINTEXT" if shared.tls is None else "SSL"
-        advertised = "{}:{}".format(*node.advertised)
+        self._acceptors = self._listen(parts)
         node.config.set_made(
-            {"listeners": f"{scheme}://{node.address}", "advertised.listeners": f"{scheme}://{advertised}"}
+            {
+                "listeners": ",".join(f"{one.name}://{one.address}" for one in node.listeners),
+                "advertised.listeners": ",".join(
+                    "{}://{}:{}".format(one.name, *one.advertised) for one in node.listeners
+                ),
+                **_protocol_map(node.listeners),
+            }
         )
-        self._acceptor = Acceptor(f"acceptor-{node.id}", listener, parts.processors, parts.quotas)
-        shared.loops.add_all([*parts.processors, *parts.loop_parts(), self._acceptor])
+        shared.loops.add_all([*parts.processors, *parts.loop_parts(), *self._acceptors])
         with node.lock:
             now = node.clock.monotonic()
             node.is_running, node.is_paused = True, False
@@ -125,6 +129,24 @@ class BrokerProcess:
             shared.links.connect(node.id, parts.queue)
             shared.controllers.broker_started(node.id, now)
             parts.lifecycle.begin(now)
+
+    def _listen(self, parts: Parts) -> list[Acceptor]:
+        """Take all addresses, or none.  Raises `ConfigurationError` for one that cannot be had."""
+        listening: list[Listener] = []
+        try:
+            for address in self._node.listeners:
+                security = self._shared.listeners.get(address.name)
+                tls = None if security is None else security.tls
+                listening.append(self._shared.runtime.network.listen(address.host, address.port, tls=tls))
+        except BaseException:
+            for listener in listening:
+                listener.close()
+            raise
+        acceptors = []
+        for address, entrance, listener in zip(self._node.listeners, parts.entrances, listening, strict=True):
+            address.port = listener.port
+            acceptors.append(Acceptor(entrance, listener, parts.processors, parts.quotas))
+        return acceptors
 
     def finish_start(self) -> None:
         """Wait until the controller lets the broker serve, then let clients in."""
@@ -135,8 +157,7 @@ class BrokerProcess:
                 lambda: lifecycle.state not in not_yet or self._ending > 0 or shared.loops.has_failed,
                 START_TIMEOUT,
             )
-        acceptor = self._acceptor
-        if acceptor is not None:
+        for acceptor in self._acceptors:
             shared.loops.call(acceptor, acceptor.open)
 
     def stop(
@@ -173,8 +194,8 @@ class BrokerProcess:
             if lose_unreplicated:
                 self._logs.lose_unreplicated()
         ends: dict[Part, Callable[[], object] | None] = {}
-        if self._acceptor is not None:
-            ends[self._acceptor] = self._acceptor.close
+        for acceptor in self._acceptors:
+            ends[acceptor] = acceptor.close
         for processor in parts.processors:
             ends[processor] = partial(processor.close_all, reset=crash)
         shared.loops.remove_all({**ends, **dict.fromkeys(parts.loop_parts())})
@@ -241,3 +262,10 @@ class BrokerProcess:
             self.parts.controller_node.restart_sessions(now)
             self.parts.lifecycle.heartbeat_now(now)
             resume(self.parts.loop_parts())
+
+
+def _protocol_map(listeners: Sequence[ListenerAddress]) -> Mapping[str, object]:
+    """listener.security.protocol.map, where listeners are not named after their protocols alone."""
+    if all(one.name == one.protocol for one in listeners):
+        return {}
+    return {"listener.security.protocol.map": ",".join(f"{one.name}:{one.protocol}" for one in listeners)}

@@ -6,6 +6,7 @@ knows none.  The lock guards all that brokers and controller decide.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,9 +22,10 @@ from pykafka2.broker.log.log_dir import LogDirs
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
+from pykafka2.broker.security.listener import ListenerSecurity
+from pykafka2.broker.security.mechanisms import Credentials
 from pykafka2.broker.server.threads import Loops
 from pykafka2.driver.runtime import Runtime
-from pykafka2.network.tls import TlsContext
 
 
 @attrs.define(eq=False)
@@ -45,7 +47,10 @@ class Shared:
     history: History
     events: EventLog
     problems: Problems
-    tls: TlsContext | None = None
+    listeners: Mapping[str, ListenerSecurity] = attrs.field(factory=dict)
+    """How each listener that brokers have secures itself, by name."""
+    credentials: Credentials = attrs.field(factory=Credentials)
+    """What users prove themselves by."""
     known_metadata: KnownMetadata = attrs.field(factory=KnownMetadata)
     log_dirs: LogDirs = attrs.field(factory=LogDirs)
     history_started_at: float = 0.0

@@ -11,6 +11,9 @@ is gone at the end.
   pykafka2 broker --quick                      for tests: a group does not wait for more members, and so on
   pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092
                                                behind a proxy or in a container: what clients are told
+  pykafka2 broker --listener PLAINTEXT://:9092 --listener SASL_SSL://:9095 --user ann:secret
+                                               several ways to come in, each on ports that follow; a line
+                                               listener.SASL_SSL=... for each, and ssl.ca=FILE to trust
   pykafka2 broker --admin-port 9990            and a line admin=http://127.0.0.1:9990 token=...: faults, links
                                                and views over HTTP and JSON (docs/guides/testing.md)
 """
@@ -24,15 +27,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from pykafka2.cli.listeners import listener_names, parsed_listeners, parsed_users, ports_from
 from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pykafka2.testing.arguments import Topic
 
+DEFAULT_PORT = 9092
 SUMMARY = "run a Kafka cluster for tests until Ctrl-C"
-
-MAX_PORT = 65535
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +44,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
         type=int,
-        default=9092,
+        default=None,
         help="the first broker's port, the others take those that follow; 0: free ones (9092)",
+    )
+    parser.add_argument(
+        "--listener",
+        action="append",
+        default=[],
+        metavar="NAME[=PROTOCOL]://[HOST]:PORT",
+        help="listen there with this security protocol (its name); the other brokers on the ports that "
+        "follow; may be repeated",
+    )
+    parser.add_argument(
+        "--advertised-listener",
+        action="append",
+        default=[],
+        metavar="NAME://HOST:PORT",
+        help="what clients that came by a listener are told; the other brokers' ports follow",
+    )
+    parser.add_argument(
+        "--user",
+        action="append",
+        default=[],
+        metavar="NAME:PASSWORD",
+        help="let a user log in, by PLAIN or SCRAM; may be repeated",
+    )
+    parser.add_argument(
+        "--token-key", metavar="KEY", help="what OAUTHBEARER tokens must be signed with, HS256 (nobody signs)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
     parser.add_argument(
@@ -103,15 +131,20 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the cluster; 0 when it was asked to end.  Raises `ConfigurationError` for what cannot be."""
     from pykafka2.testing.cluster import KafkaCluster
 
+    if arguments.listener and arguments.port is not None:
+        raise ConfigurationError("--port: say it in --listener, which names the ports of all listeners")
     cluster = KafkaCluster(
         brokers=arguments.brokers,
         topics=_topics(arguments.topic),
         config=_config(arguments),
         host=arguments.host,
-        ports=_ports("--port", arguments.port, arguments.brokers),
+        ports=None if arguments.listener else _first_ports(arguments),
+        listeners=parsed_listeners(arguments.listener, arguments.advertised_listener, arguments.brokers),
+        users=parsed_users(arguments.user),
+        token_key=arguments.token_key,
         first_broker_id=arguments.first_broker_id,
         advertised_host=arguments.advertised_host,
-        advertised_ports=_ports("--advertised-port", arguments.advertised_port or 0, arguments.brokers),
+        advertised_ports=ports_from("--advertised-port", arguments.advertised_port or 0, arguments.brokers),
     )
     # Without an admin port nobody can see the history, and it would only hold memory.
     cluster.history.is_on = arguments.admin_port is not None
@@ -119,6 +152,11 @@ def run(arguments: argparse.Namespace) -> int:
     with _Signals(received.append) as signals, cluster:
         signals.notify = cluster.runtime.notify
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+        if arguments.listener:
+            for name in listener_names(arguments.listener):
+                print(f"listener.{name}={cluster.bootstrap_servers_of(name)}", flush=True)
+        if cluster.has_authority:
+            print(f"ssl.ca={cluster.ca_file}", flush=True)
         if arguments.admin_port is not None:
             port = cluster.open_admin_port(arguments.admin_port, arguments.admin_token)
             print(f"admin=http://{port.address} token={port.token}", flush=True)
@@ -189,9 +227,6 @@ def _config(arguments: argparse.Namespace) -> dict[str, object]:
     return config
 
 
-def _ports(option: str, first: int, brokers: int) -> list[int]:
-    if first == 0:
-        return [0] * max(brokers, 0)
-    if not 0 < first <= MAX_PORT - brokers + 1:
-        raise ConfigurationError(f"{option} {first}: say a number from 1 to {MAX_PORT - brokers + 1}, or 0")
-    return list(range(first, first + brokers))
+def _first_ports(arguments: argparse.Namespace) -> list[int]:
+    port = DEFAULT_PORT if arguments.port is None else arguments.port
+    return ports_from("--port", port, arguments.brokers)

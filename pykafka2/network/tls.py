@@ -93,6 +93,7 @@ class TlsContext:
         context: ssl.SSLContext | None = None,
     ) -> None:
         self.server_side = server_side
+        self._shown = (cert_file, key_file, key_password)
         if context is not None:
             self._context = context
             return
@@ -144,6 +145,30 @@ class TlsContext:
         if options.ssl_context is None:
             tls.limit_versions(options.ssl_enabled_protocols)
         return tls
+
+    @property
+    def asks_for_certificate(self) -> bool:
+        """Whether the other side is asked to show a certificate."""
+        return bool(self._context.verify_mode)
+
+    def accept_no_certificate(self) -> None:
+        """As a server: look at a certificate that a client shows, and let in who shows none, too."""
+        import ssl
+
+        self._context.verify_mode = ssl.CERT_OPTIONAL
+
+    def reload(self) -> None:
+        """Read the certificate and its key from their files again, for connections from now on.
+
+        Raises `ConfigurationError` for files that cannot be used, or if there were none.
+        """
+        cert_file, key_file, key_password = self._shown
+        if cert_file is None:
+            raise ConfigurationError("the certificate was given by no file, so there is none to read again")
+        try:
+            self._context.load_cert_chain(cert_file, key_file, password=key_password or "")
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"the certificate {cert_file} cannot be used: {error}") from error
 
     def limit_versions(self, names: Sequence[str]) -> None:
         """Speak only these of "TLSv1.2" and "TLSv1.3"."""

@@ -7,7 +7,7 @@ tcp.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.errors import (
     Disconnected,
@@ -158,6 +158,12 @@ class TlsTransport:
                 pass  # SSLWantRead: the other side's close_notify is not waited for
             self._send_alert()
         self._transport.close(reset=reset)
+
+    def peer_subject(self) -> Any:
+        """Whom the peer's certificate is about, as `ssl` has it; None where it has shown none, or nobody has
+        asked for it.
+        """
+        return (self._tls.getpeercert() or {}).get("subject")
 
     def _go_on_agreeing(self) -> bool:
         """One step of the handshake; False if the other side must speak first."""

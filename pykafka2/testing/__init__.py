@@ -6,10 +6,11 @@
         ...  # any Kafka client, at cluster.bootstrap_servers
 
 `KafkaCluster` starts real brokers on loopback; `Topic` describes a topic with replication and
-configuration; `FaultRule` says what happens to which requests; `Simulation` runs brokers and clients in
-virtual time from one seed; `QUICK` are options under which tests need not wait.  The other names are the
-types of what a cluster gives (`cluster.controls`, `.history`, `.partition(...)`), for annotations.  With
-pytest the fixture `kafka_cluster` is there without an import.  Names load when they are asked for.
+configuration, `Listener` a way by which clients come in; `FaultRule` says what happens to which requests;
+`Simulation` runs brokers and clients in virtual time from one seed; `QUICK` are options under which tests
+need not wait.  The other names are the types of what a cluster gives (`cluster.controls`, `.history`,
+`.partition(...)`), for annotations.  With pytest the fixture `kafka_cluster` is there without an import.
+Names load when they are asked for.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.controls.access_rules import AccessRules
     from pykafka2.testing.controls.controls import Controls
     from pykafka2.testing.fixtures.clusters import TlsKafkaCluster
+    from pykafka2.testing.listeners import Listener
     from pykafka2.testing.quick import QUICK
     from pykafka2.testing.simulation import Simulation
     from pykafka2.testing.views.groups import GroupView
@@ -50,6 +52,7 @@ __all__ = [
     "GroupView",
     "History",
     "KafkaCluster",
+    "Listener",
     "LogView",
     "PartitionView",
     "Problem",
@@ -75,6 +78,7 @@ _HOMES = {
     "GroupView": "pykafka2.testing.views.groups",
     "History": "pykafka2.broker.observed.history",
     "KafkaCluster": "pykafka2.testing.cluster",
+    "Listener": "pykafka2.testing.listeners",
     "LogView": "pykafka2.testing.views.partitions",
     "PartitionView": "pykafka2.testing.views.partitions",
     "Problem": "pykafka2.broker.base.problems",

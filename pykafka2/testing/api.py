@@ -10,13 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypedDict, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.errors import IllegalState
+from pykafka2.testing.access import Access, ConnectionOptions
 from pykafka2.testing.authority import Authority
 from pykafka2.testing.controls.access_rules import AccessRules
 from pykafka2.testing.controls.controls import Controls
@@ -64,21 +65,14 @@ class AnyAdminPort(Protocol):
     def token(self) -> str: ...
 
 
-class ConnectionOptions(TypedDict, total=False):
-    """Options of pykafka2's clients by which they find a cluster."""
-
-    bootstrap_servers: str
-    security_protocol: str
-    ssl_cafile: str
-
-
 class ClusterApi(ABC):
     """A cluster of brokers, running between `start` and `close`; a context manager."""
 
     config: BrokerConfig
     """What was configured for all brokers."""
     _authority: Authority | None = None
-    """The throw-away one of tls=True."""
+    """The throw-away one that certifies the brokers, if there is one."""
+    _access: Access
     history: History
     """Every request and answer of clients."""
     events: EventLog
@@ -134,27 +128,84 @@ class ClusterApi(ABC):
     def bootstrap_servers(self) -> str:
         """All brokers' addresses, separated by commas; those that are down included."""
 
+    @abstractmethod
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """All brokers' addresses by this listener, separated by commas.  Raises `ConfigurationError` for one
+        that they have not.
+        """
+
     @property
     def client_options(self) -> ConnectionOptions:
         """What a pykafka2 client needs to connect: `KafkaProducer(**cluster.client_options)`; with tls=True
         its protocol and authority, too.
         """
-        if self._authority is None:
-            return {"bootstrap_servers": self.bootstrap_servers}
-        return {
-            "bootstrap_servers": self.bootstrap_servers,
-            "security_protocol": "SSL",
-            "ssl_cafile": self.ca_file,
-        }
+        return self.options_for()
+
+    def options_for(
+        self,
+        user: str | None = None,
+        *,
+        mechanism: str | None = None,
+        listener: str | None = None,
+        password: str | None = None,
+        certificate: str | None = None,
+    ) -> ConnectionOptions:
+        """What a pykafka2 client needs to connect as this user.
+
+        `KafkaProducer(**cluster.options_for("alice"))`.
+
+        Args:
+            user: one of `users=`, or one that was added; None: nobody in particular.
+            mechanism: how the user logs in; default SCRAM-SHA-256 where the listener offers it.
+            listener: by name; default: the first at which the user can log in.
+            password: default: that of `users=`.
+            certificate: the name in a certificate that the client shows (see `client_certificate`).
+        """
+        name, chosen = self._access.chosen(listener, user)
+        options: ConnectionOptions = {"bootstrap_servers": self.bootstrap_servers_of(name)}
+        if chosen.protocol != "PLAINTEXT":
+            options["security_protocol"] = chosen.protocol or name
+        if chosen.uses_tls and self._authority is not None:
+            options["ssl_cafile"] = self._authority.ca_file
+        if certificate is not None:
+            options["ssl_certfile"] = self.client_certificate(certificate)
+        if user is not None:
+            options.update(self._access.credentials(user, password, mechanism, chosen))
+        return options
+
+    def token(self, user: str, lifetime: float = 3600.0, **claims: object) -> str:
+        """A token for OAUTHBEARER that the cluster takes for `lifetime` seconds (a negative number: no more);
+        signed with `token_key` if there is one.  `claims` are added, or replace those that it has.
+        """
+        return self._access.token(user, lifetime, **claims)
+
+    @property
+    def has_authority(self) -> bool:
+        """Whether a throw-away authority certifies the brokers, so that there is a `ca_file`."""
+        return self._authority is not None
 
     @property
     def ca_file(self) -> str:
-        """The certificate of the authority of tls=True, for clients of any kind; a PEM file that is there
-        while the cluster runs.  Raises `IllegalState` for a cluster without tls=True.
+        """The certificate of the throw-away authority, for clients of any kind; a PEM file that is there
+        while the cluster runs.  Raises `IllegalState` where there is no such authority.
         """
+        return self._own_authority().ca_file
+
+    def client_certificate(self, name: str) -> str:
+        """A certificate of the throw-away authority for a client: a PEM file with its key, which is there
+        while the cluster runs.  Its principal is "User:CN=<name>,OU=clients,O=pykafka2".
+        """
+        return self._own_authority().client_file(name)
+
+    def rotate_certificates(self) -> None:
+        """Have all brokers show new certificates of the same authority on connections from now on."""
+        self._own_authority().renew()
+        self.controls.reload_certificates()
+
+    def _own_authority(self) -> Authority:
         if self._authority is None:
             raise IllegalState("only a cluster with tls=True has an authority of its own")
-        return self._authority.ca_file
+        return self._authority
 
     @property
     @abstractmethod

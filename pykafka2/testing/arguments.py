@@ -11,20 +11,26 @@ from inspect import Parameter, signature
 
 import attrs
 
+from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.base.features import finalised
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.observed.history import MAX_ENTRIES
+from pykafka2.broker.security.listener import ListenerSecurity, client_auth
+from pykafka2.broker.security.principal_mapping import PrincipalMapping
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.tls import TlsContext
+from pykafka2.testing.authority import Authority
+from pykafka2.testing.listeners import Listener, Listeners, described_listeners
 
 MAX_BROKERS = 1000
 TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
 MAPPINGS = {
     "config": "{'message.max.bytes': 2000}",
     "features": "{'transaction.version': 2}",
+    "users": "{'alice': 'secret'}",
 }
 SEQUENCES = {
     "racks": "['a', 'b', 'c']",
@@ -121,6 +127,9 @@ class ClusterArguments:
     first_broker_id: int = attrs.field(default=0, kw_only=True)
     advertised_host: str | None = attrs.field(default=None, kw_only=True)
     advertised_ports: Sequence[int] | None = attrs.field(default=None, kw_only=True)
+    listeners: Listeners | None = attrs.field(default=None, kw_only=True)
+    users: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, repr=False)
+    token_key: str | None = attrs.field(default=None, kw_only=True, repr=False)
 
     def check(self) -> None:
         """Raises `ConfigurationError` for what no cluster can have."""
@@ -141,13 +150,31 @@ class ClusterArguments:
             raise ConfigurationError(f"controller={self.controller}: say a broker from {ids[0]} to {ids[-1]}")
         self.finalised_features()
         self.described_topics()
+        self._check_security()
+
+    def _check_security(self) -> None:
+        for user, password in (self.users or {}).items():
+            if not isinstance(user, str) or not user or not isinstance(password, str) or not password:
+                raise ConfigurationError(f"users: {user!r} needs a name and a password, both text")
+        if self.token_key is not None and (not isinstance(self.token_key, str) or not self.token_key):
+            raise ConfigurationError("token_key: say text, which OAUTHBEARER tokens are signed with")
+        # Whoever connects first would be the first to learn of a rule that cannot be read.
+        PrincipalMapping(BrokerConfig(self.config).get("ssl.principal.mapping.rules"))
+        listeners = self.described_listeners()
+        if self.tls is False and any(one.uses_tls for one in listeners.values()):
+            raise ConfigurationError("tls=False, but there are listeners with TLS")
+        if self.listeners is not None and self.tls and not any(one.uses_tls for one in listeners.values()):
+            raise ConfigurationError(
+                f"tls={self.tls!r}, but none of the listeners {', '.join(listeners)} has TLS"
+            )
 
     def _check_kinds(self) -> None:
         """What annotations say is said to those who run no type checker, too."""
         for name, example in MAPPINGS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
-                raise ConfigurationError(f"{name}={value!r}: say a dict, such as {example}")
+                shown = "" if name == "users" else f"={value!r}"  # it may be a password
+                raise ConfigurationError(f"{name}{shown}: say a dict, such as {example}")
         for name, example in SEQUENCES.items():
             value = getattr(self, name)
             if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
@@ -198,44 +225,88 @@ class ClusterArguments:
 
     def hosts(self) -> list[str]:
         """By which names brokers are known, one of each."""
-        ids = self.broker_ids
-        advertised = [self.advertised_of(number)[0] for number in ids]
-        return [*dict.fromkeys([*map(self.host_of, ids), *filter(None, advertised)])]
+        addresses = [address for number in self.broker_ids for address in self.addresses_of(number)]
+        advertised = [one.advertised_host for one in addresses]
+        return [*dict.fromkeys([*(one.host for one in addresses), *filter(None, advertised)])]
 
-    def tls_context(self, cert_file: str | None = None) -> TlsContext | None:
-        """What brokers listen with; `cert_file` is that of tls=True.  A misspelt argument raises."""
-        if self.tls is None or self.tls is False:
-            return None
+    # ------------------------------------------------------------------ listeners
+
+    def described_listeners(self) -> dict[str, Listener]:
+        """The listeners of each broker by name, in order, each with its protocol."""
+        if self.listeners is not None:
+            return described_listeners(self.listeners, self.brokers)
+        name = "SSL" if self.tls else "PLAINTEXT"
+        return {name: Listener(name)}
+
+    def addresses_of(self, broker_id: int) -> list[ListenerAddress]:
+        """Where a broker listens; `ports` and `advertised_ports` are those of its first listener."""
+        place = broker_id - self.first_broker_id
+        addresses: list[ListenerAddress] = []
+        for name, listener in self.described_listeners().items():
+            own, told = listener.ports, listener.advertised_ports
+            if not addresses:
+                own, told = own or self.ports, told or self.advertised_ports
+            addresses.append(
+                ListenerAddress(
+                    name,
+                    listener.protocol or name,
+                    listener.host_of(broker_id, self.host),
+                    own[place] if own else 0,
+                    listener.advertised_of(broker_id, self.advertised_host),
+                    told[place] if told else 0,
+                )
+            )
+        return addresses
+
+    @property
+    def needs_authority(self) -> bool:
+        """Whether a throw-away authority makes the brokers' certificates."""
+        with_tls = any(one.uses_tls for one in self.described_listeners().values())
+        return self.tls is True or (self.tls is None and with_tls)
+
+    def client_auth_of(self, listener: Listener) -> str:
+        """Whether clients that come by a listener with TLS must show a certificate."""
+        if listener.client_auth is not None:
+            return listener.client_auth
+        # Of SASL_SSL Kafka has it said for the listener itself.
+        asked = client_auth(BrokerConfig(self.config)) if listener.protocol == "SSL" else "none"
+        # As KafkaCluster(tls={"ca_file": ...}) always had it.
+        has_ca = isinstance(self.tls, Mapping) and "ca_file" in self.tls
+        return "required" if has_ca and asked == "none" else asked
+
+    def listener_security(self, authority: Authority | None) -> dict[str, ListenerSecurity]:
+        """How each listener secures itself, by name; a misspelt argument of tls= raises."""
+        found = {}
+        for name, listener in self.described_listeners().items():
+            tls = self._tls_context(listener, authority) if listener.uses_tls else None
+            found[name] = ListenerSecurity(
+                tls,
+                tls is not None and tls.asks_for_certificate,
+                None if listener.mechanisms is None else tuple(listener.mechanisms),
+                listener.max_reauth_ms,
+            )
+        return found
+
+    def _tls_context(self, listener: Listener, authority: Authority | None) -> TlsContext:
         if isinstance(self.tls, TlsContext):
             return self.tls
-        files = {"cert_file": cert_file or ""} if self.tls is True else self.tls
+        client_auth = self.client_auth_of(listener)
+        if authority is not None:
+            files: Mapping[str, str] = {"cert_file": authority.cert_file, "ca_file": authority.ca_file}
+        else:
+            files = self.tls if isinstance(self.tls, Mapping) else {}
         names = [name for name in signature(TlsContext.__init__).parameters if name.endswith(TLS_ARGUMENTS)]
         for name in files:
             if name not in names:
                 raise ConfigurationError(f"tls= has no {name!r}{nearest(name, names)}")
+        if client_auth != "none" and "ca_file" not in files:
+            raise ConfigurationError(f"client_auth={client_auth!r} needs tls={{'ca_file': ...}}, too")
         # Clients show no certificate unless they are asked for one.
-        return TlsContext(**files, verify="ca_file" in files, server_side=True)  # type: ignore[arg-type]
+        tls = TlsContext(**files, verify=client_auth != "none", server_side=True)  # type: ignore[arg-type]
+        if client_auth == "requested":
+            tls.accept_no_certificate()
+        return tls
 
     def rack_of(self, broker_id: int) -> str | None:
         """The broker's rack; None where no racks were given."""
-        return self.racks[self._place(broker_id) % len(self.racks)] if self.racks else None
-
-    def host_of(self, broker_id: int) -> str:
-        """The host name or address at which this broker listens."""
-        return self.host.replace("{id}", str(broker_id))
-
-    def port_of(self, broker_id: int) -> int:
-        """The port at which this broker listens; 0 for a free one."""
-        return self.ports[self._place(broker_id)] if self.ports else 0
-
-    def advertised_of(self, broker_id: int) -> tuple[str | None, int]:
-        """What clients are told instead: None and 0 where that is what the broker listens at."""
-        host = self.advertised_host
-        ports = self.advertised_ports
-        return (
-            None if host is None else host.replace("{id}", str(broker_id)),
-            ports[self._place(broker_id)] if ports else 0,
-        )
-
-    def _place(self, broker_id: int) -> int:
-        return broker_id - self.first_broker_id
+        return self.racks[(broker_id - self.first_broker_id) % len(self.racks)] if self.racks else None

@@ -6,6 +6,7 @@ while the cluster runs, in a folder that nobody else may read.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -27,26 +28,54 @@ class Authority:
             raise ConfigurationError(
                 "tls=True needs trustme: pip install trustme, or give tls={'cert_file': ..., 'key_file': ...}"
             ) from error
-        authority = trustme.CA()
-        issued = authority.issue_cert(*dict.fromkeys((*ALWAYS, *hosts)))
-        self._files = {
-            "ca.pem": authority.cert_pem.bytes(),
-            "broker.pem": issued.private_key_and_cert_chain_pem.bytes(),
-        }
+        self._authority = trustme.CA()
+        self._hosts = tuple(dict.fromkeys((*ALWAYS, *hosts)))
+        self._files = {"ca.pem": self._authority.cert_pem.bytes()}
         self._folder: Path | None = None
+        self._is_there = False
+        self._renew()
+
+    def _renew(self) -> None:
+        issued = self._authority.issue_cert(*self._hosts)
+        self._files["broker.pem"] = issued.private_key_and_cert_chain_pem.bytes()
+
+    def renew(self) -> None:
+        """Make another certificate for the brokers, in the place of the first."""
+        self._renew()
+        self._write("broker.pem")
+
+    def client_file(self, name: str) -> str:
+        """A certificate for a client of this name, its key included; made when it is first asked for."""
+        file = f"client-{hashlib.sha256(name.encode()).hexdigest()}.pem"
+        if file not in self._files:
+            issued = self._authority.issue_cert(
+                common_name=name, organization_name="pykafka2", organization_unit_name="clients"
+            )
+            self._files[file] = issued.private_key_and_cert_chain_pem.bytes()
+            self._write(file)
+        return self._file(file)
 
     def write(self) -> None:
         """Have the files there.  Safe to repeat."""
+        if self._is_there:
+            return
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="pykafka2-tls-"))
-            for name, data in self._files.items():
-                (self._folder / name).write_bytes(data)
+        else:
+            self._folder.mkdir(mode=0o700)  # TLS contexts know their files by this name
+        self._is_there = True
+        for name in self._files:
+            self._write(name)
+
+    def _write(self, name: str) -> None:
+        if self._folder is not None and self._is_there:
+            (self._folder / name).write_bytes(self._files[name])
 
     def remove(self) -> None:
         """Leave no file behind.  Safe to repeat."""
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        if self._folder is not None and self._is_there:
+            self._is_there = False
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def ca_file(self) -> str:
@@ -59,6 +88,6 @@ class Authority:
         return self._file("broker.pem")
 
     def _file(self, name: str) -> str:
-        if self._folder is None:
+        if self._folder is None or not self._is_there:
             raise IllegalState("the files of tls=True are there while the cluster runs")
         return str(self._folder / name)

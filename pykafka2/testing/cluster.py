@@ -27,9 +27,11 @@ from pykafka2.driver.runtime import Runtime
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import IllegalState
 from pykafka2.network.tls import TlsContext
+from pykafka2.testing.access import Access
 from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.arguments import ClusterArguments, Topic, Topics, check_names
 from pykafka2.testing.controls.controls import Controls
+from pykafka2.testing.listeners import Listeners
 from pykafka2.testing.remote.cluster import ProcessCluster
 from pykafka2.testing.remote.http_port import AdminPort
 from pykafka2.testing.running import NOT_RUNNING, Running
@@ -67,9 +69,9 @@ class KafkaCluster(ClusterApi):
             replicas are spread over them.
         host: where brokers listen; "{id}" in it stands for the broker's id.
         ports: one for each broker; default: free ones.
-        tls: listen with TLS: True for a throw-away authority (needs trustme; `client_options` are what a
-            client needs, `ca_file` what it trusts), or a `TlsContext`, or its arguments ({"cert_file": ...,
-            "key_file": ...}).
+        tls: listen with TLS (or what listeners with TLS show): True for a throw-away authority (with trustme;
+            `client_options` are what a client needs, `ca_file` what it trusts), or a `TlsContext`, or its
+            arguments ({"cert_file": ..., "key_file": ...}).
         features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
         controller: the broker that is the controller at first; default: the first one.
         first_broker_id: the brokers' ids go up from it.
@@ -77,6 +79,12 @@ class KafkaCluster(ClusterApi):
             `host` (a proxy, a container); "{id}" in it stands for the broker's id.
         advertised_ports: one for each broker, where clients are told others than it listens at.  With either,
             clients begin at the address that is advertised, and not at `bootstrap_servers`.
+        listeners: the ways by which clients come in, where there are several: by name a `Listener` or None,
+            such as {"PLAINTEXT": None, "SASL_SSL": Listener(mechanisms=["PLAIN"])}, or a list of security
+            protocols.  The first is that of `bootstrap_servers`.  Brokers among themselves need none.
+        users: passwords by user, for PLAIN and both SCRAM mechanisms; more with `controls.add_user`.
+        token_key: what OAUTHBEARER tokens must be signed with (HS256; see `token`); default: tokens that
+            nobody signed are taken, as by Kafka's validator for tests.
         runtime: what it runs on; default: real threads and sockets.
         history_entries: how many requests the history remembers; 0 switches it off.
         process: run it in a child process, with the same controls and views (`ClusterApi`): the cluster is
@@ -112,6 +120,9 @@ class KafkaCluster(ClusterApi):
         first_broker_id: int = 0,
         advertised_host: str | None = None,
         advertised_ports: Sequence[int] | None = None,
+        listeners: Listeners | None = None,
+        users: Mapping[str, str] | None = None,
+        token_key: str | None = None,
     ) -> None:
         self._arguments = ClusterArguments(
             brokers,
@@ -130,10 +141,14 @@ class KafkaCluster(ClusterApi):
             first_broker_id=first_broker_id,
             advertised_host=advertised_host,
             advertised_ports=advertised_ports,
+            listeners=listeners,
+            users=users,
+            token_key=token_key,
         )
         self._context = context = ClusterContext.of(self._arguments)
-        self.config, self.tls, self.lock = context.config, context.tls, context.lock
+        self.config, self.lock = context.config, context.lock
         self._authority = context.authority
+        self._access = Access.of(self._arguments)
         self.history, self.events, self.problems = context.history, context.events, context.problems
         self.seed = seed
         self._running: Running | None = None
@@ -234,6 +249,16 @@ class KafkaCluster(ClusterApi):
     def bootstrap_servers(self) -> str:
         self.check()
         return ",".join(broker.address for broker in self.brokers)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        self.check()
+        self._access.check_listener(listener)
+        return ",".join(
+            address.address
+            for broker in self.brokers
+            for address in broker.listeners
+            if address.name == listener
+        )
 
     @property
     def cluster_id(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -28,12 +29,14 @@ from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
+from pykafka2.broker.security.listener import ListenerSecurity
+from pykafka2.broker.security.mechanisms import Credentials, token_rules
+from pykafka2.broker.security.scram import KINDS, ScramCredential, ScramMechanism, scram_credentials
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Loops
 from pykafka2.broker.shared import Shared
-from pykafka2.clock import Clock, SeededEntropy
+from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.thread_driver import ThreadRuntime
-from pykafka2.network.tls import TlsContext
 from pykafka2.protocol.registry import name_of
 from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.authority import Authority
@@ -45,9 +48,9 @@ class ClusterContext:
     """What a cluster has before its start, and keeps after its end."""
 
     config: BrokerConfig
-    tls: TlsContext | None
+    listeners: Mapping[str, ListenerSecurity]
     authority: Authority | None
-    """That of tls=True."""
+    """The throw-away one that certifies the brokers, if there is one."""
     history: History
     lock: AbstractContextManager[Any] = attrs.field(factory=threading.RLock)
     events: EventLog = attrs.field(factory=EventLog)
@@ -58,15 +61,16 @@ class ClusterContext:
         """Raises `ConfigurationError` for arguments that no cluster can have."""
         arguments.check()
         history = History(max_entries=arguments.history_entries)
-        if arguments.tls is not True:
-            return cls(arguments.broker_config(), arguments.tls_context(), None, history)
+        config = arguments.broker_config()
+        if not arguments.needs_authority:
+            return cls(config, arguments.listener_security(None), None, history)
         authority = Authority(arguments.hosts())
         authority.write()
         try:
-            tls = arguments.tls_context(authority.cert_file)
+            listeners = arguments.listener_security(authority)
         finally:
             authority.remove()
-        return cls(arguments.broker_config(), tls, authority, history)
+        return cls(config, listeners, authority, history)
 
 
 def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
@@ -76,6 +80,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
     entropy = SeededEntropy(f"cluster-{arguments.seed}")
     cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
     state = State(cluster_id, context.config, arguments.finalised_features())
+    state.scram_users = _scram_users(arguments, entropy)
     state.first_host = first_host(arguments.seed)
     is_separate = context.config.get("threads") == "separate"
     loops = Loops(runtime, "kafka-cluster", separate=is_separate, problems=context.problems)
@@ -103,19 +108,37 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
             context.history,
             context.events,
             context.problems,
-            context.tls,
+            context.listeners,
+            _credentials(arguments, context.config),
             history_started_at=runtime.clock.monotonic(),
         )
         for number in arguments.broker_ids:
-            host, port, rack = arguments.host_of(number), arguments.port_of(number), arguments.rack_of(number)
-            advertised = arguments.advertised_of(number)
-            brokers[number] = Broker(shared, number, host, port, rack, services_of, advertised=advertised)
+            addresses = arguments.addresses_of(number)
+            brokers[number] = Broker(shared, number, addresses, arguments.rack_of(number), services_of)
         return Running(shared, list(brokers.values()), owns_runtime=arguments.runtime is None)
     except BaseException:
         loops.stop()
         if arguments.runtime is None:
             runtime.close()
         raise
+
+
+def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentials:
+    """What users prove themselves by at first."""
+    credentials = Credentials(tokens=token_rules(config, arguments.token_key))
+    for user, password in (arguments.users or {}).items():
+        credentials.passwords.set(user, password)
+    return credentials
+
+
+def _scram_users(
+    arguments: ClusterArguments, entropy: Entropy
+) -> dict[str, dict[ScramMechanism, ScramCredential]]:
+    """As `kafka-storage format --add-scram` leaves them in the first metadata (KIP-900)."""
+    return {
+        user: scram_credentials(password, KINDS, entropy)
+        for user, password in (arguments.users or {}).items()
+    }
 
 
 def start_brokers(running: Running, first_controller: int) -> None:

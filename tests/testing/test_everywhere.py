@@ -460,6 +460,21 @@ def access_rules(world: World) -> None:
     assert world.values() == [b"2", b"3"]
 
 
+def who_is_let_in(world: World) -> None:
+    controls = world.controls
+    controls.add_user("ann", "secret")
+    controls.add_user("bob", "secret", ["PLAIN"])
+    controls.remove_user("bob")
+    with pytest.raises(errors.ResourceNotFound):
+        controls.remove_user("bob")
+    controls.remove_user("ann")
+    controls.refuse_mechanism("PLAIN")
+    controls.allow_mechanism("PLAIN")
+    controls.allow_mechanism()
+    assert controls.expire_sessions() == 0
+    controls.reload_certificates()  # there are none here
+
+
 CONTROLS = (
     brokers_go_and_come,
     an_unflushed_tail_is_kept,
@@ -470,6 +485,7 @@ CONTROLS = (
     rules,
     logs,
     access_rules,
+    who_is_let_in,
 )
 
 

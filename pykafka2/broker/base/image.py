@@ -11,9 +11,11 @@ from collections.abc import Mapping
 
 import attrs
 
+from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.security.acls import NO_ACLS, Acls
+from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 NO_LEADER = -1
 
@@ -42,6 +44,15 @@ class BrokerImage:
     is_fenced: bool
     is_shutting_down: bool = False
     incarnation_id: bytes = b""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Of all its listeners, where it has several; `host` and `port` are those of the first."""
+
+    def address_by(self, listener: str) -> tuple[str, int]:
+        """Host and port for a client that came by this listener of a broker."""
+        for one in self.endpoints:
+            if one.listener == listener:
+                return one.host, one.port
+        return self.host, self.port
 
 
 @attrs.define(frozen=True)
@@ -89,6 +100,8 @@ class ClusterImage:
     """What is set on brokers, groups and subscriptions of client metrics; a topic has its own."""
     acls: Acls = NO_ACLS
     """Access rules; the same object as in the image before where none has changed."""
+    scram_users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = attrs.field(factory=dict)
+    """What is kept of users' passwords, by user and mechanism."""
 
     @property
     def transaction_version(self) -> int:

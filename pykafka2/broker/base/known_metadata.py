@@ -16,8 +16,10 @@ from pykafka2.protocol.messages.metadata import MetadataResponse, MetadataRespon
 # Versions, what was asked for, and which broker is named as the controller, at a time.
 MAX_BODIES = 16
 
-Key = tuple[int, bool, bool, int]
-"""Version, whether topics' and the cluster's operations are told, who is named as the controller."""
+Key = tuple[int, bool, bool, int, str]
+"""Version, whether topics' and the cluster's operations are told, who is named as the controller, and the
+listener by which the asker came.
+"""
 
 
 class KnownMetadata:
@@ -40,7 +42,7 @@ class KnownMetadata:
             self._image = image
             self._topics.clear()
             self._bodies.clear()
-        _, with_operations, _, _ = key
+        with_operations = key[1]
         shown = self._topics.get(with_operations)
         body = self._bodies.get(key)
         if body is None or shown is None:

@@ -19,6 +19,7 @@ from pykafka2.broker.config.table import (
     METRICS_TABLE,
     OWN_TABLE,
     REFUSED,
+    TAKEN,
     TOPIC_SYNONYMS,
     TOPIC_TABLE,
 )
@@ -119,6 +120,8 @@ def topic_key(name: str) -> Key | None:
 
 def why_refused(name: str) -> str | None:
     """Why `KafkaCluster(config=...)` does not take a broker's option; None if it does."""
+    if name in TAKEN:
+        return None
     for beginning, reason in REFUSED.items():
         if name == beginning or (name.startswith(beginning) and beginning[-1] in ".r"):
             return reason

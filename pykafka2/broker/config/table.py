@@ -461,6 +461,11 @@ DEPARTURES: Final[dict[str, tuple[str, str, str]]] = {
     "offsets.topic.compression.codec": ("0", "[0,...,4]", "Kafka ends at its start with any other"),
     "offsets.topic.replication.factor": ("-1", "[-1,...,32767]", "as default.replication.factor"),
     "replica.fetch.backoff.ms": ("50", "[0,...]", "a follower in a test should not sleep for a second"),
+    "sasl.enabled.mechanisms": (
+        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "[PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER]",
+        "there is no Kerberos here",
+    ),
     "socket.receive.buffer.bytes": ("-1", "[-1,...]", "the kernel tunes the buffer"),
     "socket.send.buffer.bytes": ("-1", "[-1,...]", "the kernel tunes the buffer"),
     "transaction.state.log.replication.factor": ("-1", "[-1,...,32767]", "as default.replication.factor"),
@@ -508,7 +513,8 @@ FALLBACKS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 """Where a broker's option that is not set takes its value from, in this order, and times what."""
 
 _MADE_BY_CLUSTER = "KafkaCluster makes it; see its arguments"
-_SECURITY = "SASL is not built yet; TLS is KafkaCluster(tls=...)"
+_SECURITY = "KafkaCluster(listeners=..., users=...) makes it; see its arguments"
+_TLS = "KafkaCluster(tls=...) makes it; see its arguments"
 _TIERED = "there is no tiered storage"
 _QUORUM = "the controller lives in the process, there is no KRaft quorum"
 _CLASSES = "no classes can be loaded"
@@ -531,9 +537,24 @@ REFUSED: Final[dict[str, str]] = {
     "remote.": _TIERED,
     "sasl.": _SECURITY,
     "security.": _SECURITY,
-    "ssl.": _SECURITY,
+    "ssl.": _TLS,
 }
 """Options that `KafkaCluster(config=...)` refuses, by name or beginning, and why; brokers describe them."""
+
+TAKEN: Final[frozenset[str]] = frozenset(
+    {
+        "sasl.enabled.mechanisms",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.max.receive.size",
+        "ssl.client.auth",
+        "ssl.principal.mapping.rules",
+    }
+)
+"""Options that are taken although what begins as they do is refused."""
+
 
 ACTED_ON: Final[frozenset[str]] = frozenset(
     {
@@ -551,7 +572,9 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
+        "connection.failed.authentication.delay.ms",
         "connections.max.idle.ms",
+        "connections.max.reauth.ms",
         "controlled.shutdown.enable",
         "default.replication.factor",
         "delete.topic.enable",
@@ -611,7 +634,15 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
         "replica.lag.time.max.ms",
         "replica.selector.class",
         "request.timeout.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.max.receive.size",
         "socket.request.max.bytes",
+        "ssl.client.auth",
+        "ssl.principal.mapping.rules",
         "super.users",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "transaction.max.timeout.ms",

@@ -13,6 +13,7 @@ import attrs
 
 from pykafka2.broker.base.image import BrokerImage, PartitionImage
 from pykafka2.broker.security.acls import Acl
+from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 
 class Record:
@@ -114,3 +115,11 @@ class AclRemoved(Record):
     """An access rule is gone."""
 
     acl: Acl
+
+
+@attrs.define(frozen=True)
+class ScramUserSet(Record):
+    """All that is kept of a user's passwords from now on; nothing: the user has no SCRAM credentials."""
+
+    user: str
+    credentials: Mapping[ScramMechanism, ScramCredential]

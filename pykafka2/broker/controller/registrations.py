@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import attrs
 
+from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.image import BrokerImage
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.errors import BrokerIdNotRegistered, StaleBrokerEpoch
@@ -18,8 +19,8 @@ class Registration:
     """What a broker says of itself."""
 
     broker_id: int
-    host: str
-    port: int
+    endpoints: tuple[Endpoint, ...]
+    """Of its listeners, at least one."""
     rack: str | None
     incarnation_id: bytes
 
@@ -47,12 +48,13 @@ def register(controller: Controller, new: Registration) -> int:
     controller.set_broker(
         BrokerImage(
             new.broker_id,
-            new.host,
-            new.port,
+            new.endpoints[0].host,
+            new.endpoints[0].port,
             new.rack,
             epoch,
             is_fenced=True,
             incarnation_id=new.incarnation_id,
+            endpoints=new.endpoints,
         )
     )
     return epoch

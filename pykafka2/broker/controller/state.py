@@ -32,11 +32,13 @@ from pykafka2.broker.controller.records import (
     PartitionSet,
     ProducerIdsAllocated,
     Record,
+    ScramUserSet,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
 )
 from pykafka2.broker.security.acls import NO_ACLS, Acl, Acls
+from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 Changes = Mapping[str, "TopicImage | None"]
 """Topics that changed, by name; None: deleted."""
@@ -53,6 +55,7 @@ class State:
         self.features: dict[str, int] = dict(features)
         self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
         self.acls: Acls = NO_ACLS
+        self.scram_users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = {}
         self.next_producer_id = 0
         self.first_host = 0
         """Where placement begins, as the cluster's seed says."""
@@ -73,6 +76,7 @@ class State:
             ProducerIdsAllocated: self._producer_ids_allocated,
             AclCreated: self._acl_created,
             AclRemoved: self._acl_removed,
+            ScramUserSet: self._scram_user_set,
         }
 
     @property
@@ -88,6 +92,7 @@ class State:
         other.topic_names = dict(self.topic_names)
         other.configs = self.configs
         other.acls = self.acls
+        other.scram_users = self.scram_users
         other.next_producer_id = self.next_producer_id
         other.first_host = self.first_host
         other.image = self.image
@@ -114,6 +119,7 @@ class State:
             dict(self.features),
             self.configs,
             self.acls,
+            self.scram_users,
         )
         return self._changed
 
@@ -183,3 +189,9 @@ class State:
         if self._acls is None:
             self._acls = dict(self.acls)
         return self._acls
+
+    def _scram_user_set(self, record: ScramUserSet) -> None:
+        users = {name: known for name, known in self.scram_users.items() if name != record.user}
+        if record.credentials:
+            users[record.user] = record.credentials
+        self.scram_users = users

@@ -33,6 +33,7 @@ class DeadOrigin:
     __slots__ = ("caller", "peer")
 
     is_broker = False
+    authentication = None
     parts: tuple[str, ...] = ("a dead connection",)
 
     def __init__(self, peer: str, caller: Caller) -> None:

@@ -48,6 +48,8 @@ def handle(
     ):
         return refuse(request, InvalidRequest.code or 0)
     image = services.image
+    if context.authentication is not None:
+        context.authentication.versions_told()
     return ApiVersionsResponse(
         api_keys=[_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers],
         supported_features=[

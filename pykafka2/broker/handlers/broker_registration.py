@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.controller.registrations import Registration, check_epoch, process_heartbeat, register
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.errors import BrokerError, InconsistentClusterId
@@ -30,11 +31,11 @@ def handle_registration(
     controller = services.controller
     if request.cluster_id != controller.image.cluster_id:
         raise InconsistentClusterId(f"this is cluster {controller.image.cluster_id}")
-    listener = request.listeners[0]
-    epoch = register(
-        controller,
-        Registration(request.broker_id, listener.host, listener.port, request.rack, request.incarnation_id),
+    endpoints = tuple(
+        Endpoint(one.name, one.host, one.port, one.security_protocol) for one in request.listeners
     )
+    new = Registration(request.broker_id, endpoints, request.rack, request.incarnation_id)
+    epoch = register(controller, new)
     services.controller_node.sessions.forget(request.broker_id)
     return BrokerRegistrationResponse(broker_epoch=epoch)
 

@@ -32,17 +32,21 @@ def handle(
     if request.endpoint_type != BROKERS:
         return _refusal(UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}"))
     image = services.image
+    listener = context.caller.listener
+    shown = [node for node in image.brokers.values() if request.include_fenced_brokers or not node.is_fenced]
+    brokers = []
+    for node in shown:
+        host, port = node.address_by(listener)
+        brokers.append(
+            DescribeClusterBroker(
+                broker_id=node.id, host=host, port=port, rack=node.rack, is_fenced=node.is_fenced
+            )
+        )
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=services.any_live_broker(),
-        brokers=[
-            DescribeClusterBroker(
-                broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.is_fenced
-            )
-            for node in image.brokers.values()
-            if request.include_fenced_brokers or not node.is_fenced
-        ],
+        brokers=brokers,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )
 

@@ -55,6 +55,7 @@ class EnvelopeOrigin:
     """`Origin` of a request that came in an envelope: its answer goes back in one."""
 
     is_broker = True
+    authentication = None
 
     def __init__(self, envelope: RequestContext, caller: Caller) -> None:
         self._envelope = envelope

@@ -76,7 +76,7 @@ def handle(
         if not context.is_answered:
             done_at = services.clock.monotonic()
             services.go_on_with(
-                context, lambda: _in_session(services, context.version, request, plan, results, done_at)
+                context, lambda: _in_session(services, context, request, plan, results, done_at)
             )
 
     operation = services.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
@@ -142,17 +142,18 @@ def _use_session(
 
 def _in_session(
     services: Services,
-    version: int,
+    context: RequestContext,
     request: FetchRequest,
     plan: FetchPlan,
     results: list[FetchResult],
     now: float,
 ) -> FetchResponse:
     """The answer: all that was read, or in a session what is news."""
+    version = context.version
     sessions = services.replicas.sessions
     session = plan.session
     if session is None:
-        response = _answer(services, version, results, plan)
+        response = _answer(services, context, results, plan)
         if version >= FIRST_VERSION_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
             opened = sessions.create(
                 results,
@@ -168,7 +169,7 @@ def _in_session(
         return refuse(request, FetchSessionIdNotFound.code or 0)
     if session.epoch != next_epoch(request.session_epoch):
         return refuse(request, InvalidFetchSessionEpoch.code or 0)
-    response = _answer(services, version, session.settle(results), plan)
+    response = _answer(services, context, session.settle(results), plan)
     response.session_id = session.id
     return response
 
@@ -211,7 +212,10 @@ def _items(
     ]
 
 
-def _answer(services: Services, version: int, results: list[FetchResult], plan: FetchPlan) -> FetchResponse:
+def _answer(
+    services: Services, context: RequestContext, results: list[FetchResult], plan: FetchPlan
+) -> FetchResponse:
+    version = context.version
     leaders: list[int] = []
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     for result in results:
@@ -225,8 +229,8 @@ def _answer(services: Services, version: int, results: list[FetchResult], plan: 
     if version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
         return FetchResponse(responses=list(topics.values()))
     nodes = [
-        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in endpoints(services, leaders)
+        NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)
+        for node, host, port in endpoints(services, context, leaders)
     ]
     return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
 

@@ -32,6 +32,7 @@ FIRST_VERSION_WITH_KEYS = 4
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest, now: float
 ) -> FindCoordinatorResponse:
+    listener = context.caller.listener
     if context.version >= FIRST_VERSION_WITH_KEYS:
         coordinators = []
         for key in request.coordinator_keys:
@@ -43,13 +44,15 @@ def handle(
                     failed.error_message = ""  # Kafka says why only of kinds that it does not know
                 coordinators.append(failed)
                 continue
-            coordinators.append(Coordinator(key=key, node_id=node.id, host=node.host, port=node.port))
+            host, port = node.address_by(listener)
+            coordinators.append(Coordinator(key=key, node_id=node.id, host=host, port=port))
         return FindCoordinatorResponse(coordinators=coordinators)
     try:
         node = _coordinator(services, request.key_type, request.key)
     except BrokerError as error:
         return _failed_old(error.code or 0)
-    return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port, error_message="NONE")
+    host, port = node.address_by(listener)
+    return FindCoordinatorResponse(node_id=node.id, host=host, port=port, error_message="NONE")
 
 
 def _coordinator(services: Services, kind: int, key: str) -> BrokerImage:

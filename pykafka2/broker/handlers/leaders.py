@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.base.image import BrokerImage, PartitionImage
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.replication.key import Key
+    from pykafka2.broker.server.request_context import RequestContext
 
 
 def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionImage | None:
@@ -20,8 +21,13 @@ def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionIm
     return None
 
 
-def endpoints(services: Services, leaders: Iterable[int]) -> list[BrokerImage]:
-    """Where these leaders are, each once; those that do not run are left out."""
+def endpoints(
+    services: Services, context: RequestContext, leaders: Iterable[int]
+) -> list[tuple[BrokerImage, str, int]]:
+    """These leaders, each once, with host and port for who asks; those that do not run are left out."""
+    listener = context.caller.listener
     return [
-        services.image.brokers[leader] for leader in sorted(set(leaders)) if services.image.is_alive(leader)
+        (services.image.brokers[leader], *services.image.brokers[leader].address_by(listener))
+        for leader in sorted(set(leaders))
+        if services.image.is_alive(leader)
     ]

@@ -58,7 +58,7 @@ def handle(
         return refuse(request, InvalidRequest.code or 0)
     distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
     topics = [_asked(services, image, topic, may_create=may_create) for topic in distinct]
-    response = _about_brokers(services, request)
+    response = _about_brokers(services, context, request)
     response.topics = _with_operations(topics) if request.include_topic_authorized_operations else topics
     return response
 
@@ -72,26 +72,29 @@ def _about_all(services: Services, context: RequestContext, request: MetadataReq
         topics = [_known(image, topic) for topic in image.topics.values()]
         return _with_operations(topics) if with_operations else topics
 
-    response = _about_brokers(services, request)
+    response = _about_brokers(services, context, request)
     # A fault rule may change the answer, or have it made of another image.
     if context.faults is not None:
         response.topics = build()
         return response
     with_cluster = request.include_cluster_authorized_operations
-    key = (context.version, with_operations, with_cluster, response.controller_id)
+    listener = context.caller.listener
+    key = (context.version, with_operations, with_cluster, response.controller_id, listener)
     context.delivery.known_body = services.known_metadata.fill(response, image, key, build)
     return response
 
 
-def _about_brokers(services: Services, request: MetadataRequest) -> MetadataResponse:
+def _about_brokers(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """An answer without topics."""
     image = services.image
     with_cluster = request.include_cluster_authorized_operations
+    listener = context.caller.listener
+    brokers = []
+    for node in image.live_brokers():
+        host, port = node.address_by(listener)
+        brokers.append(MetadataResponseBroker(node_id=node.id, host=host, port=port, rack=node.rack))
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in image.live_brokers()
-        ],
+        brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=services.any_live_broker(),
         topics=[],

@@ -196,8 +196,8 @@ def _answer(
     if context.version < FIRST_VERSION_WITH_LEADERS:
         return ProduceResponse(responses=topics)
     nodes = [
-        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in endpoints(services, leaders)
+        NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)
+        for node, host, port in endpoints(services, context, leaders)
     ]
     return ProduceResponse(responses=topics, node_endpoints=nodes)
 

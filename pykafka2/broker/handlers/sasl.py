@@ -1,6 +1,9 @@
-"""SaslHandshake and SaslAuthenticate on a listener without SASL: ILLEGAL_SASL_STATE, as Kafka answers.
+"""SaslHandshake and SaslAuthenticate: a client of a listener with SASL says who it is.
 
-The exchange itself comes with the rest of the broker; there is nothing to authenticate against yet.
+KIP-43, KIP-152, KIP-368.  What they lead to is in security/authentication.py.  A client that is refused is
+told so only after connection.failed.authentication.delay.ms, and its connection ends with that answer, so
+that guessing passwords takes time.  On a listener without SASL, and to one that has authenticated for good,
+the answer is ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.server.context_parts import ClosingReply
 from pykafka2.errors import IllegalSaslState
 from pykafka2.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -18,14 +22,27 @@ from pykafka2.protocol.messages.sasl import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.security.authentication import Authentication
     from pykafka2.broker.server.request_context import RequestContext
+    from pykafka2.protocol.struct import Response
+
+NOT_NOW = "SaslAuthenticate request received after successful authentication"
 
 
 @handles(SaslHandshakeRequest, 0, 1)
 def handshake(
     services: Services, context: RequestContext, request: SaslHandshakeRequest, now: float
-) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=IllegalSaslState.code or 0, mechanisms=[])
+) -> SaslHandshakeResponse | None:
+    authentication = context.authentication
+    if authentication is None:
+        return SaslHandshakeResponse(error_code=IllegalSaslState.code or 0, mechanisms=[])
+    answer = authentication.handshake(request.mechanism, context.version)
+    response = SaslHandshakeResponse(error_code=answer.error_code, mechanisms=list(answer.mechanisms))
+    if authentication.has_failed:
+        reason = f"it offers no SASL mechanism {request.mechanism!r}"
+        _refuse_later(services, context, authentication, response, reason, now)
+        return None
+    return response
 
 
 @refuses(SaslHandshakeRequest)
@@ -36,14 +53,48 @@ def refuse_handshake(request: SaslHandshakeRequest, code: int) -> SaslHandshakeR
 @handles(SaslAuthenticateRequest, 0, 2)
 def authenticate(
     services: Services, context: RequestContext, request: SaslAuthenticateRequest, now: float
-) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(
-        error_code=IllegalSaslState.code or 0,
-        error_message="SaslAuthenticate request received after successful authentication",
-        auth_bytes=b"",
+) -> SaslAuthenticateResponse | None:
+    authentication = context.authentication
+    if authentication is None:
+        return SaslAuthenticateResponse(
+            error_code=IllegalSaslState.code or 0, error_message=NOT_NOW, auth_bytes=b""
+        )
+    answer = authentication.authenticate(bytes(request.auth_bytes), now)
+    response = SaslAuthenticateResponse(
+        error_code=answer.error_code,
+        error_message=answer.message,
+        auth_bytes=answer.token,
+        session_lifetime_ms=answer.session_lifetime_ms,
     )
+    if authentication.has_failed:
+        _refuse_later(services, context, authentication, response, answer.message or "", now)
+        return None
+    return response
 
 
 @refuses(SaslAuthenticateRequest)
 def refuse_authenticate(request: SaslAuthenticateRequest, code: int) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"")
+
+
+def _refuse_later(
+    services: Services,
+    context: RequestContext,
+    authentication: Authentication,
+    response: Response,
+    reason: str,
+    now: float,
+) -> None:
+    """Tell the client after a while; the connection ends with it."""
+    node = services.node
+    who = f"{context.client_id or 'a nameless client'} at {context.client_host}"
+    node.events.client_refused(now, node.id, who, f"{authentication.mechanism}: {reason}")
+    context.delivery.closing = ClosingReply(resets=False)
+
+    def tell(at: float) -> None:
+        if not context.is_answered:
+            context.reply(response)
+
+    delay = services.config.seconds("connection.failed.authentication.delay.ms")
+    timer = node.wheel.add(now + delay, tell)
+    context.abandon = lambda at: node.wheel.cancel(timer)

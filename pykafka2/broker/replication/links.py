@@ -332,6 +332,7 @@ class LinkOrigin:
 
     is_broker = True
     caller = BROKER
+    authentication = None
     parts: tuple[str, ...] = ("links",)
 
     def __init__(self, links: Links, call: Call) -> None:

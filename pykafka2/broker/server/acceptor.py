@@ -1,4 +1,4 @@
-"""Takes connections from a broker's listening socket and deals them out to its processors, in turn.
+"""Takes connections from one of a broker's listening sockets and deals them out to its processors, in turn.
 
 What the broker's quotas do not let in yet stays in the listener's backlog (connection_quotas.py).
 """
@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
+from pykafka2.broker.server.entrance import Entrance
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.threads import REST, Part
 from pykafka2.clock import FOREVER
@@ -22,16 +23,21 @@ class Acceptor(Part):
     """Belongs to its loop's thread."""
 
     def __init__(
-        self, name: str, listener: Listener, processors: Sequence[Processor], quotas: ConnectionQuotas
+        self,
+        entrance: Entrance,
+        listener: Listener,
+        processors: Sequence[Processor],
+        quotas: ConnectionQuotas,
     ) -> None:
-        super().__init__(name)
+        super().__init__(entrance.acceptor)
+        self._entrance = entrance
         self._listener = listener
         self._processors = processors
         self._next = 0
         self._is_open = False
         self._quotas = quotas
         self._room_at: float | None = None  # while connections have to wait: until when
-        quotas.on_room = self.signal
+        quotas.call_when_room(self.signal)
 
     def open(self) -> None:
         """Begin to accept; in the loop's thread, once the acceptor is part of it."""
@@ -66,7 +72,7 @@ class Acceptor(Part):
                 transport.close()
                 continue
             self._next = (self._next + 1) % len(self._processors)
-            self._processors[self._next].adopt(transport, self.name)
+            self._processors[self._next].adopt(transport, self._entrance)
 
     def on_failure(self, error: Exception, now: float) -> None:
         """Something of ours raised in `on_ready`: the listener is left alone for a while, or it would be

@@ -13,7 +13,9 @@ from pykafka2.broker.security.caller import Caller
 from pykafka2.broker.server.channel import Slot
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import address_of
+from pykafka2.broker.server.entrance import Entrance
 from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.network.transport import Transport
 from pykafka2.protocol.struct import Response
 
 
@@ -46,16 +48,29 @@ class Client:
 class ClientOrigin:
     """`Origin` of requests that came over a client's connection."""
 
-    __slots__ = ("_connection", "_processor", "caller", "parts", "peer")
+    __slots__ = ("_caller", "_connection", "_processor", "authentication", "entrance", "parts", "peer")
 
     is_broker = False
 
-    def __init__(self, processor: ConnectionsProcessor, connection: Connection, acceptor: str) -> None:
+    def __init__(self, processor: ConnectionsProcessor, connection: Connection, entrance: Entrance) -> None:
         self._processor = processor
         self._connection = connection
         self.peer = connection.peer
-        self.caller = Caller(host=address_of(connection.peer))
-        self.parts: tuple[str, ...] = (acceptor, processor.name)
+        self.entrance = entrance
+        host = address_of(connection.peer)
+        self.authentication = entrance.authentication(host)
+        self._caller = Caller(host=host, listener=entrance.listener)
+        self.parts: tuple[str, ...] = (entrance.acceptor, processor.name)
+
+    @property
+    def caller(self) -> Caller:
+        """Who is known to be at the other end."""
+        return self._caller if self.authentication is None else self.authentication.caller
+
+    def established(self, transport: Transport) -> None:
+        """TLS is agreed on: a certificate may say who is there.  Raises `TlsError` if it is nobody."""
+        if self.entrance.mapping is not None:
+            self._caller = self.entrance.caller(transport, self._caller.host)
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         self._processor.finish(self._connection, context, response)

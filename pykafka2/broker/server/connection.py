@@ -32,19 +32,24 @@ class FrameBuffer:
     (channel.py), and hundreds of idle connections of a test share the processor's one buffer.
     """
 
-    __slots__ = ("_buffer", "_max_bytes", "_start")
+    __slots__ = ("_buffer", "_max_bytes", "_option", "_start")
 
     def __init__(self, max_bytes: int) -> None:
         self._buffer = bytearray()
         self._start = 0
+        self.limit(max_bytes, "socket.request.max.bytes")
+
+    def limit(self, max_bytes: int, option: str) -> None:
+        """The longest frame that is taken from now on, and which option says so."""
         self._max_bytes = max_bytes
+        self._option = option
 
     def feed(self, data: Buffer) -> None:
         self._buffer += data
 
     @property
     def wanted_bytes(self) -> int:
-        """How much to read next."""
+        """How much to read next.  Never more than the limit: a length beyond it is refused before."""
         buffer, start = self._buffer, self._start
         held = len(buffer) - start
         if held < LENGTH_BYTES:
@@ -62,7 +67,7 @@ class FrameBuffer:
             return None
         size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
         if not 0 <= size <= self._max_bytes:
-            raise CorruptData(f"a request of {size} bytes; socket.request.max.bytes is {self._max_bytes}")
+            raise CorruptData(f"a request of {size} bytes; {self._option} is {self._max_bytes}")
         end = start + LENGTH_BYTES + size
         if len(buffer) < end:
             return None
@@ -90,6 +95,10 @@ class ConnectionOwner(Protocol):
 
     def take_frames(self, connection: Connection, now: float) -> None:
         """More bytes have come."""
+        ...
+
+    def established(self, connection: Connection, transport: Transport) -> None:
+        """Bytes may flow, and TLS is agreed on; once, before the first read.  May raise what ends it."""
         ...
 
     def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
@@ -194,6 +203,8 @@ class Connection:
     def establish(self) -> bool:
         """Go on with agreeing on TLS; True once bytes may flow."""
         self.is_established = self._transport.establish()
+        if self.is_established:
+            self._owner.established(self, self._transport)
         self.update_interest()
         return self.is_established
 

@@ -23,10 +23,10 @@ def address_of(peer: str) -> str:
 
 
 class ConnectionQuotas:
-    """The connections of one broker.  `on_room` is called when one has ended; from any thread."""
+    """The connections of one broker, by all its listeners.  Any thread."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self.on_room: Callable[[], object] = lambda: None
+        self._waiting: list[Callable[[], object]] = []
         self._config = config
         self._lock = threading.Lock()
         self._open: Counter[str] = Counter()
@@ -41,7 +41,15 @@ class ConnectionQuotas:
         self._max_per_ip = config.int("max.connections.per.ip")
         self._overrides: dict[str, int] = config.get("max.connections.per.ip.overrides")
         self._max_rate = config.int("max.connection.creation.rate")
-        self.on_room()
+        self._tell()
+
+    def call_when_room(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called whenever a connection has ended, or the limits have changed."""
+        self._waiting.append(callback)
+
+    def _tell(self) -> None:
+        for callback in self._waiting:
+            callback()
 
     def __len__(self) -> int:
         """How many are open."""
@@ -80,4 +88,4 @@ class ConnectionQuotas:
             if not self._open[address]:
                 del self._open[address]
             self._count -= 1
-        self.on_room()
+        self._tell()

@@ -22,6 +22,7 @@ class ReceivedRequest:
     __slots__ = (
         "client_id",
         "correlation_id",
+        "is_raw_token",
         "is_unsupported",
         "received_at",
         "request",
@@ -39,6 +40,7 @@ class ReceivedRequest:
         received_at: float,
         *,
         is_unsupported: bool = False,
+        is_raw_token: bool = False,
     ) -> None:
         self.request: Final = request
         self.version: Final = version
@@ -48,6 +50,8 @@ class ReceivedRequest:
         self.received_at: Final = received_at
         self.is_unsupported: Final = is_unsupported
         """ApiVersions of a version that we do not know; its body was not read."""
+        self.is_raw_token: Final = is_raw_token
+        """A token of SASL without a request around it (SaslHandshake version 0); so is its answer."""
 
 
 class MeasuredRequest(Protocol):

@@ -14,12 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.security.authentication import Authentication, NotAdmitted
 from pykafka2.broker.server.api_table import ApiTable
 from pykafka2.broker.server.channel import Channel, Slot
 from pykafka2.broker.server.client import Client, ClientOrigin
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
 from pykafka2.broker.server.context_parts import ReceivedRequest
+from pykafka2.broker.server.entrance import Entrance
+from pykafka2.broker.server.reply_bytes import encoded, raw_token
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
@@ -27,7 +30,7 @@ from pykafka2.broker.server.unsent import AllUnsent
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
 from pykafka2.network.transport import Buffer, Transport
-from pykafka2.protocol.framing import decode_request_header, encode_response
+from pykafka2.protocol.framing import decode_request_header
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request, Response
@@ -35,6 +38,9 @@ from pykafka2.protocol.struct import Request, Response
 logger = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 1 << 20
+
+ANYBODY = Entrance()
+"""A listener that asks nobody who they are."""
 
 Command = Callable[..., None]
 """(now, what it was queued with)"""
@@ -95,10 +101,10 @@ class Processor(Part):
 
     # ------------------------------------------------------------------ any thread
 
-    def adopt(self, transport: Transport, acceptor: str = "") -> None:
-        """Take over a connection that `acceptor` has accepted."""
+    def adopt(self, transport: Transport, entrance: Entrance = ANYBODY) -> None:
+        """Take over a connection that came in by this listener."""
         self._arriving.append(transport)
-        self._queue(self._adopt_next, acceptor)
+        self._queue(self._adopt_next, entrance)
 
     def _queue(self, command: Command, *with_what: object) -> None:
         self._commands.append((command, with_what))
@@ -139,6 +145,10 @@ class Processor(Part):
 
     def take_frames(self, connection: Connection, now: float) -> None:
         """Turn what was read into requests, as far as the channel lets them in."""
+        client = self.connections.get(connection)
+        if client is None:
+            return  # it was closed just now
+        authentication = client.origin.authentication
         try:
             while connection.takes_requests and not connection.is_closed:
                 if self._requests.is_full:
@@ -146,20 +156,36 @@ class Processor(Part):
                     self._wanting_room[connection] = None
                     self._requests.wait_for_room(self)
                     break
+                if authentication is not None:
+                    self._limit_frames(connection, authentication)
                 frame = connection.frames.next_frame()
                 if frame is None:
                     break
-                self._take_request(connection, frame, now)
-        except (CorruptData, UnsupportedVersion) as error:
+                self._take_request(connection, client, frame, now)
+        except (CorruptData, NotAdmitted, UnsupportedVersion) as error:
             logger.info("%s: closing the connection: %s", connection.peer, error)
             self._on_refused(connection.client_id or "a nameless client", str(error), now)
             self.drop(connection, error)
             return
         connection.update_interest()
 
-    def _take_request(self, connection: Connection, frame: bytes, now: float) -> None:
+    def _limit_frames(self, connection: Connection, authentication: Authentication | None) -> None:
+        """Those who have not authenticated may not have much memory kept for them."""
+        limit = None if authentication is None else authentication.max_frame_bytes
+        if limit is None:
+            connection.frames.limit(self._max_frame_bytes, "socket.request.max.bytes")
+        else:
+            connection.frames.limit(limit, "sasl.server.max.receive.size")
+
+    def _take_request(self, connection: Connection, client: Client, frame: bytes, now: float) -> None:
+        authentication = client.origin.authentication
+        if authentication is not None and authentication.takes_raw_token:
+            self._pass_on(client, connection, raw_token(frame, connection.client_id, now))
+            return
         header, offset = decode_request_header(frame)
         key, version = header.request_api_key, header.request_api_version
+        if authentication is not None:
+            authentication.admit(key, now)
         connection.client_id = header.client_id
         is_unsupported = False
         request: Request[Any]
@@ -183,9 +209,11 @@ class Processor(Part):
         )
         if isinstance(request, ApiVersionsRequest):
             connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
-        client = self.connections[connection]
+        self._pass_on(client, connection, received)
+
+    def _pass_on(self, client: Client, connection: Connection, received: ReceivedRequest) -> None:
         context = RequestContext(client.origin, received)
-        slot = context.delivery.slot = connection.channel.receive(len(frame))
+        slot = context.delivery.slot = connection.channel.receive(received.size_bytes)
         client.pending[slot] = context
         self._on_request(context)
         self._requests.put(context)
@@ -195,7 +223,7 @@ class Processor(Part):
         payload = None
         if response is not None:
             try:
-                payload = _encoded(context, response)
+                payload = encoded(context, response)
             except Exception as error:
                 # A bug of a handler; it costs this one connection, whoever completed the request.
                 what = f"{type(context.request).__name__} v{context.version}"
@@ -247,7 +275,7 @@ class Processor(Part):
         self._on_left(contexts, self.loop.runtime.clock.monotonic())
         closing = contexts[-1].delivery.closing
         if closing is not None:
-            error = Disconnected(f"a fault rule closed the connection to {connection.peer}")
+            error = Disconnected(f"the connection to {connection.peer} ends with this answer")
             self.drop(connection, error, reset=closing.resets)
 
     def let_next_in(self, connection: Connection, context: RequestContext) -> None:
@@ -307,6 +335,10 @@ class Processor(Part):
         for context in () if client is None else client.unanswered():
             self._on_gone(context, self.loop.runtime.clock.monotonic())
 
+    def established(self, connection: Connection, transport: Transport) -> None:
+        """Its TLS, if any, is agreed on.  Raises `TlsError` for a certificate of nobody."""
+        self.connections[connection].origin.established(transport)
+
     def closed(self, connection: Connection) -> None:
         """A connection's socket is closed: another may come in its place."""
         self._quotas.release(connection.peer)
@@ -325,7 +357,7 @@ class Processor(Part):
             transport.close(reset=reset)
             self._quotas.release(transport.peer)
 
-    def _adopt_next(self, now: float, acceptor: str) -> None:
+    def _adopt_next(self, now: float, entrance: Entrance) -> None:
         transport = self._arriving.popleft()
         channel = Channel(
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
@@ -333,7 +365,8 @@ class Processor(Part):
         connection = Connection(
             transport, channel, self, self.loop.selector, self._max_frame_bytes, self._all_unsent, now
         )
-        self.connections[connection] = Client(ClientOrigin(self, connection, acceptor))
+        client = self.connections[connection] = Client(ClientOrigin(self, connection, entrance))
+        self._limit_frames(connection, client.origin.authentication)
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:
             connection.establish()
@@ -351,16 +384,3 @@ class Processor(Part):
             else:
                 oldest = min(oldest, connection.idle_since)
         self._idle_check_at = oldest + self._max_idle
-
-
-def _encoded(context: RequestContext, response: Response) -> list[Buffer]:
-    """The bytes of a reply; only the first half of them, if its connection is to end so."""
-    received, delivery = context.received, context.delivery
-    version = 0 if received.is_unsupported else received.version
-    body = None if delivery.throttle else delivery.known_body
-    payload = encode_response(response, version, received.correlation_id, body)
-    if delivery.closing is not None and delivery.closing.sends_half:
-        whole = b"".join(payload)
-        payload = [whole[: len(whole) // 2]]
-    delivery.reply_bytes = sum(map(len, payload))
-    return payload

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pykafka2.broker.security.authentication import Authentication
 from pykafka2.broker.security.caller import Caller, Principal
 from pykafka2.broker.server.context_parts import (
     FaultMarks,
@@ -26,8 +27,17 @@ class Origin(Protocol):
 
     peer: str
     is_broker: bool
-    caller: Caller
-    """Who asks; of a connection that has not authenticated yet, nobody known."""
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """The SASL side of the connection; None where there is none."""
+        ...
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks; of a connection that has not authenticated yet, nobody known."""
+        ...
+
     parts: tuple[str, ...]
     """Who took the request in: acceptor and processor by name, or the link."""
 
@@ -110,6 +120,11 @@ class RequestContext:
     def principal(self) -> Principal:
         """Whom the request is from."""
         return self.origin.caller.principal
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """The SASL side of the connection it came over; None where there is none."""
+        return self.origin.authentication
 
     @property
     def client_host(self) -> str:

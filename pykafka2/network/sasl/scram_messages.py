@@ -93,8 +93,14 @@ def verify_server_final(message: bytes, server_signature: bytes) -> None:
 
 def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int) -> Keys:
     """Hash the password `iterations` times: up to a second of work, without the interpreter's lock."""
+    return keys_of_salted(
+        mechanism, hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    )
+
+
+def keys_of_salted(mechanism: str, salted: bytes) -> Keys:
+    """The keys of a password that has been hashed."""
     algorithm = HASHES[mechanism]
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     stored_key = hashlib.new(algorithm, client_key).digest()
     return Keys(stored_key, hmac.digest(salted, b"Server Key", algorithm), client_key)

@@ -7,7 +7,7 @@ call has taken effect when it returns.  Any thread but the cluster's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from pykafka2.broker.config.keys import nearest
@@ -22,6 +22,7 @@ from pykafka2.testing.controls.isr import IsrControls
 from pykafka2.testing.controls.links import LinkControls
 from pykafka2.testing.controls.replicas import ReplicaControls
 from pykafka2.testing.controls.rules import AnyRequest, Match, Matching, RuleControls
+from pykafka2.testing.controls.security import SecurityControls
 from pykafka2.testing.running import Running
 from pykafka2.types import TopicPartition
 
@@ -37,6 +38,7 @@ class Controls:
         self._links = LinkControls(running)
         self._rules = RuleControls(running)
         self._access = AccessControls(running)
+        self._security = SecurityControls(running)
 
     # ------------------------------------------------------------------ brokers
 
@@ -323,6 +325,40 @@ class Controls:
     def access_rules(self) -> list[dict[str, str]]:
         """Every rule: permission, principal, host, operation, resource_type, resource, pattern."""
         return self._access.rules()
+
+    # ------------------------------------------------------------------ who is let in
+
+    def add_user(self, user: str, password: str, mechanisms: Sequence[str] | None = None) -> None:
+        """Let a user log in with this password from now on, by PLAIN and both SCRAM mechanisms or by these
+        alone; one that is there gets another password.  Sessions go on.
+        """
+        self._security.add_user(user, password, mechanisms)
+
+    def remove_user(self, user: str) -> None:
+        """Let a user log in no more, by any mechanism with passwords.  Sessions go on (see
+        `expire_sessions`).  Raises `ResourceNotFound` if there is none.
+        """
+        self._security.remove_user(user)
+
+    def refuse_mechanism(self, mechanism: str) -> None:
+        """Have no listener offer a SASL mechanism, until `allow_mechanism`."""
+        self._security.refuse_mechanism(mechanism)
+
+    def allow_mechanism(self, mechanism: str | None = None) -> None:
+        """Offer a SASL mechanism (None: all) wherever it was configured."""
+        self._security.allow_mechanism(mechanism)
+
+    def expire_sessions(self, user: str | None = None) -> int:
+        """End the sessions of a user, or all, now; how many there were.  A client that has not authenticated
+        again by its next request loses its connection (KIP-368).
+        """
+        return self._security.expire_sessions(user)
+
+    def reload_certificates(self) -> None:
+        """Have brokers read their certificates again, for new connections; `KafkaCluster.rotate_certificates`
+        also makes new ones.
+        """
+        self._security.reload_certificates()
 
     if not TYPE_CHECKING:  # checkers shall see misspelt names too
 

@@ -27,6 +27,7 @@ CONTROLS = "controls/"
 
 # Methods of `ClusterApi` that are offered under their own names.
 CLUSTER_METHODS = (
+    "bootstrap_servers_of",
     "connections",
     "coordinator",
     "create_topic",

@@ -24,6 +24,7 @@ import pykafka2
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ConfigurationError, Disconnected, IllegalState, KafkaError
+from pykafka2.testing.access import Access
 from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.authority import Authority
@@ -91,11 +92,22 @@ class ProcessCluster(ClusterApi):
         arguments.check()
         if not isinstance(arguments.tls, Mapping | bool | None):
             raise ConfigurationError('in another process say tls=True or {"cert_file": ..., "key_file": ...}')
-        self._authority = Authority(arguments.hosts()) if arguments.tls is True else None
+        self._authority = Authority(arguments.hosts()) if arguments.needs_authority else None
+        self._access = Access.of(arguments)
         self.config = arguments.broker_config()
         given = {one.name: getattr(arguments, one.name) for one in attrs.fields(ClusterArguments)}
         del given["runtime"]
         self._arguments = to_data({**given, "topics": arguments.described_topics()})
+        if arguments.needs_authority:
+            # Over there the authority's certificate would have every client asked for one.
+            self._arguments["listeners"] = to_data(
+                {
+                    name: attrs.evolve(
+                        one, client_auth=arguments.client_auth_of(one) if one.uses_tls else None
+                    )
+                    for name, one in self._access.listeners.items()
+                }
+            )
         self._process: subprocess.Popen[str] | None = None
         self._client: AdminClient | None = None
         self._last_timeline: Timeline | None = None
@@ -108,7 +120,8 @@ class ProcessCluster(ClusterApi):
             raise IllegalState("the cluster is running")
         if self._authority is not None:
             self._authority.write()
-            self._arguments["tls"] = {"cert_file": self._authority.cert_file}
+            files = {"cert_file": self._authority.cert_file, "ca_file": self._authority.ca_file}
+            self._arguments["tls"] = files
         self._process = process = subprocess.Popen(
             [sys.executable, "-m", "pykafka2.testing.cluster_process"],
             stdin=subprocess.PIPE,
@@ -231,6 +244,10 @@ class ProcessCluster(ClusterApi):
     @property
     def bootstrap_servers(self) -> str:
         return str(self.call("bootstrap_servers"))
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        self._access.check_listener(listener)
+        return str(self.call("bootstrap_servers_of", listener=listener))
 
     @property
     def cluster_id(self) -> str:

@@ -137,6 +137,7 @@ class ConnectionView:
     `client_id` is that of its last request, `software` what it calls itself ("librdkafka 2.10.0"); None
     and "" before it has said so.  `is_read` is false while the broker does not read from it, because a
     request of it is held, a quota is violated or the broker is paused; then its end goes unnoticed, too.
+    `listener` is the one that it came by, `principal` whom it has shown to be ("User:ann").
     """
 
     broker: int
@@ -145,6 +146,8 @@ class ConnectionView:
     software: str
     in_flight: int
     is_read: bool
+    listener: str = "PLAINTEXT"
+    principal: str = "User:ANONYMOUS"
 
 
 def connection_views(running: Running, client_id: str | None) -> list[ConnectionView]:
@@ -160,6 +163,8 @@ def connection_views(running: Running, client_id: str | None) -> list[Connection
             one.software,
             len(client.unanswered()),
             one.may_read and not broker.is_paused,
+            client.origin.entrance.listener,
+            str(client.origin.caller.principal),
         )
         for broker in running.brokers
         if broker.is_running

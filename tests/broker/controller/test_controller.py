@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
+from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
@@ -85,7 +86,7 @@ def test_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published
 def test_the_same_incarnation_keeps_its_epoch(published: Published) -> None:
     """Its registration is repeated when the answer was lost; a new epoch would make it refuse itself."""
     controller = published.controller
-    first = Registration(7, "host", 9099, "rack", b"i" * 16)
+    first = Registration(7, (Endpoint("PLAINTEXT", "host", 9099),), "rack", b"i" * 16)
     epoch = register(controller, first)
     broker, count = controller.image.brokers[7], len(published.images)
     assert register(controller, first) == epoch

@@ -1,0 +1,160 @@
+"""SASL OAUTHBEARER (RFC 7628, KIP-255), the broker's side: a JSON web token in place of a password.
+
+Two kinds of tokens are for tests: without a key any token that nobody signed is taken, as by Kafka's
+OAuthBearerUnsecuredValidatorCallbackHandler; with a key only those that were signed with it (HS256).  A token
+that is not good is answered with {"status": ...}, and the exchange ends when the client has said that it
+understood.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
+
+UNDERSTOOD = b"\x01"
+INVALID_TOKEN, INSUFFICIENT_SCOPE = "invalid_token", "insufficient_scope"
+DEFAULT_LIFETIME_S = 3600.0
+
+_SASL_NAME = r"(?:[^=,\x00\x01]|=2C|=3D)+"
+_FIRST = re.compile(
+    rf"n,(?:a=(?P<on_behalf_of>{_SASL_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\r\n\t]*\x01)*)\x01"
+)
+_AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)")
+
+
+class TokenRefused(Exception):
+    """A token is not good; `status` is what its owner is told, all else is for logs here."""
+
+    def __init__(self, status: str, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+@attrs.define(frozen=True)
+class TokenRules:
+    """Which tokens are good.  Times are in seconds since 1970."""
+
+    key: str | None = attrs.field(default=None, repr=False)
+    """What tokens must be signed with; None: nobody signs them."""
+    audience: Sequence[str] = ()
+    """One of which a signed token must be for; empty: for anybody."""
+    issuer: str | None = None
+    """Who must have issued a signed token."""
+    principal_claim: str = "sub"
+    clock_skew: float = 0.0
+
+    def principal_of(self, token: str, now: float) -> tuple[str, float]:
+        """Whom a token is of, and when it expires.  Raises `TokenRefused`."""
+        claims = self._claims(token)
+        name = claims.get(self.principal_claim)
+        if not isinstance(name, str) or not name:
+            raise TokenRefused(INVALID_TOKEN, f"no claim {self.principal_claim!r}")
+        expires_at, issued_at = _number(claims, "exp"), _number(claims, "iat")
+        if expires_at is None or now - self.clock_skew >= expires_at:
+            raise TokenRefused(INVALID_TOKEN, "it has expired, or never says when")
+        if issued_at is not None and (issued_at > now + self.clock_skew or issued_at >= expires_at):
+            raise TokenRefused(INVALID_TOKEN, "it was issued in the future, or after its end")
+        if self.key is not None:
+            self._check_addressee(claims)
+        return name, expires_at
+
+    def _claims(self, token: str) -> Mapping[str, Any]:
+        parts = token.split(".")
+        if len(parts) != 3:
+            raise TokenRefused(INVALID_TOKEN, f"a token has three parts, not {len(parts)}")
+        header, claims = _object(parts[0]), _object(parts[1])
+        algorithm = header.get("alg")
+        if self.key is None:
+            if algorithm != "none" or parts[2]:
+                raise TokenRefused(INVALID_TOKEN, "a token that is signed, and no key to check it with")
+        elif algorithm != "HS256" or not hmac.compare_digest(_signature(self.key, parts), parts[2]):
+            raise TokenRefused(INVALID_TOKEN, "it is not signed with the key")
+        return claims
+
+    def _check_addressee(self, claims: Mapping[str, Any]) -> None:
+        if self.issuer is not None and claims.get("iss") != self.issuer:
+            raise TokenRefused(INVALID_TOKEN, "somebody else has issued it")
+        given = claims.get("aud")
+        audience = given if isinstance(given, list) else [given]
+        if self.audience and not any(one in self.audience for one in audience):
+            raise TokenRefused(INVALID_TOKEN, "it is for somebody else")
+
+
+def oauthbearer(rules: TokenRules, wall_seconds: Callable[[], float]) -> Exchange:
+    """One exchange: a token, and perhaps a word about why it is not good."""
+    on_behalf_of, token = _first_message(bytes((yield b"")))
+    try:
+        name, expires_at = rules.principal_of(token, wall_seconds())
+    except TokenRefused as error:
+        answer = json.dumps({"status": error.status}, separators=(",", ":"))
+        if (yield answer.encode()) != UNDERSTOOD:
+            raise SaslInvalid("the client goes on after a token that is not good") from None
+        raise SaslRefused(answer) from None
+    if on_behalf_of not in ("", name):
+        raise SaslRefused(
+            f"Authentication failed: Client requested an authorization id ({on_behalf_of}) that is different "
+            f"from the token's principal name ({name})"
+        )
+    return Accepted(name, b"", int(expires_at * 1000))
+
+
+def _first_message(token: bytes) -> tuple[str, str]:
+    try:
+        found = _FIRST.fullmatch(token.decode())
+    except UnicodeDecodeError:
+        found = None
+    if found is None:
+        raise SaslInvalid("Invalid OAUTHBEARER client first message")
+    pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+    auth = _AUTH.fullmatch(pairs.get("auth", ""))
+    if auth is None or auth["scheme"].lower() != "bearer":
+        raise SaslInvalid("Invalid OAUTHBEARER client first message: no bearer token in it")
+    name = (found["on_behalf_of"] or "").replace("=2C", ",").replace("=3D", "=")
+    return name, auth["token"]
+
+
+def _object(part: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise TokenRefused(INVALID_TOKEN, "a part of it is not a JSON object")
+    return found
+
+
+def _number(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
+        raise TokenRefused(INVALID_TOKEN, f"its claim {name!r} is no time")
+    return float(value)
+
+
+def _signature(key: str, parts: Sequence[str]) -> str:
+    made = hmac.digest(key.encode(), f"{parts[0]}.{parts[1]}".encode(), hashlib.sha256)
+    return _base64url(made)
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def make_token(
+    user: str, now: float, *, key: str | None = None, lifetime: float = DEFAULT_LIFETIME_S, **claims: object
+) -> str:
+    """A token for this user, good for `lifetime` seconds from `now` on; signed if there is a key."""
+    header = {"alg": "none" if key is None else "HS256", "typ": "JWT"}
+    body = {"sub": user, "iat": now, "exp": now + lifetime, **claims}
+    parts = [_base64url(json.dumps(part).encode()) for part in (header, body)]
+    return f"{parts[0]}.{parts[1]}.{'' if key is None else _signature(key, parts)}"

@@ -1,0 +1,61 @@
+"""SASL PLAIN (RFC 4616), the broker's side: a name and a password in one message.
+
+The checks and their words are those of Kafka's PlainSaslServer.  A user that does not exist takes as long and
+hears the same as a wrong password.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
+
+_NOBODY = "what the password of an unknown user is compared with"
+
+
+class Passwords:
+    """The users that PLAIN knows, with their passwords; `repr` shows none.  Under the cluster's lock."""
+
+    def __init__(self) -> None:
+        self._passwords: dict[str, str] = {}
+
+    def set(self, user: str, password: str) -> None:
+        """Add a user, or give it another password."""
+        self._passwords[user] = password
+
+    def remove(self, user: str) -> bool:
+        """Forget a user; whether there was one."""
+        return self._passwords.pop(user, None) is not None
+
+    def __contains__(self, user: str) -> bool:
+        return user in self._passwords
+
+    def accept(self, user: str, password: str) -> bool:
+        """Whether this is the user's password."""
+        known = self._passwords.get(user)
+        expected = _NOBODY if known is None else known
+        is_equal = hmac.compare_digest(expected.encode(), password.encode())
+        return is_equal and known is not None
+
+
+def plain(passwords: Passwords) -> Exchange:
+    """One exchange: authorization id, user and password, separated by NUL."""
+    token = yield b""
+    try:
+        parts = bytes(token).decode().split("\0")
+    except UnicodeDecodeError:
+        raise SaslInvalid("the PLAIN message is not UTF-8") from None
+    if len(parts) != 3:
+        raise SaslInvalid(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}")
+    on_behalf_of, user, password = parts
+    if not user:
+        raise SaslRefused("Authentication failed: username not specified")
+    if not password:
+        raise SaslRefused("Authentication failed: password not specified")
+    if not passwords.accept(user, password):
+        raise SaslRefused("Authentication failed: Invalid username or password")
+    if on_behalf_of not in ("", user):
+        raise SaslRefused(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+    return Accepted(user)

@@ -1,0 +1,123 @@
+"""Principals of clients that show a certificate: its subject as text, and the rules that map it.
+
+The rules are those of ssl.principal.mapping.rules (KIP-371).  The subject is written as Java's
+X500Principal.getName() writes it (RFC 2253): the last attribute first, "CN=alice,OU=tests,O=example".  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from pykafka2.errors import ConfigurationError
+
+Subject = Iterable[Iterable[tuple[str, str]]]
+"""As `ssl.SSLSocket.getpeercert()["subject"]` gives it: sets of attributes, in the certificate's order."""
+
+_SHORT_NAMES = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+# Attributes for which RFC 2253 has no name are written by number, their value as DER in hexadecimal.
+_NUMBERS = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
+_UTF8_STRING = 0x0C
+
+
+def distinguished_name(subject: Subject) -> str:
+    """The subject of a certificate in one line."""
+    sets = ["+".join(_attribute(name, value) for name, value in group) for group in subject]
+    return ",".join(reversed(sets))
+
+
+def _attribute(name: str, value: str) -> str:
+    short = _SHORT_NAMES.get(name)
+    if short is not None:
+        return f"{short}={_escaped(value)}"
+    number, tag = _NUMBERS.get(name, (name, _UTF8_STRING))
+    data = value.encode()
+    length = bytes([len(data)]) if len(data) < 0x80 else b"\x82" + len(data).to_bytes(2, "big")
+    return f"{number}=#{(bytes([tag]) + length + data).hex()}"
+
+
+def _escaped(value: str) -> str:
+    text = re.sub(r'([,+"\\<>;])', r"\\\1", value)
+    if text.startswith(("#", " ")):
+        text = "\\" + text
+    return text[:-1] + "\\ " if text.endswith(" ") and len(text) > 1 else text
+
+
+@attrs.define(frozen=True)
+class Rule:
+    """RULE:pattern/replacement/ with L or U for lower or upper case."""
+
+    pattern: re.Pattern[str]
+    replacement: str
+    case: str = ""
+
+    def apply(self, name: str) -> str | None:
+        """The principal's name; None if the rule is not about such a one."""
+        if not self.pattern.fullmatch(name):
+            return None
+        result = self.pattern.sub(self.replacement, name, count=1)
+        return result.lower() if self.case == "L" else result.upper() if self.case == "U" else result
+
+
+_RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)")
+_REFERENCE = re.compile(r"\$(\d)")
+
+
+class PrincipalMapping:
+    """From the subject of a certificate to the principal's name, by the first rule that fits."""
+
+    def __init__(self, text: str = "DEFAULT") -> None:
+        self._rules: list[Rule | None] = []
+        at = 0
+        while at < len(text):
+            found = _RULE.match(text, at)
+            if found is None:
+                raise ConfigurationError(
+                    f"ssl.principal.mapping.rules={text!r} cannot be read from {text[at:]!r} on; a rule is "
+                    "DEFAULT or RULE:pattern/replacement/, with L or U behind it for lower or upper case"
+                )
+            self._rules.append(None if found[1] else _rule(found[2], found[3], found[4]))
+            at = found.end()
+
+    def name_of(self, subject: Subject) -> str | None:
+        """The principal's name; None if no rule fits: such a client is not let in."""
+        name = distinguished_name(subject)
+        for rule in self._rules or [None]:
+            mapped = name if rule is None else rule.apply(name)
+            if mapped is not None:
+                return mapped
+        return None
+
+
+def _rule(pattern: str, replacement: str, case: str) -> Rule:
+    try:
+        compiled = re.compile(pattern)
+        template = _REFERENCE.sub(r"\\g<\1>", replacement.replace("\\", "\\\\"))
+        rule = Rule(compiled, template, case)
+        _check_references(compiled, _REFERENCE.findall(replacement))
+    except re.error as error:
+        raise ConfigurationError(
+            f"ssl.principal.mapping.rules: the pattern {pattern!r} cannot be read: {error}"
+        ) from None
+    return rule
+
+
+def _check_references(pattern: re.Pattern[str], numbers: Sequence[str]) -> None:
+    for number in numbers:
+        if int(number) > pattern.groups:
+            raise ConfigurationError(
+                f"ssl.principal.mapping.rules: ${number} in the replacement, but {pattern.pattern!r} has "
+                f"{pattern.groups} groups"
+            )

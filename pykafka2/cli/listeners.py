@@ -1,0 +1,85 @@
+"""`--listener`, `--advertised-listener`, `--user` of `pykafka2 broker`: texts into what a cluster takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pykafka2.testing.listeners import Listener
+
+MAX_PORT = 65535
+
+_LISTENER = re.compile(r"(?P<name>[^=:/]+)(?:=(?P<protocol>\w+))?://(?P<host>\[[^]]+\]|[^:]*):(?P<port>\d+)")
+
+
+def ports_from(option: str, first: int, brokers: int) -> list[int]:
+    """One port for each broker, from the first on; 0 takes free ones.  Raises `ConfigurationError`."""
+    if first == 0:
+        return [0] * max(brokers, 0)
+    if not 0 < first <= MAX_PORT - brokers + 1:
+        raise ConfigurationError(f"{option} {first}: say a number from 1 to {MAX_PORT - brokers + 1}, or 0")
+    return list(range(first, first + brokers))
+
+
+def parsed_listeners(
+    texts: Sequence[str], advertised: Sequence[str], brokers: int
+) -> dict[str, Listener] | None:
+    """The listeners by name; None where none was named.  Raises `ConfigurationError`."""
+    from pykafka2.testing.listeners import Listener
+
+    listeners: dict[str, Listener] = {}
+    for text in texts:
+        found = _matched("--listener", text)
+        name = found["name"]
+        if name in listeners:
+            raise ConfigurationError(f"--listener {text}: {name} was named before")
+        listeners[name] = Listener(
+            found["protocol"],
+            found["host"].strip("[]") or None,
+            ports_from(f"--listener {text}: port", int(found["port"]), brokers),
+        )
+    for text in advertised:
+        found = _matched("--advertised-listener", text)
+        name = found["name"]
+        if name not in listeners or found["protocol"]:
+            known = ", ".join(listeners) or "none"
+            raise ConfigurationError(
+                f"--advertised-listener {text}: say one of the listeners' names: {known}"
+            )
+        listeners[name] = attrs.evolve(
+            listeners[name],
+            advertised_host=found["host"].strip("[]") or None,
+            advertised_ports=ports_from(f"--advertised-listener {text}: port", int(found["port"]), brokers),
+        )
+    return listeners or None
+
+
+def listener_names(texts: Sequence[str]) -> list[str]:
+    """The names alone, of texts that could be read."""
+    return [_matched("--listener", text)["name"] for text in texts]
+
+
+def parsed_users(texts: Sequence[str]) -> dict[str, str] | None:
+    """Passwords by user.  Raises `ConfigurationError`, which shows no password."""
+    users = {}
+    for text in texts:
+        name, colon, password = text.partition(":")
+        if not colon or not name or not password:
+            raise ConfigurationError(f"--user {name}: say name:password, such as ann:secret")
+        users[name] = password
+    return users or None
+
+
+def _matched(option: str, text: str) -> re.Match[str]:
+    found = _LISTENER.fullmatch(text)
+    if found is None:
+        raise ConfigurationError(
+            f"{option} {text}: say name://host:port, such as SASL_SSL://127.0.0.1:9095, or name=protocol://..."
+        )
+    return found

@@ -1,0 +1,93 @@
+"""Controls of who is let in: users, mechanisms, sessions, certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykafka2.broker.controller import Controller
+from pykafka2.broker.controller.records import ScramUserSet
+from pykafka2.broker.security.authentication import Authentication
+from pykafka2.broker.security.mechanisms import MECHANISMS
+from pykafka2.broker.security.scram import KINDS, scram_credentials
+from pykafka2.errors import ConfigurationError, ResourceNotFound
+from pykafka2.testing.listeners import check_mechanisms
+from pykafka2.testing.running import Running
+
+PASSWORD_MECHANISMS = ("PLAIN", *KINDS)
+
+
+class SecurityControls:
+    """Of one cluster; what each promises is said in `Controls`."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    def add_user(self, user: str, password: str, mechanisms: Sequence[str] | None) -> None:
+        if not user or not isinstance(user, str) or not password or not isinstance(password, str):
+            raise ConfigurationError("a user has a name and a password, both text")
+        wanted = PASSWORD_MECHANISMS if mechanisms is None else mechanisms
+        check_mechanisms("mechanisms", wanted)
+        if "OAUTHBEARER" in wanted:
+            raise ConfigurationError("mechanisms: OAUTHBEARER has no passwords; see KafkaCluster.token")
+        entropy = self._running.runtime.entropy
+        made = scram_credentials(password, [one for one in wanted if one in KINDS], entropy)
+        if made:
+
+            def add(controller: Controller) -> None:
+                known = controller.state.scram_users.get(user, {})
+                controller.write([ScramUserSet(user, {**known, **made})])
+
+            self._running.controllers.run(f"SCRAM credentials of {user}", add)
+        if "PLAIN" in wanted:
+            with self._running.lock:
+                self._running.shared.credentials.passwords.set(user, password)
+
+    def remove_user(self, user: str) -> None:
+        with self._running.lock:
+            was_known = self._running.shared.credentials.passwords.remove(user)
+            has_scram = user in self._running.controllers.image.scram_users
+        if not was_known and not has_scram:
+            raise ResourceNotFound(f"there is no user {user!r}")
+        if has_scram:
+            self._running.controllers.run(
+                f"remove SCRAM credentials of {user}",
+                lambda controller: controller.write([ScramUserSet(user, {})]),
+            )
+
+    def refuse_mechanism(self, mechanism: str) -> None:
+        check_mechanisms("mechanism", [mechanism])
+        with self._running.lock:
+            self._running.shared.credentials.refused_mechanisms.add(mechanism)
+
+    def allow_mechanism(self, mechanism: str | None) -> None:
+        if mechanism is not None:
+            check_mechanisms("mechanism", [mechanism])
+        with self._running.lock:
+            for one in MECHANISMS if mechanism is None else (mechanism,):
+                self._running.shared.credentials.refused_mechanisms.discard(one)
+
+    def expire_sessions(self, user: str | None) -> int:
+        count = 0
+        with self._running.lock:
+            now = self._running.now()
+            for authentication in self._authentications():
+                if authentication.is_complete and user in (None, authentication.caller.principal.name):
+                    authentication.expire(now)
+                    count += 1
+        return count
+
+    def reload_certificates(self) -> None:
+        with self._running.lock:
+            for security in self._running.shared.listeners.values():
+                if security.tls is not None:
+                    security.tls.reload()
+
+    def _authentications(self) -> list[Authentication]:
+        return [
+            client.origin.authentication
+            for broker in self._running.brokers
+            if broker.is_running
+            for processor in broker.processors
+            for client in list(processor.connections.values())
+            if client.origin.authentication is not None
+        ]

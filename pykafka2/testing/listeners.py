@@ -1,0 +1,160 @@
+"""The listeners of a cluster's brokers, as a test asks for them: names, security protocols, addresses.
+
+Checked here and turned into what brokers take; knows nothing that runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from pykafka2.broker.base.endpoints import PROTOCOLS
+from pykafka2.broker.config.keys import nearest
+from pykafka2.broker.security.mechanisms import MECHANISMS
+from pykafka2.errors import ConfigurationError
+
+CLIENT_AUTH = ("none", "requested", "required")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@attrs.define(frozen=True)
+class Listener:
+    """One listener of every broker; None takes the cluster's default.
+
+    Args:
+        protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; default: the listener's name.
+        host: where brokers listen, default the cluster's; "{id}" in it stands for the broker's id.
+        ports: one for each broker; default: free ones.
+        advertised_host: what clients that came by it are told instead of `host`.
+        advertised_ports: one for each broker; what clients are told instead of `ports`.
+        mechanisms: those of SASL that it offers; default: sasl.enabled.mechanisms.
+        client_auth: whether clients must show a certificate ("none", "requested", "required"); default:
+            ssl.client.auth.
+        max_reauth_ms: how long a session lasts; default: connections.max.reauth.ms.
+    """
+
+    protocol: str | None = None
+    host: str | None = None
+    ports: Sequence[int] | None = None
+    advertised_host: str | None = None
+    advertised_ports: Sequence[int] | None = None
+    mechanisms: Sequence[str] | None = None
+    client_auth: str | None = None
+    max_reauth_ms: int | None = None
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    def host_of(self, broker_id: int, default: str) -> str:
+        """The host name or address at which this broker has it."""
+        return (self.host or default).replace("{id}", str(broker_id))
+
+    def advertised_of(self, broker_id: int, default: str | None) -> str | None:
+        """The host name or address that clients are told; None where nothing else was asked for."""
+        host = self.advertised_host or default
+        return None if host is None else host.replace("{id}", str(broker_id))
+
+
+Listeners = Mapping[str, "Listener | Mapping[str, object] | None"] | Sequence[str]
+"""Listeners by name (a `Listener`, its arguments, or None), or just names that are security protocols."""
+
+
+def described_listeners(given: Listeners, brokers: int) -> dict[str, Listener]:
+    """The listeners that an argument means, by name, each with its protocol.  Raises `ConfigurationError`."""
+    described: dict[str, Listener] = {}
+    named = given if isinstance(given, Mapping) else dict.fromkeys(_names(given))
+    for name, listener in named.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigurationError(f"listeners: {name!r} is no name; say one such as 'SASL_SSL'")
+        described[name] = _described(name, listener, brokers)
+    if not described:
+        raise ConfigurationError("listeners: say at least one, such as ['PLAINTEXT']")
+    return described
+
+
+def _names(given: object) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigurationError(
+            f"listeners={given!r}: say a dict {{'SASL_SSL': Listener(...)}} or a list of protocols"
+        )
+    for number, name in enumerate(given):
+        if name in given[:number]:
+            raise ConfigurationError(f"listeners={given!r} names {name!r} twice")
+    return list(given)
+
+
+def _described(name: str, given: object, brokers: int) -> Listener:
+    if isinstance(given, Mapping):
+        known = [field.name for field in attrs.fields(Listener)]
+        for key in given:
+            if key not in known:
+                raise ConfigurationError(f"listeners[{name!r}] has no {key!r}{nearest(str(key), known)}")
+        given = Listener(**given)
+    if given is not None and not isinstance(given, Listener):
+        raise ConfigurationError(f"listeners[{name!r}]={given!r}: say a Listener, its arguments, or None")
+    listener = given or Listener()
+    protocol = listener.protocol or name
+    if protocol not in PROTOCOLS:
+        which = "protocol" if listener.protocol else "listener"
+        raise ConfigurationError(
+            f"listeners[{name!r}]: {which} {protocol!r} is no security protocol; say one of "
+            f"{', '.join(PROTOCOLS)}{nearest(protocol, PROTOCOLS)}"
+        )
+    listener = attrs.evolve(listener, protocol=protocol)
+    _check_numbers(name, listener, brokers)
+    _check_security(name, listener)
+    return listener
+
+
+def _check_numbers(name: str, listener: Listener, brokers: int) -> None:
+    for which in ("ports", "advertised_ports"):
+        ports = getattr(listener, which)
+        if ports is None:
+            continue
+        if isinstance(ports, str) or not isinstance(ports, Sequence) or len(ports) != brokers:
+            raise ConfigurationError(
+                f"listeners[{name!r}]: {which}={ports!r}: {brokers} brokers need {brokers} of them"
+            )
+    max_reauth_ms = listener.max_reauth_ms
+    if max_reauth_ms is not None and not (isinstance(max_reauth_ms, int) and max_reauth_ms >= 0):
+        raise ConfigurationError(
+            f"listeners[{name!r}]: max_reauth_ms={max_reauth_ms!r}: say milliseconds, 0 for no end"
+        )
+
+
+def _check_security(name: str, listener: Listener) -> None:
+    if listener.mechanisms is not None:
+        if not listener.uses_sasl:
+            raise ConfigurationError(
+                f"listeners[{name!r}]: mechanisms are for SASL_PLAINTEXT and SASL_SSL, not "
+                f"{listener.protocol}"
+            )
+        check_mechanisms(f"listeners[{name!r}]: mechanisms", listener.mechanisms)
+    if listener.client_auth is not None:
+        if not listener.uses_tls:
+            raise ConfigurationError(
+                f"listeners[{name!r}]: client_auth is for SSL and SASL_SSL, not {listener.protocol}"
+            )
+        if listener.client_auth not in CLIENT_AUTH:
+            raise ConfigurationError(
+                f"listeners[{name!r}]: client_auth={listener.client_auth!r}: say one of "
+                f"{', '.join(CLIENT_AUTH)}{nearest(str(listener.client_auth), CLIENT_AUTH)}"
+            )
+
+
+def check_mechanisms(where: str, names: Iterable[str]) -> None:
+    """Raises `ConfigurationError` for a mechanism that is not built, naming the nearest."""
+    if isinstance(names, str):
+        raise ConfigurationError(f"{where}={names!r}: say a list, such as ['PLAIN']")
+    for one in names:
+        if one not in MECHANISMS:
+            raise ConfigurationError(
+                f"{where}: {one!r} is none of {', '.join(MECHANISMS)}{nearest(str(one), MECHANISMS)}"
+            )

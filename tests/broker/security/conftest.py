@@ -1,0 +1,42 @@
+"""A cluster that asks for authentication, a stranger's connection, and a user who is served all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing import KafkaCluster, Listener
+from tests.testing.wire import Wire
+
+from .wires import USERS, address_of, log_in
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    listeners = {
+        "SASL_PLAINTEXT": None,
+        "SHORT": Listener("SASL_PLAINTEXT", max_reauth_ms=600_000),
+        "ONE": Listener("SASL_PLAINTEXT", mechanisms=["PLAIN"]),
+    }
+    config = {"connection.failed.authentication.delay.ms": 5}
+    with KafkaCluster(1, {"t": 1}, listeners=listeners, users=USERS, config=config) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def wire(cluster: KafkaCluster) -> Iterator[Wire]:
+    """A connection that has said nothing yet."""
+    cluster.forget()
+    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+        yield wire
+
+
+@pytest.fixture
+def user(cluster: KafkaCluster) -> Iterator[Wire]:
+    """Somebody who has logged in before, and is served whatever others do."""
+    with Wire(address_of(cluster, "SASL_PLAINTEXT"), "well-behaved") as wire:
+        assert log_in(wire).error_code == 0
+        yield wire
+        assert wire.call(MetadataRequest(topics=[]), 12).brokers

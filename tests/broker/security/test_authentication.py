@@ -1,0 +1,202 @@
+"""The state of one connection's authentication: what it takes when, sessions that end, who it may become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.broker.security.authentication import Authentication, NotAdmitted, SaslState
+from pykafka2.broker.security.caller import ANONYMOUS, Caller, Principal
+from pykafka2.broker.security.mechanisms import Credentials, SaslListener
+from pykafka2.broker.security.oauthbearer import make_token
+from pykafka2.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from pykafka2.protocol.registry import ApiKey
+
+WALL_MS = 1_800_000_000_000
+NO_STATE = IllegalSaslState.code
+REFUSED = SaslAuthenticationFailed.code
+
+
+def authentication(max_reauth_ms: int = 0, **options: Any) -> Authentication:
+    credentials = Credentials()
+    for user in ("ann", "bob"):
+        credentials.passwords.set(user, f"{user}-secret")
+    listener = SaslListener(
+        credentials,
+        options.get("enabled", ("PLAIN", "OAUTHBEARER")),
+        lambda kind, name, is_token: None,
+        lambda: "nonce",
+        lambda: WALL_MS,
+        max_reauth_ms,
+    )
+    return Authentication(listener, Caller(host="10.0.0.1", listener="SASL_PLAINTEXT"), lambda: WALL_MS)
+
+
+def logged_in(one: Authentication, now: float = 0.0, user: str = "ann") -> Authentication:
+    one.admit(ApiKey.SASL_HANDSHAKE, now)
+    assert one.handshake("PLAIN", 1).error_code == 0
+    one.admit(ApiKey.SASL_AUTHENTICATE, now)
+    assert one.authenticate(f"\0{user}\0{user}-secret".encode(), now).error_code == 0
+    return one
+
+
+def test_it_becomes_somebody_when_it_has_proved_it() -> None:
+    one = authentication()
+    assert one.caller.principal == ANONYMOUS
+    assert one.max_frame_bytes == 524_288
+    one = logged_in(one)
+    assert one.caller == Caller(Principal("User", "ann"), "10.0.0.1", "SASL_PLAINTEXT")
+    assert one.is_complete
+    assert one.max_frame_bytes is None
+    one.admit(ApiKey.PRODUCE, 1e9)
+
+
+def test_nothing_else_is_admitted_before() -> None:
+    """Of all keys that there are and could be."""
+    admitted = set()
+    one = authentication()
+    for key in range(-(1 << 15), 1 << 15):
+        try:
+            one.admit(key, 0.0)
+        except NotAdmitted:
+            continue
+        admitted.add(key)
+    assert admitted == {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
+
+
+def test_versions_may_be_asked_once_and_before_the_mechanism() -> None:
+    one = authentication()
+    one.versions_told()
+    with pytest.raises(NotAdmitted, match="ApiVersions before authentication"):
+        one.admit(ApiKey.API_VERSIONS, 0.0)
+    one.admit(ApiKey.SASL_HANDSHAKE, 0.0)
+    one.handshake("PLAIN", 1)
+    for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.METADATA):
+        with pytest.raises(NotAdmitted):
+            one.admit(key, 0.0)
+    logged_in_twice = one.authenticate(b"\0ann\0ann-secret", 0.0)
+    assert logged_in_twice.error_code == 0
+    one.versions_told()
+    assert one.is_complete
+
+
+def test_a_mechanism_that_is_not_offered_is_the_end() -> None:
+    one = authentication(enabled=("PLAIN",))
+    answer = one.handshake("OAUTHBEARER", 1)
+    assert (answer.error_code, answer.mechanisms) == (UnsupportedSaslMechanism.code, ("PLAIN",))
+    assert one.has_failed
+    for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS):
+        with pytest.raises(NotAdmitted):
+            one.admit(key, 0.0)
+
+
+def test_a_refusal_is_the_end() -> None:
+    one = authentication()
+    one.handshake("PLAIN", 1)
+    answer = one.authenticate(b"\0ann\0wrong", 0.0)
+    assert (answer.error_code, answer.message) == (
+        REFUSED,
+        "Authentication failed: Invalid username or password",
+    )
+    assert one.has_failed
+    assert one.caller.principal == ANONYMOUS
+    assert one.authenticate(b"\0ann\0ann-secret", 0.0).error_code == NO_STATE
+
+
+def test_reasons_that_say_too_much_are_kept_here() -> None:
+    one = authentication()
+    one.handshake("PLAIN", 1)
+    assert one.authenticate(b"nonsense", 0.0).message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
+    )
+
+
+def test_after_handshake_version_0_tokens_come_without_requests() -> None:
+    one = authentication()
+    one.handshake("PLAIN", 0)
+    assert one.takes_raw_token
+    assert one.authenticate(b"\0ann\0ann-secret", 0.0).error_code == 0
+    assert not one.takes_raw_token
+
+
+def test_without_an_end_of_the_session_a_handshake_is_out_of_place() -> None:
+    one = logged_in(authentication())
+    one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
+    assert one.handshake("PLAIN", 1).error_code == NO_STATE
+    assert one.authenticate(b"\0bob\0bob-secret", 5.0).error_code == NO_STATE
+    assert one.is_complete
+    assert one.caller.principal.name == "ann"
+
+
+def test_a_session_lasts_as_long_as_configured_and_can_be_renewed() -> None:
+    one = authentication(max_reauth_ms=10_000)
+    one.admit(ApiKey.SASL_HANDSHAKE, 100.0)
+    one.handshake("PLAIN", 1)
+    assert one.authenticate(b"\0ann\0ann-secret", 100.0).session_lifetime_ms == 10_000
+    one.admit(ApiKey.PRODUCE, 110.0)
+    logged_in(one, 109.0)
+    one.admit(ApiKey.PRODUCE, 119.0)
+    with pytest.raises(NotAdmitted, match="the session of User:ann is over"):
+        one.admit(ApiKey.PRODUCE, 119.001)
+    logged_in(one, 130.0)  # late, but a handshake is always taken
+    one.admit(ApiKey.PRODUCE, 140.0)
+
+
+def test_a_token_ends_its_session() -> None:
+    one = authentication(max_reauth_ms=3_600_000)
+    one.handshake("OAUTHBEARER", 1)
+    token = make_token("ann", WALL_MS / 1000, lifetime=30)
+    answer = one.authenticate(f"n,,\x01auth=Bearer {token}\x01\x01".encode(), 50.0)
+    assert (answer.error_code, answer.session_lifetime_ms, one.session_ends_at) == (0, 30_000, 80.0)
+
+
+def test_nobody_renews_as_somebody_else() -> None:
+    one = logged_in(authentication(max_reauth_ms=10_000))
+    one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
+    one.handshake("PLAIN", 1)
+    answer = one.authenticate(b"\0bob\0bob-secret", 5.0)
+    assert answer.error_code == REFUSED
+    assert answer.message == "Cannot change principals during re-authentication from User.ann: User.bob"
+    assert one.has_failed
+
+
+def test_nobody_renews_by_another_mechanism() -> None:
+    one = logged_in(authentication(max_reauth_ms=10_000))
+    one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
+    assert one.handshake("OAUTHBEARER", 1).error_code == 0
+    assert one.state is SaslState.OTHER_MECHANISM
+    for key in (ApiKey.SASL_AUTHENTICATE, ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE):
+        with pytest.raises(NotAdmitted):
+            one.admit(key, 5.0)
+
+
+def test_a_wrong_password_at_renewal_says_so() -> None:
+    one = logged_in(authentication(max_reauth_ms=10_000))
+    one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
+    one.handshake("PLAIN", 1)
+    assert "during re-authentication" in (one.authenticate(b"?", 5.0).message or "")
+
+
+def test_renewing_every_second_is_as_often_as_it_goes() -> None:
+    one = logged_in(authentication(max_reauth_ms=10_000))
+    logged_in(one, 5.0)
+    one.admit(ApiKey.SASL_HANDSHAKE, 5.9)
+    assert one.handshake("PLAIN", 1).error_code == NO_STATE
+    logged_in(one, 6.0)
+
+
+def test_a_test_may_end_a_session() -> None:
+    one = logged_in(authentication())
+    one.expire(5.0)
+    with pytest.raises(NotAdmitted):
+        one.admit(ApiKey.PRODUCE, 5.1)
+    logged_in(one, 5.2)
+    one.admit(ApiKey.PRODUCE, 1e9)  # without an end again
+
+
+def test_its_repr_has_no_token() -> None:
+    one = authentication()
+    one.handshake("PLAIN", 1)
+    answer = one.authenticate(b"\0ann\0ann-secret", 0.0)
+    assert "secret" not in f"{one!r} {answer!r}"

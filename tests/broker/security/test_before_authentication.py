@@ -1,0 +1,233 @@
+"""Bytes of those who have not authenticated: they lose their one connection, and nothing is processed.
+
+The others are served meanwhile: the fixture `user` looks.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from pykafka2.protocol.registry import API_KEYS, ApiKey
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire
+
+from .wires import (
+    FAILED,
+    LIMIT,
+    USERS,
+    address_of,
+    authenticate,
+    frame_of,
+    log_in,
+    plain_token,
+    processed,
+    raw_frame,
+    request_bytes,
+)
+
+
+@pytest.mark.slow
+def test_before_authentication_no_key_is_processed(cluster: KafkaCluster, user: Wire) -> None:
+    """All that there are and 1,000 that there are not, in their highest version and an impossible one."""
+    cluster.forget()
+    allowed = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
+    keys = [key for key in (*API_KEYS, *range(200, 1100), *range(-100, 0)) if key not in allowed]
+    assert len(keys) > 1000
+    address = address_of(cluster, "SASL_PLAINTEXT")
+    for start in range(0, len(keys), 100):
+        wires = []
+        for key in keys[start : start + 100]:
+            versions = (API_KEYS[key].max_version, 99) if key in API_KEYS else (0,)
+            for version in versions:
+                wires.append(Wire(address))
+                wires[-1].socket.sendall(raw_frame(frame_of(key, version, bytes(32))))
+        for wire in wires:
+            assert wire.is_closed_by_broker()
+            wire.close()
+    assert processed(cluster) == set()
+
+
+# ---------------------------------------------------------------------- bytes before authentication
+
+GARBAGE = {
+    "a frame of negative length": struct.pack(">i", -1),
+    "a frame of the least length that there is": struct.pack(">i", -(1 << 31)),
+    "a frame above 512 KiB": struct.pack(">i", LIMIT + 1),
+    "a frame of 100 MiB": struct.pack(">i", 100 << 20),
+    "a frame of 2 GiB": struct.pack(">i", (1 << 31) - 1),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+    "TLS": bytes.fromhex("16030100f5010000f10303") + bytes(64),
+    "SSH": b"SSH-2.0-OpenSSH_9.6\r\n" + bytes(64),
+    "an empty frame": struct.pack(">i", 0),
+    "a frame of one byte": raw_frame(b"\0"),
+    "a header without its client id": raw_frame(struct.pack(">hhi", 18, 0, 7)),
+    "a client id longer than its frame": raw_frame(struct.pack(">hhi", 18, 0, 7) + b"\x7f\xff" + b"a"),
+    "a client id of negative length": raw_frame(struct.pack(">hhi", 18, 0, 7) + b"\x80\0"),
+    "a client id that is not UTF-8": raw_frame(
+        struct.pack(">hhi", 17, 1, 7) + b"\0\2\xff\xfe" + b"\0\5PLAIN"
+    ),
+    "a GSSAPI token of Kafka 0.9": raw_frame(b"\x60\x82\x02\x4b\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02"),
+    "a bare PLAIN token": raw_frame(plain_token("ann")),
+    "a Produce": raw_frame(frame_of(0, 11, bytes(64))),
+    "a Metadata": request_bytes(MetadataRequest(topics=None), 12),
+    "an Envelope": raw_frame(frame_of(58, 0, bytes(64))),
+    "a BrokerRegistration": raw_frame(frame_of(62, 4, bytes(64))),
+    "an AlterPartition": raw_frame(frame_of(56, 2, bytes(64))),
+    "a WriteTxnMarkers": raw_frame(frame_of(27, 1, bytes(64))),
+    "an AlterUserScramCredentials": raw_frame(frame_of(51, 0, bytes(64))),
+    "a CreateDelegationToken": raw_frame(frame_of(38, 3, bytes(64))),
+    "a token without a mechanism": request_bytes(SaslAuthenticateRequest(auth_bytes=plain_token("ann")), 2),
+    "a handshake of a version that there is not": raw_frame(frame_of(17, 2, b"\0\5PLAIN")),
+    "a handshake whose name is longer than its frame": raw_frame(frame_of(17, 1, b"\x7f\xffPLAIN")),
+    "a handshake without a name": raw_frame(frame_of(17, 1, b"\xff\xff")),
+    "a handshake that is cut": raw_frame(frame_of(17, 1, b"\0\5PL")),
+    "ApiVersions that are cut": raw_frame(frame_of(18, 3, b"\0\x7f")),
+}
+
+
+@pytest.mark.parametrize("case", GARBAGE)
+def test_who_sends_anything_else_is_cut_off(cluster: KafkaCluster, wire: Wire, user: Wire, case: str) -> None:
+    wire.socket.sendall(GARBAGE[case])
+    assert wire.is_closed_by_broker()
+    assert processed(cluster) == set()
+
+
+@pytest.mark.parametrize("case", [case for case in GARBAGE if case != "a token without a mechanism"])
+def test_and_so_is_who_sends_it_after_the_handshake(
+    cluster: KafkaCluster, wire: Wire, user: Wire, case: str
+) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    wire.socket.sendall(GARBAGE[case])
+    assert wire.is_closed_by_broker()
+    assert processed(cluster) == {"SaslHandshake"}
+
+
+def test_a_frame_is_refused_by_its_length_alone(cluster: KafkaCluster, user: Wire) -> None:
+    """Nothing is kept for it: many such connections at once cost nothing."""
+    wires = [Wire(address_of(cluster, "SASL_PLAINTEXT")) for _ in range(50)]
+    for wire in wires:
+        wire.socket.sendall(struct.pack(">i", LIMIT + 1))
+    for wire in wires:
+        assert wire.is_closed_by_broker()
+        wire.close()
+
+
+def test_after_authentication_frames_may_be_longer(user: Wire) -> None:
+    user.socket.sendall(struct.pack(">i", LIMIT + 4) + struct.pack(">hhi", 3, 12, 9) + b"\0\1a\0\0")
+    # It waits for the rest instead of closing.
+    user.socket.settimeout(0.1)
+    assert not user.is_closed_by_broker()
+    user.reopen()
+    assert log_in(user).error_code == 0
+
+
+# ---------------------------------------------------------------------- many, slow, silent
+
+
+def test_versions_are_asked_for_once(cluster: KafkaCluster, wire: Wire) -> None:
+    request = ApiVersionsRequest(client_software_name="evil", client_software_version="1")
+    assert wire.call(request, 3).error_code == 0
+    wire.send(request, 3)
+    assert wire.is_closed_by_broker()
+
+
+def test_versions_that_we_do_not_know_may_be_asked_for_again(wire: Wire) -> None:
+    wire.socket.sendall(raw_frame(frame_of(18, 99, b"\0")))
+    assert wire.receive_frame()[4:6] == b"\0\x23"
+    assert log_in(wire).error_code == 0
+
+
+def test_requests_that_come_with_the_last_token_wait_for_it(cluster: KafkaCluster, wire: Wire) -> None:
+    """All in one segment: what comes behind a token is taken once it is good, and not before."""
+    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    token = request_bytes(SaslAuthenticateRequest(auth_bytes=plain_token("ann")), 2)
+    wire.socket.sendall(token + request_bytes(MetadataRequest(topics=[]), 12))
+    assert wire.receive(SaslAuthenticateRequest, 2)[1].error_code == 0
+    assert wire.receive(MetadataRequest, 12)[1].brokers
+
+
+def test_requests_that_come_with_a_wrong_token_are_never_read(
+    cluster: KafkaCluster, wire: Wire, user: Wire
+) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    token = request_bytes(SaslAuthenticateRequest(auth_bytes=b"\0ann\0wrong"), 2)
+    wire.socket.sendall(token + request_bytes(MetadataRequest(topics=[]), 12))
+    assert wire.receive(SaslAuthenticateRequest, 2)[1].error_code == FAILED
+    assert wire.is_closed_by_broker()
+    assert processed(cluster) == {"SaslHandshake", "SaslAuthenticate"}
+
+
+def test_tokens_without_end_are_not_listened_to(wire: Wire) -> None:
+    """Each of the mechanisms has at most two."""
+    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    assert authenticate(wire, b"n,,n=ann,r=abc").error_code == 0
+    assert authenticate(wire, b"n,,n=ann,r=abc").error_code == FAILED
+    assert wire.is_closed_by_broker()
+
+
+def test_who_leaves_in_the_middle_leaves_nothing_behind(cluster: KafkaCluster, user: Wire) -> None:
+    for step in range(3):
+        with Wire(address_of(cluster, "SASL_PLAINTEXT"), "leaver") as wire:
+            if step:
+                wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            if step > 1:
+                wire.send(SaslAuthenticateRequest(auth_bytes=b"\0ann\0wrong"), 2)
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    cluster.wait_until(lambda: not cluster.connections("leaver"))
+    assert not cluster.problems
+
+
+def test_each_address_has_so_many_connections_and_no_more() -> None:
+    config = {"max.connections.per.ip": 3}
+    with KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster:
+        address = address_of(cluster, "SASL_PLAINTEXT")
+        wires = [Wire(address) for _ in range(3)]
+        for wire in wires:
+            assert log_in(wire).error_code == 0
+        with Wire(address) as one_more:
+            assert one_more.is_closed_by_broker()
+        wires.pop().close()
+        cluster.wait_until(lambda: len(cluster.connections()) == 2)
+        with Wire(address) as another:
+            assert log_in(another).error_code == 0
+        for wire in wires:
+            wire.close()
+
+
+def test_the_connections_of_all_listeners_are_counted_together() -> None:
+    config = {"max.connections.per.ip": 2}
+    with KafkaCluster(1, listeners=["PLAINTEXT", "SASL_PLAINTEXT"], config=config) as cluster:
+        first, second = (Wire(address_of(cluster, name)) for name in ("PLAINTEXT", "SASL_PLAINTEXT"))
+        first.call(MetadataRequest(topics=[]), 12)
+        second.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+        with Wire(address_of(cluster, "PLAINTEXT")) as one_more:
+            assert one_more.is_closed_by_broker()
+        for wire in (first, second):
+            wire.close()
+
+
+def test_who_says_nothing_before_it_has_authenticated_is_cut_off() -> None:
+    config = {"connections.max.idle.ms": 30}
+    with (
+        KafkaCluster(1, listeners=["SASL_PLAINTEXT"], config=config) as cluster,
+        Wire(address_of(cluster, "SASL_PLAINTEXT")) as silent,
+    ):
+        assert silent.is_closed_by_broker()
+
+
+def test_a_refusal_takes_as_long_as_configured() -> None:
+    config = {"connection.failed.authentication.delay.ms": 80}
+    with (
+        KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster,
+        Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire,
+    ):
+        assert log_in(wire, password="wrong").error_code == FAILED
+        (entry,) = cluster.history.entries("SaslAuthenticate")
+        assert entry.latency is not None
+        assert entry.latency >= 0.079

@@ -1,0 +1,75 @@
+"""Certificates' subjects as Java writes them, and ssl.principal.mapping.rules (examples of KIP-371)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.broker.security.principal_mapping import PrincipalMapping, distinguished_name
+from pykafka2.errors import ConfigurationError
+
+
+def subject(**attributes: str) -> list[list[tuple[str, str]]]:
+    return [[one] for one in attributes.items()]
+
+
+DUKE = subject(
+    countryName="US",
+    stateOrProvinceName="CA",
+    localityName="Unknown",
+    organizationName="Unknown",
+    organizationalUnitName="ServiceUsers",
+    commonName="kafka-Duke",
+)
+
+
+def test_the_last_attribute_comes_first() -> None:
+    assert distinguished_name(DUKE) == "CN=kafka-Duke,OU=ServiceUsers,O=Unknown,L=Unknown,ST=CA,C=US"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("a,b", "CN=a\\,b"),
+        ('a+"b"', 'CN=a\\+\\"b\\"'),
+        ("<a>;\\", "CN=\\<a\\>\\;\\\\"),
+        ("#a", "CN=\\#a"),
+        (" a ", "CN=\\ a\\ "),
+        ("Zo\u00eb", "CN=Zo\u00eb"),
+        ("a,OU=admins", "CN=a\\,OU=admins"),
+    ],
+)
+def test_what_would_end_a_value_is_escaped(value: str, written: str) -> None:
+    assert distinguished_name(subject(commonName=value)) == written
+
+
+def test_attributes_without_a_short_name_are_numbers() -> None:
+    assert distinguished_name(subject(emailAddress="a@b")) == "1.2.840.113549.1.9.1=#1603614062"
+    assert distinguished_name([[("commonName", "a"), ("userId", "b")]]) == "CN=a+UID=b"
+
+
+RULES = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?), *OU=(.*?),.*$/$1@$2/U,DEFAULT"
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("DEFAULT", "CN=kafka-Duke,OU=ServiceUsers,O=Unknown,L=Unknown,ST=CA,C=US"),
+        ("", "CN=kafka-Duke,OU=ServiceUsers,O=Unknown,L=Unknown,ST=CA,C=US"),
+        (RULES, "kafka-Duke"),
+        ("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L", "kafka-duke@serviceusers"),
+        ("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/U , DEFAULT", "KAFKA-DUKE@SERVICEUSERS"),
+        ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.-]*).*$/$1/L,DEFAULT", "kafka-duke"),
+        ("RULE:CN=nobody/x/,RULE:^CN=kafka-(.*?),.*$/a\\b$1/", "a\\bDuke"),
+        ("RULE:CN=nobody/x/", None),
+    ],
+)
+def test_the_first_rule_that_fits_names_the_principal(rules: str, expected: str | None) -> None:
+    assert PrincipalMapping(rules).name_of(DUKE) == expected
+
+
+@pytest.mark.parametrize(
+    "rules", ["deny", "RULE:", "RULE:a/b", "RULE:a/b/X", "RULE:(/b/", "RULE:a/$1/", "DEFAULT RULE:a/b/"]
+)
+def test_a_rule_that_cannot_be_read_is_refused(rules: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"ssl\.principal\.mapping\.rules"):
+        PrincipalMapping(rules)

@@ -1,0 +1,202 @@
+"""Those who fail to authenticate, by name: each is told so, and loses its connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import UnsupportedSaslMechanism
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.sasl import SaslHandshakeRequest
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire
+
+from .exchanges import final_message
+from .wires import (
+    BEFORE,
+    FAILED,
+    LIMIT,
+    USERS,
+    address_of,
+    authenticate,
+    log_in,
+    plain_token,
+    processed,
+)
+
+
+def wrong_password(wire: Wire) -> None:
+    assert log_in(wire, password="wrong").error_code == FAILED
+
+
+def unknown_user(wire: Wire) -> None:
+    assert log_in(wire, "eve", password="wrong").error_code == FAILED
+
+
+def empty_password(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert authenticate(wire, b"\0ann\0").error_code == FAILED
+
+
+def in_anothers_name(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert authenticate(wire, b"bob" + plain_token("ann")).error_code == FAILED
+
+
+def an_empty_token(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert authenticate(wire, b"").error_code == FAILED
+
+
+def a_token_of_half_a_mebibyte(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert authenticate(wire, b"\0ann\0" + b"x" * (LIMIT - 100)).error_code == FAILED
+
+
+def a_scram_message_of_half_a_mebibyte(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    assert authenticate(wire, b"n,,n=ann,r=" + b"x" * (LIMIT - 100)).error_code == FAILED
+
+
+def a_mechanism_that_there_is_not(wire: Wire) -> None:
+    answer = wire.call(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+    assert answer.error_code == UnsupportedSaslMechanism.code
+    assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+def a_mechanism_in_small_letters(wire: Wire) -> None:
+    answer = wire.call(SaslHandshakeRequest(mechanism="plain"), 1)
+    assert answer.error_code == UnsupportedSaslMechanism.code
+
+
+def a_mechanism_with_escapes(wire: Wire) -> None:
+    answer = wire.call(SaslHandshakeRequest(mechanism="\x1b[31mPLAIN\n../../"), 1)
+    assert answer.error_code == UnsupportedSaslMechanism.code
+
+
+def a_mechanism_of_32_767_characters(wire: Wire) -> None:
+    answer = wire.call(SaslHandshakeRequest(mechanism="P" * 32_767), 1)
+    assert answer.error_code == UnsupportedSaslMechanism.code
+
+
+def a_scram_user_that_there_is_not(wire: Wire) -> None:
+    assert log_in(wire, "eve", "SCRAM-SHA-256", password="x").error_code == FAILED
+
+
+def a_wrong_scram_password(wire: Wire) -> None:
+    assert log_in(wire, "ann", "SCRAM-SHA-512", password="wrong").error_code == FAILED
+
+
+def scram_final(wire: Wire, nonce: Callable[[str], str]) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    challenge = bytes(authenticate(wire, b"n,,n=ann,r=abc").auth_bytes)
+    real = challenge.decode().split(",")[0][2:]
+    final = final_message(challenge, "n=ann,r=abc", password=USERS["ann"], nonce=nonce(real))
+    assert authenticate(wire, final).error_code == FAILED
+
+
+def a_scram_nonce_of_its_own(wire: Wire) -> None:
+    scram_final(wire, lambda real: "abc")
+
+
+def a_scram_nonce_that_ends_like_ours(wire: Wire) -> None:
+    scram_final(wire, lambda real: "x" + real)
+
+
+def a_scram_proof_of_another_exchange(wire: Wire) -> None:
+    """What was heard on one connection is worth nothing on the next."""
+    address = wire.socket.getpeername()
+    with Wire(f"{address[0]}:{address[1]}") as before:
+        before.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        challenge = bytes(authenticate(before, b"n,,n=ann,r=abc").auth_bytes)
+        final = final_message(challenge, "n=ann,r=abc", password=USERS["ann"])
+        assert authenticate(before, final).error_code == 0
+    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    again = bytes(authenticate(wire, b"n,,n=ann,r=abc").auth_bytes)
+    assert again != challenge
+    assert authenticate(wire, final).error_code == FAILED
+
+
+def a_downgrade_between_the_scrams(wire: Wire) -> None:
+    """The proof for one hash where the other was chosen."""
+    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1)
+    challenge = bytes(authenticate(wire, b"n,,n=ann,r=abc").auth_bytes)
+    final = final_message(challenge, "n=ann,r=abc", password=USERS["ann"], algorithm="sha256")
+    assert authenticate(wire, final).error_code == FAILED
+
+
+def a_client_that_could_bind_channels(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    assert authenticate(wire, b"p=tls-unique,,n=ann,r=abc").error_code == FAILED
+
+
+def a_delegation_token_of_nobody(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    assert authenticate(wire, b"n,,n=ann,r=abc,tokenauth=true").error_code == FAILED
+
+
+def a_token_that_was_signed_by_nobody_we_know(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+    answer = authenticate(wire, b"n,,\x01auth=Bearer e30.e30.c2ln\x01\x01")
+    assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b'{"status":"invalid_token"}')
+    assert authenticate(wire, b"\x01").error_code == FAILED
+
+
+def no_word_about_a_refused_token(wire: Wire) -> None:
+    wire.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+    authenticate(wire, b"n,,\x01auth=Bearer e30.e30.c2ln\x01\x01")
+    assert authenticate(wire, b"n,,\x01auth=Bearer e30.e30.\x01\x01").error_code == FAILED
+
+
+EXCHANGES = (
+    wrong_password,
+    unknown_user,
+    empty_password,
+    in_anothers_name,
+    an_empty_token,
+    a_token_of_half_a_mebibyte,
+    a_scram_message_of_half_a_mebibyte,
+    a_mechanism_that_there_is_not,
+    a_mechanism_in_small_letters,
+    a_mechanism_with_escapes,
+    a_mechanism_of_32_767_characters,
+    a_scram_user_that_there_is_not,
+    a_wrong_scram_password,
+    a_scram_nonce_of_its_own,
+    a_scram_nonce_that_ends_like_ours,
+    a_scram_proof_of_another_exchange,
+    a_downgrade_between_the_scrams,
+    a_client_that_could_bind_channels,
+    a_delegation_token_of_nobody,
+    a_token_that_was_signed_by_nobody_we_know,
+    no_word_about_a_refused_token,
+)
+
+
+@pytest.mark.parametrize("attack", EXCHANGES, ids=lambda attack: attack.__name__)
+def test_who_fails_is_told_so_and_cut_off(
+    cluster: KafkaCluster, wire: Wire, user: Wire, attack: Callable[[Wire], None]
+) -> None:
+    attack(wire)
+    assert wire.is_closed_by_broker()
+    assert processed(cluster) <= set(BEFORE)
+    (event,) = [one for one in cluster.events.events("refused") if "127.0.0.1" in str(one.facts["client"])]
+    assert "wrong" not in event.text
+    assert event.text.isprintable()
+
+
+def test_an_unknown_user_hears_the_same_as_a_wrong_password(cluster: KafkaCluster) -> None:
+    answers = []
+    for name in ("ann", "eve"):
+        with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+            answers.append(log_in(wire, name, password="wrong"))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_every_version_of_sasl_authenticate_lets_in(cluster: KafkaCluster, version: int) -> None:
+    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+        wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert authenticate(wire, plain_token("ann"), version).error_code == 0
+        assert wire.call(MetadataRequest(topics=[]), 12).brokers

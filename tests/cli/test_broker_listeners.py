@@ -1,0 +1,79 @@
+"""`pykafka2 broker` with several listeners, users and addresses that clients are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.cli.listeners import parsed_listeners, parsed_users
+from pykafka2.cli.main import main
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing import Listener
+from tests.broker.security.wires import log_in
+from tests.cli.test_broker_command import broker
+from tests.testing.wire import Wire
+
+
+@pytest.mark.slow
+def test_the_command_has_several_listeners() -> None:
+    options = (
+        "--brokers=1",
+        "--listener=PLAINTEXT://:0",
+        "--listener=EXTERNAL=SASL_PLAINTEXT://127.0.0.1:0",
+        "--listener=SASL_SSL://:0",
+        "--advertised-listener=EXTERNAL://kafka.test:19092",
+        "--user=ann:ann:secret",
+    )
+    with broker(*options) as (process, addresses):
+        assert process.stdout is not None
+        lines = dict(process.stdout.readline().strip().split("=", 1) for _ in range(4))
+        assert lines["listener.PLAINTEXT"] == addresses[0]
+        with open(lines["ssl.ca"], encoding="utf-8") as file:
+            assert "BEGIN CERTIFICATE" in file.read()
+        with Wire(lines["listener.EXTERNAL"]) as wire:
+            assert log_in(wire, "ann", password="ann:secret").error_code == 0
+            (told,) = wire.call(MetadataRequest(topics=[]), 12).brokers
+            assert (told.host, told.port) == ("kafka.test", 19092)
+
+
+def test_each_broker_takes_the_next_port() -> None:
+    found = parsed_listeners(["A=SSL://[::1]:9092", "PLAINTEXT://:0"], ["A://a.test:1"], 2)
+    assert found == {
+        "A": Listener("SSL", "::1", [9092, 9093], "a.test", [1, 2]),
+        "PLAINTEXT": Listener(None, None, [0, 0]),
+    }
+    assert parsed_listeners([], [], 2) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PLAINTEXT",
+        "PLAINTEXT:9092",
+        "://:9092",
+        "A=://:1",
+        "A://host",
+        "A://h:x",
+        "A://:65535",
+        "a b://h:1:2",
+    ],
+)
+def test_a_listener_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--listener"):
+        parsed_listeners([text], [], 2)
+
+
+def test_what_contradicts_itself_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigurationError, match="A was named before"):
+        parsed_listeners(["A=SSL://:1", "A=SSL://:2"], [], 1)
+    with pytest.raises(ConfigurationError, match="say one of the listeners' names: A"):
+        parsed_listeners(["A=SSL://:1"], ["B://h:1"], 1)
+    assert main(["broker", "--listener", "PLAINTEXT://:0", "--port", "9092"]) != 0
+    assert "--port: say it in --listener" in capsys.readouterr().err
+
+
+def test_a_password_is_in_no_error() -> None:
+    assert parsed_users(["ann:a:b"]) == {"ann": "a:b"}
+    with pytest.raises(ConfigurationError) as refused:
+        parsed_users([":canary"])
+    assert "canary" not in str(refused.value)
