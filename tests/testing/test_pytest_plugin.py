@@ -311,3 +311,26 @@ def test_ctrl_c_shows_what_the_clusters_of_a_test_that_hangs_were_doing(
     first = failed.value.__traceback__
     inner = failed.value.with_traceback(None if first is None else first.tb_next)  # without our variables
     assert clusters_of(inner, {}) == {"of_its_own": cluster}
+
+
+def test_a_cluster_whose_users_a_test_has_changed_is_not_kept(pytester: pytest.Pytester) -> None:
+    outcome = run(
+        pytester,
+        """
+        import pytest
+
+        seen = []
+
+        @pytest.mark.kafka(brokers=1, listeners=["PLAINTEXT", "SASL_PLAINTEXT"], users={"ann": "x"})
+        @pytest.mark.parametrize("number", range(3))
+        def test_each(kafka_cluster, number):
+            assert kafka_cluster.options_for("ann")["sasl_password"] == "x"
+            seen.append(kafka_cluster)
+            if number == 1:
+                kafka_cluster.controls.add_user("ann", "y")
+
+        def test_last():
+            assert seen[0] is seen[1] is not seen[2]
+        """,
+    )
+    outcome.assert_outcomes(passed=4)

@@ -65,6 +65,10 @@ LATER: Final = {
     ApiKey.DESCRIBE_ACLS: LazyHandler(1, 3, "acls", by_controller=False, suffix="_describe"),
     ApiKey.CREATE_ACLS: LazyHandler(1, 3, "acls", suffix="_create"),
     ApiKey.DELETE_ACLS: LazyHandler(1, 3, "acls", suffix="_delete"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: LazyHandler(
+        0, 0, "scram_users", by_controller=False, suffix="_describe"
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: LazyHandler(0, 0, "scram_users", suffix="_alter"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: LazyHandler(0, 0, "describe_topic_partitions", by_controller=False),
 }
 

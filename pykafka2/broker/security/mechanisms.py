@@ -40,6 +40,8 @@ class Credentials:
     tokens: TokenRules = attrs.field(factory=TokenRules)
     refused_mechanisms: set[str] = attrs.field(factory=set)
     """Those that no listener offers now, although it is configured to."""
+    is_touched: bool = False
+    """Whether a test has changed what it began with."""
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pykafka2.broker.controller import Controller
 from pykafka2.broker.controller.records import ScramUserSet
 from pykafka2.broker.security.authentication import Authentication
-from pykafka2.broker.security.mechanisms import MECHANISMS
+from pykafka2.broker.security.mechanisms import MECHANISMS, Credentials
 from pykafka2.broker.security.scram import KINDS, scram_credentials
 from pykafka2.errors import ConfigurationError, ResourceNotFound
 from pykafka2.testing.listeners import check_mechanisms
@@ -30,6 +30,8 @@ class SecurityControls:
         if "OAUTHBEARER" in wanted:
             raise ConfigurationError("mechanisms: OAUTHBEARER has no passwords; see KafkaCluster.token")
         entropy = self._running.runtime.entropy
+        with self._running.lock:
+            self._touched()
         made = scram_credentials(password, [one for one in wanted if one in KINDS], entropy)
         if made:
 
@@ -44,7 +46,7 @@ class SecurityControls:
 
     def remove_user(self, user: str) -> None:
         with self._running.lock:
-            was_known = self._running.shared.credentials.passwords.remove(user)
+            was_known = self._touched().passwords.remove(user)
             has_scram = user in self._running.controllers.image.scram_users
         if not was_known and not has_scram:
             raise ResourceNotFound(f"there is no user {user!r}")
@@ -57,14 +59,14 @@ class SecurityControls:
     def refuse_mechanism(self, mechanism: str) -> None:
         check_mechanisms("mechanism", [mechanism])
         with self._running.lock:
-            self._running.shared.credentials.refused_mechanisms.add(mechanism)
+            self._touched().refused_mechanisms.add(mechanism)
 
     def allow_mechanism(self, mechanism: str | None) -> None:
         if mechanism is not None:
             check_mechanisms("mechanism", [mechanism])
         with self._running.lock:
             for one in MECHANISMS if mechanism is None else (mechanism,):
-                self._running.shared.credentials.refused_mechanisms.discard(one)
+                self._touched().refused_mechanisms.discard(one)
 
     def expire_sessions(self, user: str | None) -> int:
         count = 0
@@ -81,6 +83,12 @@ class SecurityControls:
             for security in self._running.shared.listeners.values():
                 if security.tls is not None:
                     security.tls.reload()
+
+    def _touched(self) -> Credentials:
+        """The cluster's, which is not as new any more; under its lock."""
+        credentials = self._running.shared.credentials
+        credentials.is_touched = True
+        return credentials
 
     def _authentications(self) -> list[Authentication]:
         return [

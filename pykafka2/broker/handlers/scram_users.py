@@ -1,0 +1,100 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554): who may log in by SCRAM."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.controller.scram_users import Upsertion, alter_scram_users
+from pykafka2.errors import BrokerError, DuplicateResource, ResourceNotFound, error_of
+from pykafka2.protocol.messages.users import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.server.request_context import RequestContext
+
+
+def handle_describe(
+    services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest, now: float
+) -> DescribeUserScramCredentialsResponse:
+    """Of these users or, where none is named, of all."""
+    asked = Counter(user.name for user in request.users or []) or Counter(services.image.scram_users)
+    if not request.users:
+        asked = Counter(dict.fromkeys(asked, 1))
+    return DescribeUserScramCredentialsResponse(
+        error_message=None, results=[_described(services, user, count) for user, count in asked.items()]
+    )
+
+
+def _described(services: Services, user: str, count: int) -> DescribeUserScramCredentialsResult:
+    known = services.image.scram_users.get(user, {})
+    error: BrokerError | None = None
+    if count > 1:
+        error = DuplicateResource(
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        )
+    elif not known:
+        error = ResourceNotFound(f"Attempt to describe a user credential that does not exist: {user}")
+    return DescribeUserScramCredentialsResult(
+        user=user,
+        error_code=0 if error is None else error.code or 0,
+        error_message=None if error is None else str(error),
+        credential_infos=[]
+        if error is not None
+        else [
+            CredentialInfo(mechanism=int(kind), iterations=kept.iterations)
+            for kind, kept in sorted(known.items())
+        ],
+    )
+
+
+def refuse_describe(
+    request: DescribeUserScramCredentialsRequest, code: int
+) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(
+        error_code=code, error_message=str(error_of(code)), results=[]
+    )
+
+
+def handle_alter(
+    services: Services, context: RequestContext, request: AlterUserScramCredentialsRequest, now: float
+) -> AlterUserScramCredentialsResponse:
+    outcome = alter_scram_users(
+        services.controller,
+        [(one.name, one.mechanism) for one in request.deletions],
+        [
+            Upsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))
+            for one in request.upsertions
+        ],
+    )
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(
+                user=user,
+                error_code=0 if error is None else error.code or 0,
+                error_message=None if error is None else str(error),
+            )
+            for user, error in outcome.items()
+        ]
+    )
+
+
+def refuse_alter(request: AlterUserScramCredentialsRequest, code: int) -> AlterUserScramCredentialsResponse:
+    """Each user once, as Kafka answers it."""
+    users = dict.fromkeys(
+        [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
+    )
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=str(error_of(code)))
+            for user in users
+        ]
+    )
