@@ -127,7 +127,7 @@ def respond(services: Services, api: Api, context: RequestContext, now: float) -
         return api.handle(services, context, context.request, now)
 
     gate = services.gate
-    if gate is None or context.caller.is_broker:
+    if gate is None or gate.lets_pass(context, services.image):
         services.go_on_with(context, handle)
         return
     image = services.controller.image if api.by_controller else services.image

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 class Gate(Protocol):
     """Whether who sent a request may have it carried out (authorization/gate.py)."""
 
+    def lets_pass(self, context: RequestContext, image: ClusterImage) -> bool:
+        """Whether it is known at once that nothing stands in a request's way; False: `handle` finds out."""
+        ...
+
     def handle(
         self,
         services: Services,

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any, Protocol
 
 from pykafka2.broker.security.authorizer import Rights
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, ResourceType
 
-OnDenied = Callable[[Rights, int, int, str], None]
-"""(whose rights, operation, resource type, name): what Kafka would write to its authorizer's log."""
+
+class DenialLog(Protocol):
+    """Is told what would be written to Kafka's authorizer log."""
+
+    def denied(self, context: Any, rights: Rights, operation: int, resource_type: int, name: str) -> None:
+        """Who asks, by a request, may not do this to a resource."""
+        ...
 
 
 class Asker:
     """The rights of who sent a request, asked while it is handled."""
 
-    __slots__ = ("_on_denied", "rights")
+    __slots__ = ("_context", "_log", "rights")
 
-    def __init__(self, rights: Rights, on_denied: OnDenied) -> None:
+    def __init__(self, rights: Rights, log: DenialLog, context: Any) -> None:
         self.rights = rights
-        self._on_denied = on_denied
+        self._log = log
+        self._context = context
 
     def may(self, operation: int, resource_type: int, name: str, *, notes: bool = True) -> bool:
         """Whether this may be done to that resource.  With `notes` a refusal goes to the event log: not so
@@ -27,7 +33,7 @@ class Asker:
         if self.rights.may(operation, resource_type, name):
             return True
         if notes:
-            self._on_denied(self.rights, operation, resource_type, name)
+            self._log.denied(self._context, self.rights, operation, resource_type, name)
         return False
 
     def may_on_cluster(self, operation: int, *, notes: bool = True) -> bool:

@@ -93,6 +93,9 @@ class Authorizer:
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: dict[int, dict[int, dict[str, list[Acl]]]] = {}  # by type, by the prefix's length
         self._rights: dict[Caller, Rights] = {}
+        self._known: dict[
+            int, tuple[Caller, Rights]
+        ] = {}  # by identity: a connection asks as the same object
         for acl in acls:
             if acl.pattern_type == PatternType.PREFIXED:
                 by_prefix = self._prefixed.setdefault(acl.resource_type, {})
@@ -131,16 +134,17 @@ class Rights:
         self.host = host
         self._authorizer = authorizer
         self._is_super = principal in authorizer.settings.super_users
-        self._decided: dict[tuple[int, int, str], bool] = {}
+        self.decided: dict[tuple[int, int, str], bool] = {}
+        """Decisions made so far, by operation, resource type and name."""
 
     def may(self, operation: int, resource_type: int, name: str) -> bool:
         """Whether this may be done to that resource."""
         key = (operation, resource_type, name)
-        decided = self._decided.get(key)
+        decided = self.decided.get(key)
         if decided is None:
-            if len(self._decided) >= MAX_DECISIONS:
-                self._decided.clear()
-            decided = self._decided[key] = self._is_super or self._decide(operation, resource_type, name)
+            if len(self.decided) >= MAX_DECISIONS:
+                self.decided.clear()
+            decided = self.decided[key] = self._is_super or self._decide(operation, resource_type, name)
         return decided
 
     def may_any(self, operation: int, resource_type: int) -> bool:

@@ -31,8 +31,8 @@ def check_produce(checked: Checked) -> Verdict:
     request, asker = checked.request, checked.asker
     name = request.transactional_id
     if (
-        is_transactional(request)
-        and name is not None
+        name is not None
+        and is_transactional(request)
         and not asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     ):
         return TransactionalIdAuthorizationFailed.code
