@@ -83,8 +83,9 @@ def long(session: nox.Session) -> None:
     """10,000 seeds of each simulated scenario, the suite three times over, kills of Spark, all of
     librdkafka's tests, every benchmark.
 
-    The seeds are kept in files of the commit's name: a session that was stopped goes on where it was, and
-    `python -m tests.campaign.run --scenario producers --summary FILE` says again what they came to.
+    Seeds and runs of producers are kept in files of the commit's name: a session that was stopped goes on
+    where it was; `python -m tests.campaign.run --scenario producers --summary FILE` says again what they
+    came to.
     """
     session.install(".[test,bench,spark-test]")
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
@@ -105,3 +106,7 @@ def long(session: nox.Session) -> None:
         session.run("python", "-m", "tests.conformance.librdkafka_suite", "--protocol", protocol)
     for benchmark in ("imports", "micro", "io_under_load", "cluster", "broker_acks", "broker_speed"):
         session.run("python", "-m", f"benchmarks.{benchmark}")
+    # Hours; a missed ratio is told in the tables, and is no reason to end here.
+    kept = ("--resume", f"runs-producer-{str(commit).strip()}.jsonl")
+    session.run("python", "-m", "benchmarks.producer", *kept, success_codes=[0, 1])
+    session.run("python", "-m", "benchmarks.consumer", success_codes=[0, 1])

@@ -3,6 +3,7 @@
     python -m benchmarks.producer              100 bytes without keys, and each axis varied: 2 hours
     python -m benchmarks.producer --quick      the main cells on the bundled broker, few records: 3 minutes
     python -m benchmarks.producer --all        the product of all axes: a day
+    python -m benchmarks.producer --resume F   the same in parts: stopped, it goes on where it was
     python -m benchmarks.producer --size 100 --keys unique --client "pykafka2 send" --client confluent-kafka
 
 Sends records of 100 B, 1 KB and 10 KB, without keys, with 1,000 and with unique keys of 36 bytes, through no
@@ -17,6 +18,9 @@ machine may be busy.
              columns are compared with confluent-kafka at batches as large
   defaults   what each client does if it is told nothing but the codec
 
+With --resume FILE each run is kept there as it ends.  Parts that name cells (--broker, --mode, --size ...)
+may share a file, and the whole command afterwards makes the table of all.  A file holds runs of one code.
+
 With --write the table goes to docs/evidence/<date>-producer.txt and the plot beside it.  The exit code is 1
 where a ratio that was asked for is missed.
 """
@@ -26,9 +30,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 from benchmarks.producer.brokers import BROKERS
 from benchmarks.producer.clients import CLIENTS
+from benchmarks.producer.kept import Kept
 from benchmarks.producer.plot import plot
 from benchmarks.producer.report import reached, tables
 from benchmarks.producer.runner import Plan, play_all
@@ -44,6 +51,7 @@ from benchmarks.producer.runs import (
 )
 from benchmarks.producer.waiting import WAITING
 from benchmarks.side_by_side.command import Benchmark, add_outputs, run
+from tests.campaign.results import UnlikeParts
 
 QUICK_SHARE = 0.05
 QUICK_PEERS = frozenset(name for name in CLIENTS if name.startswith(("pykafka2", "confluent-kafka")))
@@ -79,6 +87,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--share", type=float, default=None, help="of a whole run's records (1; --quick: 0.05)"
     )
+    parser.add_argument(
+        "--resume", type=Path, help="a file that gets each run; those that it has are not played again"
+    )
     add_outputs(parser)
     return parser.parse_args(arguments)
 
@@ -112,7 +123,12 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
 
 def main(given: Sequence[str]) -> int:
     arguments = parse(given)
-    benchmark = Benchmark("producer", play_all, tables, reached, plot)
+    try:
+        kept = Kept(arguments.resume) if arguments.resume and not arguments.list else None
+    except UnlikeParts as error:
+        print(error, file=sys.stderr)
+        return 2
+    benchmark = Benchmark("producer", partial(play_all, kept=kept), tables, reached, plot)
     return run(benchmark, plan_of(arguments), arguments, given)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import attrs
 
 from benchmarks.producer.brokers import Broker, running
 from benchmarks.producer.clients import CLIENTS, is_played
+from benchmarks.producer.kept import Kept
 from benchmarks.producer.runs import Cell, Run, records_of
 from benchmarks.producer.waiting import WAITING
 from benchmarks.side_by_side.measured import Measured
@@ -50,19 +52,30 @@ class Plan:
         return sum(len(self.runs_of(cell)) for cell in self.cells) * self.rounds
 
 
-def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
-    """All runs; `on_run` is told of each beforehand.  Every other round goes backwards."""
+def play_all(plan: Plan, on_run: Callable[[Run], None], kept: Kept | None = None) -> Results[Cell]:
+    """All runs; `on_run` is told of each beforehand.  Every other round goes backwards.
+
+    What is `kept` of an earlier part is not played again, nor is a broker started for it.
+    """
     results: Results[Cell] = Results()
     for name in dict.fromkeys(cell.broker for cell in plan.cells):
-        with running(name) as broker:
-            for cell in plan.cells:
-                if cell.broker == name:
-                    runs_of_cell, play_one = partial(plan.runs_of, cell), partial(play, broker)
-                    play_rounds(plan.rounds, runs_of_cell, play_one, results, on_run)
+        cells = [cell for cell in plan.cells if cell.broker == name]
+        runs = [run for cell in cells for run in plan.runs_of(cell)]
+        is_all_kept = kept is not None and all(kept.has(run, plan.rounds) for run in runs)
+        with nullcontext(None) if is_all_kept else running(name) as broker:
+
+            def play_one(run: Run, broker: Broker | None = broker) -> Measured:
+                if kept is None:
+                    return play(broker, run)
+                return kept.play(run, partial(play, broker))
+
+            for cell in cells:
+                play_rounds(plan.rounds, partial(plan.runs_of, cell), play_one, results, on_run)
     return results
 
 
-def play(broker: Broker, run: Run) -> Measured:
+def play(broker: Broker | None, run: Run) -> Measured:
+    assert broker is not None
     with broker.topic(run.cell.partitions) as topic:
         placed = attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=topic)
         return play_in_process("benchmarks.producer.worker", placed)

@@ -13,9 +13,13 @@ import pytest
 from benchmarks.producer.__main__ import main, parse, plan_of
 from benchmarks.producer.clients import CLIENTS
 from benchmarks.producer.inputs import CHUNK, inputs_of
+from benchmarks.producer.kept import Kept
 from benchmarks.producer.report import targets
-from benchmarks.producer.runs import Cell, one_axis_at_a_time
+from benchmarks.producer.runner import play_all
+from benchmarks.producer.runs import Cell, Run, one_axis_at_a_time
 from benchmarks.producer.waiting import WAITING
+from benchmarks.side_by_side.measured import Measured
+from tests.campaign.results import UnlikeParts
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,3 +87,43 @@ def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     if find_spec("matplotlib") is not None:  # it comes with the extra `bench`, which the gate does without
         assert out.with_suffix(".svg").stat().st_size > 1000
     assert main(["--list", "--quick"]) == 0
+
+
+@pytest.mark.slow
+def test_runs_that_are_kept_are_not_played_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    played: list[Run] = []
+
+    def play(run: Run) -> Measured:
+        played.append(run)
+        return Measured(float(len(played)), 1.0, 2.0, p50=0.5)
+
+    one, other = Run("pykafka2 send", Cell(), 1000), Run("confluent-kafka", Cell(), 1000)
+    first = Kept(path)
+    assert [first.play(run, play).records_per_second for run in (one, other, one)] == [1, 2, 3]
+    with path.open("a") as file:
+        file.write('{"run": {"client": "half a li')
+    again = Kept(path)
+    assert again.has(one, 2)
+    assert not again.has(one, 3)
+    assert not again.has(other, 2)
+    assert [again.play(run, play).records_per_second for run in (one, other, one, other)] == [1, 2, 3, 4]
+    assert again.play(one, play).p50 == 0.5
+    assert played == [one, other, one, other, one]
+    assert len(path.read_text().splitlines()) == 6
+    lines = path.read_text().splitlines()
+    path.write_text(lines[0].replace('"code": "', '"code": "0') + "\n")
+    with pytest.raises(UnlikeParts, match="cannot be added"):
+        Kept(path)
+
+
+@pytest.mark.slow
+def test_a_plan_whose_runs_are_all_kept_starts_no_broker(tmp_path: Path) -> None:
+    plan = plan_of(parse(["--broker", "apache", "--mode", "equal", "--size", "100", "--client", "aiokafka"]))
+    kept = Kept(tmp_path / "runs.jsonl")
+    for cell in plan.cells:
+        for run in plan.runs_of(cell) * plan.rounds:
+            kept.play(run, lambda run: Measured(1.0, 1.0, 1.0))
+    results = play_all(plan, lambda run: None, Kept(tmp_path / "runs.jsonl"))
+    assert not results.problems
+    assert {len(rounds) for clients in results.rounds.values() for rounds in clients.values()} == {3}
