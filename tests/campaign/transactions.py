@@ -28,6 +28,7 @@ from tests.campaign.transaction_clients import ClientProducing
 from tests.campaign.transaction_producing import (
     ABORTED,
     COMMITTED,
+    OPEN,
     RECOVERY_TIME,
     TOPIC,
     TransactionalProducing,
@@ -41,11 +42,17 @@ TOPICS: Final = {TOPIC: 3}
 
 
 class CommittedReading:
-    """A read_committed consumer of all partitions, as an actor; `seen` is what it was shown, in order."""
+    """A read_committed consumer of all partitions, as an actor; `seen` is what it was shown, in order.
 
-    def __init__(self, world: World, stop: SimEvent) -> None:
+    It ends by `InvariantViolated` if it is shown what nobody has asked to commit by then.
+    """
+
+    def __init__(
+        self, world: World, stop: SimEvent, producers: Sequence[TransactionalProducing | ClientProducing]
+    ) -> None:
         self._world = world
         self._stop = stop
+        self._producers = {producer.name: producer for producer in producers}
         self.consumer = world.simulation.consumer(
             world.cluster, isolation_level="read_committed", fetch_max_wait_ms=200
         )
@@ -67,7 +74,15 @@ class CommittedReading:
                 self._world.simulation.sleep(0.1)
                 continue
             for place, records in polled.items():
-                self.seen[place] += [record.value for record in records]
+                for record in records:
+                    self._check_asked(place, record.value)
+                    self.seen[place].append(record.value)
+
+    def _check_asked(self, place: TopicPartition, value: bytes) -> None:
+        name, number, _ = value.decode().split("/")
+        written = self._producers[name].transactions[int(number)]
+        if written.outcome in (OPEN, ABORTED):
+            raise InvariantViolated(f"{value!r} of {place} is read, and its transaction is {written.outcome}")
 
     def _is_behind(self) -> bool:
         return any(
@@ -171,7 +186,7 @@ def play(
             else TransactionalProducing(world, stop, name, transactional_id, is_new)
             for name, transactional_id in names.items()
         ]
-        reader = CommittedReading(world, done)
+        reader = CommittedReading(world, done, producers)
         if sabotage is not None:
             sabotage(world)
         kinds = kinds_for(list(names.values()), [one.group for one in producers])

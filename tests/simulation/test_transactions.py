@@ -74,6 +74,14 @@ def test_a_planted_bug_is_seen(
 
 @pytest.mark.gate
 @pytest.mark.slow
+def test_what_is_shown_before_its_commit_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutants.last_stable_offset_is_the_high_watermark(monkeypatch)
+    with pytest.raises(InvariantViolated, match="is read, and its transaction is open"):
+        play(0, seconds=2.0, by_clients=True)
+
+
+@pytest.mark.gate
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "seed"),
     [(mutant, 2 if number == 0 else 0) for number, mutant in enumerate(client_mutants.MUTANTS)],
