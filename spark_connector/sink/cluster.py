@@ -129,7 +129,8 @@ class Cluster:
         return lost
 
     def _abort_leftovers(self, command: scripts.AbortLeftovers) -> None:
-        for one in kept_admin(self._options.kafka).list_transactions(states=["Ongoing"]):
+        # One that is registered and empty may have a task that is about to write.
+        for one in kept_admin(self._options.kafka).list_transactions(states=["Ongoing", "Empty"]):
             run = names.run_of(one.transactional_id, self._options.id_prefix, self.sink)
             if (
                 run is not None
@@ -147,6 +148,17 @@ class Cluster:
                 producer.init_transactions()
         finally:
             producer.close(1)
+
+    def _give_up(self, command: scripts.GiveUp) -> None:
+        self._fence(names.of_given_up(self._options.id_prefix, self.sink))
+
+    def _find_given_up(self, command: scripts.FindGivenUp) -> bool:
+        name = names.of_given_up(self._options.id_prefix, self.sink)
+        told = kept_admin(self._options.kafka).describe_transactions([name], raise_errors=False)
+        error = told.errors.get(name)
+        if error is not None and not isinstance(error, TransactionalIdNotFound):
+            raise error
+        return error is None
 
     def _pause(self, command: scripts.Pause) -> None:
         longest = min(FIRST_PAUSE * command.attempt, LONGEST_PAUSE)
@@ -189,6 +201,8 @@ _CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     scripts.FindEndOfMarkers: Cluster._find_end_of_markers,
     scripts.FindLost: Cluster._find_lost,
     scripts.AbortLeftovers: Cluster._abort_leftovers,
+    scripts.GiveUp: Cluster._give_up,
+    scripts.FindGivenUp: Cluster._find_given_up,
     scripts.Pause: Cluster._pause,
     scripts.Reach: Cluster._reach,
 }

@@ -11,6 +11,7 @@ Any process of Spark's.  Neighbours: states.py for what a decision says, cluster
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -33,6 +34,8 @@ from spark_connector.errors import ExactlyOnceError
 from spark_connector.sink.clients import ends_of, kept_admin, kept_consumer, new_producer
 from spark_connector.sink.scripts import Contended
 from spark_connector.sink.states import LedgerState, from_json, to_json
+
+logger = logging.getLogger(__name__)
 
 DECISIONS, MARKERS = 0, 1
 PARTITIONS = 2
@@ -114,10 +117,18 @@ class Ledger:
         owner = connections.kept("ledger", self._owner_options, self._take_over)
         try:
             with owner.producer.transaction():
-                owner.producer.send(self._topic, to_json(state), key=self._sink.encode(), partition=DECISIONS)
+                owner.producer.send(
+                    self._topic,
+                    to_json(state),
+                    key=self._sink.encode(),
+                    partition=DECISIONS,
+                    on_delivery=_told_by_commit,
+                )
         except KafkaError as error:
             connections.drop(owner)
             if _is_fenced(error):
+                # All tasks of a run's first batch come here at once: nothing is wrong.
+                logger.info("%s: another process took the ledger over first; looking again", self._owner_id)
                 raise Contended(f"{self._owner_id} belongs to another process now") from error
             raise
         owner.state = state
@@ -235,6 +246,10 @@ class Ledger:
 
     def _marker_key(self, partition: int) -> bytes:
         return f"{self._sink}/{partition}".encode()
+
+
+def _told_by_commit(metadata: object, error: object) -> None:
+    """A decision that fails is told by its commit; without this it would also be logged as an error."""
 
 
 def _is_fenced(error: BaseException | None) -> bool:

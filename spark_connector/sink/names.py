@@ -2,13 +2,15 @@
 
 Runs are numbered, so that nothing of an earlier run can end a transaction of a later one.  Tasks that end
 their transactions themselves have `task` for the number: there a later run is meant to end what an earlier
-one left. The ledger's writers have `ledger`.  Sinks' names hold no slash.
+one left. The ledger's writers have `ledger`; a batch write that was given up is marked by `given-up`.
+Sinks' names hold no slash.
 """
 
 from __future__ import annotations
 
 PER_TASK_RUN = "task"
 LEDGER = "ledger"
+GIVEN_UP = "given-up"
 
 
 def of_sink(prefix: str, sink: str) -> str:
@@ -36,3 +38,8 @@ def run_of(transactional_id: str, prefix: str, sink: str) -> int | None:
 
 def of_ledger(prefix: str, sink: str) -> str:
     return of_sink(prefix, sink) + LEDGER
+
+
+def of_given_up(prefix: str, job: str) -> str:
+    """An id that somebody has registered once the job is given up, and nobody before."""
+    return of_sink(prefix, job) + GIVEN_UP

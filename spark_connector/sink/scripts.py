@@ -31,10 +31,6 @@ from spark_connector.sink.steps import Step
 
 MOST_ATTEMPTS = 20
 """Of a write that others come in between."""
-LAST_LOOKS = 4
-"""At what tasks that outlive their job have left open."""
-PATIENT = 20
-"""The longest pause."""
 
 
 class Contended(ExactlyOnceError):
@@ -99,13 +95,23 @@ class FindLost:
 
 @attrs.define(frozen=True)
 class AbortLeftovers:
-    """End what is open of the sink: of all its runs, of one, or of those before one.
+    """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
 
     Transactions of tasks that end them themselves are left alone: their next task takes their ids over.
     """
 
     run: int | None = None
     before: int | None = None
+
+
+@attrs.define(frozen=True)
+class GiveUp:
+    """Leave word that the job is given up, for tasks that begin after all."""
+
+
+@attrs.define(frozen=True)
+class FindGivenUp:
+    """Answer: whether somebody has given the job up."""
 
 
 @attrs.define(frozen=True)
@@ -129,6 +135,8 @@ Command = (
     | FindEndOfMarkers
     | FindLost
     | AbortLeftovers
+    | GiveUp
+    | FindGivenUp
     | Pause
     | Reach
 )
@@ -307,13 +315,24 @@ def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[N
         )
 
 
+def enter_job(job: str) -> Script[None]:
+    """What a task of a batch write does when it has registered its id, before its first row.
+
+    Raises NotCommitted: the job has failed meanwhile; whoever committed to it would leave rows behind.
+    """
+    if (yield FindGivenUp()):
+        raise NotCommitted(f"{job} has failed and was given up; this task of it writes nothing")
+
+
 def abort_job(messages: Iterable[Written]) -> Script[None]:
-    """Spark does not wait for the other tasks of a job that fails: one may open its transaction only now."""
+    """Spark does not wait for the other tasks of a job that fails: some may begin only now.
+
+    A task registers its id first and then looks whether the job is given up; here it is the other way round.
+    So a task has either registered in time to be fenced here, or it sees that it comes too late.
+    """
+    yield GiveUp()
     yield EndTransactions(_transactions(messages), commit=False)
     yield AbortLeftovers()
-    for _ in range(LAST_LOOKS):
-        yield Pause(PATIENT)
-        yield AbortLeftovers()
 
 
 # ---------------------------------------------------------------------- steps of these

@@ -21,6 +21,8 @@ class Step(Enum):
 
     BEFORE_INIT = "before-init"
     """A task is about to register its transactional id."""
+    AFTER_INIT = "after-init"
+    """A task of a batch write has registered it, and knows that the job goes on."""
     AFTER_APPEND = "after-append"
     """A task has handed its last row to the producer."""
     AFTER_FLUSH = "after-flush"

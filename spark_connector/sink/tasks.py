@@ -75,16 +75,24 @@ def write_epoch(
 
 
 def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch], place: TaskPlace) -> Written:
-    """Write a task's part of a batch write in a transaction that is left open for the driver."""
+    """Write a task's part of a batch write in a transaction that is left open for the driver.
+
+    Raises:
+        NotCommitted: as `scripts.enter_job`.
+        WrongRow, KafkaError: rows could not be written; the transaction is aborted.
+    """
     _check_speculation(options, place)
     rows = _with_first(batches)
     if rows is None:
         return Written(place.partition, 0, job)
     steps.reach(Step.BEFORE_INIT, partition=place.partition)
     producer = new_producer(options.kafka, _id_of(options, job, 1, place))
+    cluster = Cluster(options, job)
     try:
         producer.init_transactions()
-        return _write(options, producer, rows, place, Cluster(options, job), None)
+        cluster.perform(scripts.enter_job(job))
+        steps.reach(Step.AFTER_INIT, partition=place.partition)
+        return _write(options, producer, rows, place, cluster, None)
     finally:
         _close(producer)
 

@@ -9,13 +9,14 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import attrs
 import pyarrow as pa
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, KafkaError
 from pykafka2.testing import ClusterApi
 from spark_connector import connections
 from spark_connector.errors import (
@@ -391,6 +392,35 @@ def test_a_batch_write_is_committed_together_or_not_at_all(world: World) -> None
     assert world.committed() == all_of(0)
 
 
+@pytest.mark.parametrize("per_attempt", ["false", "true"], ids=["one id", "an id per attempt"])
+@pytest.mark.parametrize("step", ["before-init", "after-init", "after-append"])
+def test_a_task_that_outlives_its_failed_write_leaves_nothing_open(
+    world: World, step: str, per_attempt: str
+) -> None:
+    """Spark gives the job up while another task is still at work; nothing is waited for."""
+    options = sink_options(
+        {
+            "kafka.bootstrap.servers": world.servers,
+            "topic": world.topic,
+            "delivery": "exactly_once",
+            "transactionalIdPerAttempt": per_attempt,
+        },
+        streaming=False,
+    )
+    name = f"job-{uuid.uuid4().hex}"
+    done = write_job(options, name, rows(0, 0), TaskPlace(0, 0, False))
+    at_step[step] = lambda: Cluster(options, name).perform(scripts.abort_job([done]))
+    with suppress(KafkaError):  # one whose rows are all written by then hears nothing
+        write_job(options, name, rows(0, 1), TaskPlace(1, 1, False))
+    with pytest.raises(NotCommitted, match="was given up"):
+        write_job(options, name, rows(0, 2), TaskPlace(2, 0, False))
+    prefix = f"pykafka2-spark/{name}/"
+    with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
+        states = {one.transactional_id: one.state for one in admin.list_transactions()}
+    assert "Ongoing" not in {state for one, state in states.items() if one.startswith(prefix)}
+    assert world.committed() == Counter()
+
+
 def test_states_follow_the_table_alone() -> None:
     state = LedgerState("q")
     for phase, follows in FOLLOWS.items():
@@ -406,6 +436,24 @@ def test_states_follow_the_table_alone() -> None:
             else:
                 with pytest.raises(ExactlyOnceError):
                     make()
+
+
+def test_who_comes_second_to_the_ledger_logs_no_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """All tasks of a run's first batch claim it; those that are too late look again."""
+    run = world.run()
+    cluster = Cluster(run.options, world.query)
+    late = cluster.ledger.own(None)
+    kept, connections._kept = connections._kept, {}
+    try:
+        first = cluster.ledger.own(None)
+        cluster.ledger.write(first.claimed("another", 0))
+        connections.close_all()
+    finally:
+        connections._kept = kept
+    with caplog.at_level("INFO"), pytest.raises(scripts.Contended):
+        cluster.ledger.write(late.claimed("late", 0))
+    assert "took the ledger over first" in caplog.text
+    assert [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == []
 
 
 def test_states_survive_the_ledger(world: World) -> None:
