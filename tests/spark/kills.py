@@ -3,7 +3,8 @@
     python -m tests.spark.kills [--rounds 4] [--random 6] [--delivery exactly_once] [--apache] [--only STEP]
 
 Each line of the table is a query of three micro-batches that was killed (JVM, driver and Python workers at
-once), perhaps killed again in its recovery, then run to its end.  What a reader of another library sees with
+once), perhaps killed again in its recovery, then run to its end in the start that the next one is killed in.
+What a reader of another library sees with
 read_committed is compared with what went in.  Ends with 1 if anything was lost, or repeated where it must
 not be.
 """
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +33,9 @@ from tests.spark.kills_program import CRASH_AT, TASKS, kill_session
 ROOT = Path(__file__).parents[2]
 BATCHES, ROWS = 3, 60
 RUN_TIMEOUT = 900.0
+PROGRAM = (sys.executable, "-m", "tests.spark.kills_program")
+FEW = 3
+"""So many queries are not worth an archive of classes."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """Each run is short: starting up is what counts."""
 OF_TASKS = ("before-init", "after-append", "after-flush")
@@ -59,83 +63,162 @@ class Outcome:
 
 
 @attrs.define
+class Query:
+    """One query that is killed, a start for each: `step:n`, or `N s` after its first batch began."""
+
+    delivery: str
+    kills: list[str]
+    topic: str
+    folder: Path
+    began: float = attrs.field(factory=time.monotonic)
+    notes: list[str] = attrs.Factory(list)
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / "done").exists()
+
+    @property
+    def has_batch(self) -> bool:
+        return (self.folder / "checkpoint/offsets/0").exists()
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()[-1500:]
+
+
+@attrs.define
 class Campaign:
-    """Kills queries that write to one cluster."""
+    """Kills queries that write to one cluster.
+
+    Starting Spark is what takes the time, so the start that brings a query to its end goes on with the next
+    one, which is killed in it.
+
+    archive: of the JVM's classes, see `class_archive`.
+    """
 
     servers: str
     folder: Path
+    archive: Path | None = None
+    _starts: int = 0
 
-    def play(self, delivery: str, kills: list[str]) -> Outcome:
-        """Kill a new query at these moments, a start for each: `step:n`, or `N s` after its first batch
-        began.
-        """
+    def play(self, delivery: str, plans: Iterable[list[str]]) -> Iterator[Outcome]:
+        """A query for each plan; what became of it is known when the next one has been started."""
+        before: Query | None = None
+        for kills in plans:
+            query = self.new(delivery, kills)
+            for kill in kills:
+                self._start([one for one in (before, query) if one is not None], kill)
+                if before is not None:
+                    yield self._outcome(before)
+                before = None
+                if query.is_done and not kill.endswith(" s"):
+                    query.notes.append(f"{kill} was not reached")
+            before = query
+        if before is not None:
+            yield self._outcome(before)
+
+    def new(self, delivery: str, kills: list[str]) -> Query:
         topic = f"kills-{uuid.uuid4().hex[:8]}"
         with KafkaAdminClient(bootstrap_servers=self.servers) as admin:
             admin.create_topics([NewTopic(topic, partitions=4)])
             admin.wait_for_topics([topic], timeout=30)
-        folder = self.folder / topic
-        expected = _write_input(folder / "in")
-        began = time.monotonic()
-        notes = []
-        for number, kill in enumerate(kills):
-            code = self._run(folder, topic, delivery, kill, number)
-            if code == 0 and not kill.endswith(" s"):
-                notes.append(f"{kill} was not reached")
-        code = self._run(folder, topic, delivery, "", len(kills))
-        if code != 0:
-            notes.append(f"the last run ended with {code}: {(folder / 'log').read_text()[-1500:]}")
-        found = committed(self.servers, topic)
+        query = Query(delivery, kills, topic, self.folder / topic)
+        _write_input(query.folder / "in")
+        return query
+
+    def _outcome(self, query: Query) -> Outcome:
+        if not query.is_done:
+            self._start([query], "")
+        if not query.is_done:
+            query.notes.append(f"it did not come to its end: {query.log()}")
+        expected = [f"{batch}/{row}" for batch in range(BATCHES) for row in range(ROWS)]
+        found = committed(self.servers, query.topic)
         lost = sum(1 for value in expected if not found[value])
         repeated = found.total() - len(expected) + lost
-        return Outcome(delivery, kills, lost, repeated, time.monotonic() - began, "; ".join(notes))
+        seconds = time.monotonic() - query.began
+        return Outcome(query.delivery, query.kills, lost, repeated, seconds, "; ".join(query.notes))
 
-    def _run(self, folder: Path, topic: str, delivery: str, kill: str, number: int) -> int:
-        """One start of the query; its exit code."""
-        counted = folder / f"reached-{number}"
+    def _start(self, queries: list[Query], kill: str) -> None:
+        """Spark plays the queries; it is killed in the last of them, or comes to its end."""
+        self._starts += 1
+        counted = self.folder / f"reached-{self._starts}"
         counted.mkdir()
         after = float(kill.removesuffix(" s")) if kill.endswith(" s") else None
+        java = QUICK_JVM if self.archive is None else f"{QUICK_JVM} -XX:SharedArchiveFile={self.archive}"
         environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JVM}' pyspark-shell",
+            **_environment(java),
             "PYKAFKA2_SPARK_STEP_HOOK": "tests.spark.kills_program:on_step",
             "PYKAFKA2_TEST_CRASH_FOLDER": str(counted),
             CRASH_AT: "" if after is not None else kill,
         }
-        command = [
-            sys.executable,
-            "-m",
-            "tests.spark.kills_program",
-            self.servers,
-            topic,
-            delivery,
-            str(folder),
-        ]
-        with (folder / "log").open("ab") as log:
+        last = queries[-1]
+        command = [*PROGRAM, self.servers, last.delivery, *(str(one.folder) for one in queries)]
+        with (last.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, cwd=folder, start_new_session=True
+                command, env=environment, stdout=log, stderr=log, cwd=self.folder, start_new_session=True
             )
             try:
-                if after is None:
-                    return process.wait(RUN_TIMEOUT)
-                deadline = time.monotonic() + RUN_TIMEOUT
-                while not (folder / "checkpoint/offsets/0").exists() and time.monotonic() < deadline:
-                    time.sleep(0.05)
-                return process.wait(after)
+                if after is not None:
+                    deadline = time.monotonic() + RUN_TIMEOUT
+                    while not last.has_batch and process.poll() is None and time.monotonic() < deadline:
+                        time.sleep(0.05)
+                process.wait(RUN_TIMEOUT if after is None else after)
             except subprocess.TimeoutExpired:
-                return -9 if after is not None else 124
+                if after is None:
+                    last.notes.append(f"the start that was to be killed at {kill!r} hung")
             finally:
                 kill_session(process.pid)  # a daemon of Python may be left over
                 process.wait()
 
 
-def _write_input(folder: Path) -> list[str]:
+def _environment(java_options: str) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{java_options}' pyspark-shell",
+    }
+    # Each start has ten Python processes, which would all compile what they import.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
+
+
+def class_archive(servers: str, folder: Path) -> Path:
+    """An archive of the classes that Spark's JVM loads for such a query (`-XX:SharedArchiveFile`).
+
+    A JVM that has it starts in less than half the processor time.  Making it takes one query that is not
+    killed.
+    """
+    archive = folder / "classes.jsa"
+    campaign = Campaign(servers, folder)
+    query = campaign.new("exactly_once", [])
+    command = [*PROGRAM, servers, "exactly_once", str(query.folder)]
+    with (query.folder / "log").open("ab") as log:
+        environment = _environment(f"{QUICK_JVM} -XX:ArchiveClassesAtExit={archive}")
+        subprocess.run(command, env=environment, stdout=log, stderr=log, cwd=folder, timeout=RUN_TIMEOUT)
+    deadline = time.monotonic() + RUN_TIMEOUT  # the JVM outlives the driver while it writes
+    while not archive.exists() or _is_written(archive):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no archive of classes: {query.log()}")
+        time.sleep(0.5)
+    return archive
+
+
+def _is_written(file: Path) -> bool:
+    """Whether a process has it open."""
+    for one in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if one.resolve() == file:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _write_input(folder: Path) -> None:
     folder.mkdir(parents=True)
     for batch in range(BATCHES):
         lines = [json.dumps({"value": f"{batch}/{row}"}) for row in range(ROWS)]
         (folder / f"{batch:03}.json").write_text("\n".join(lines))
-    return [f"{batch}/{row}" for batch in range(BATCHES) for row in range(ROWS)]
 
 
 def plans(delivery: str, rounds: int, at_random: int, seed: int) -> Iterator[list[str]]:
@@ -182,13 +265,13 @@ def main() -> int:
     outcomes = []
     print(f"{'delivery':22} {'kills':40} {'lost':>5} {'repeated':>8} {'s':>6}", flush=True)
     with cluster(given.apache) as servers, tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        campaign = Campaign(servers, Path(folder))
-        for kills in plans(given.delivery, given.rounds, given.random, given.seed):
-            if given.only and not any(kill.startswith(given.only) for kill in kills):
-                continue
-            if len(outcomes) >= given.most:
-                break
-            one = campaign.play(given.delivery, kills)
+        wanted = [
+            kills
+            for kills in plans(given.delivery, given.rounds, given.random, given.seed)
+            if not given.only or any(kill.startswith(given.only) for kill in kills)
+        ][: given.most]
+        archive = class_archive(servers, Path(folder)) if len(wanted) > FEW else None
+        for one in Campaign(servers, Path(folder), archive).play(given.delivery, wanted):
             outcomes.append(one)
             print(
                 f"{one.delivery:22} {', '.join(one.kills):40} {one.lost:5} {one.repeated:8} "

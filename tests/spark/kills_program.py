@@ -1,7 +1,8 @@
-"""A streaming query that kills.py kills: JSON files to a topic, exactly or at least once.
+"""Streaming queries that kills.py kills: JSON files to a topic, exactly or at least once.
 
-    python -m tests.spark.kills_program SERVERS TOPIC DELIVERY FOLDER
+    python -m tests.spark.kills_program SERVERS DELIVERY FOLDER ...
 
+One query after the other; each folder is named as its topic.  Only in the last one a step may be the end.
 Ends by itself when all files are written.  The rows depend on the files alone, in the same tasks each time.
 """
 
@@ -17,6 +18,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 TASKS = 3
+ARMED = "armed"
+"""A file in the folder for crashes that is there while the last query runs."""
 CRASH_AT = "PYKAFKA2_TEST_CRASH_AT"
 
 
@@ -29,6 +32,8 @@ def on_step(step: str, known: dict[str, Any]) -> None:
     if step != wanted:
         return
     folder = Path(os.environ["PYKAFKA2_TEST_CRASH_FOLDER"])
+    if not (folder / ARMED).exists():
+        return
     reached = 0
     while True:
         reached += 1
@@ -66,7 +71,7 @@ def processes_of(session: int) -> Iterator[int]:
 
 
 def main() -> None:
-    servers, topic, delivery, folder = sys.argv[1:]
+    servers, delivery, *folders = sys.argv[1:]
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("kills")
@@ -82,20 +87,29 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
+    for folder in map(Path, folders):
+        if folder == Path(folders[-1]) and os.environ.get("PYKAFKA2_TEST_CRASH_FOLDER"):
+            (Path(os.environ["PYKAFKA2_TEST_CRASH_FOLDER"]) / ARMED).touch()
+        run(spark, servers, delivery, folder)
+        (folder / "done").touch()
+    spark.stop()
+
+
+def run(spark: SparkSession, servers: str, delivery: str, folder: Path) -> None:
+    """A query from where its checkpoint is to its end."""
     stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(f"{folder}/in")
     query = (
         stream.repartition(TASKS, "value")
         .selectExpr("value", "value as key")
         .writeStream.format("pykafka2")
         .option("kafka.bootstrap.servers", servers)
-        .option("topic", topic)
+        .option("topic", folder.name)
         .option("delivery", delivery)
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    spark.stop()
 
 
 if __name__ == "__main__":

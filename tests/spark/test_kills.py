@@ -13,11 +13,11 @@ from tests.spark.kills import Campaign
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kill", ["after-flush:4", "between-ends:1"])
-def test_a_killed_query_loses_and_repeats_nothing(spark_kafka: ClusterApi, tmp_path: Path, kill: str) -> None:
+def test_killed_queries_lose_and_repeat_nothing(spark_kafka: ClusterApi, tmp_path: Path) -> None:
     reason = why_no_spark()
     if reason is not None:
         pytest.skip(reason)
-    outcome = Campaign(spark_kafka.bootstrap_servers, tmp_path).play("exactly_once", [kill])
-    assert outcome.is_good, outcome
+    campaign = Campaign(spark_kafka.bootstrap_servers, tmp_path)
+    outcomes = list(campaign.play("exactly_once", [["after-flush:4"], ["between-ends:1"]]))
+    assert len(outcomes) == 2
+    assert all(one.is_good for one in outcomes), outcomes
