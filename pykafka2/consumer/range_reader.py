@@ -19,6 +19,7 @@ from pykafka2.errors import (
     InconsistentTopicId,
     KafkaError,
     KafkaTimeoutError,
+    NoBrokersAvailable,
     UnknownTopicId,
     UnknownTopicOrPartition,
     error_of,
@@ -40,6 +41,9 @@ FIRST_VERSION_WITH_IDS = 13
 NO_LIMIT = 1 << 62
 # An answer that brings nothing is not asked for again sooner than so long after it was asked for.
 FRUITLESS_GAP = 0.1
+# A topic that brokers do not know is given up after so many seconds: they may hear of a new one a little
+# late, but offsets that are to be read are of a topic that was there.
+PATIENCE_WITH_MISSING = 5.0
 # The driver ends calls itself, with better words than a waiter has.
 GRACE = 1.0
 
@@ -93,7 +97,14 @@ class RangeReader:
 
     def _find_topic(self) -> None:
         topic, number = self._partition
-        known = self._cluster.wait_for_topic(topic)
+        patience = min(PATIENCE_WITH_MISSING, self._options.default_api_timeout)
+        try:
+            known = self._cluster.wait_for_topic(topic, patience)
+        except (KafkaTimeoutError, NoBrokersAvailable):  # nobody has said that it is missing
+            left = self._options.default_api_timeout - patience
+            if left <= 0:
+                raise
+            known = self._cluster.wait_for_topic(topic, left)
         if number not in known.partitions:
             count = len(known.partitions)
             raise UnknownTopicOrPartition(f"topic {topic!r} has {count} partitions and no partition {number}")
@@ -147,14 +158,24 @@ class RangeReader:
         self._topic_id = known.topic_id
 
     def _answer(self, under_way: Completion[FetchResponse]) -> PartitionData:
-        timeout = self._options.default_api_timeout + GRACE
-        self._cluster.driver.wait_until(
-            lambda: under_way.is_done or self._cluster.is_closed, timeout, under_way.waiters
-        )
+        left = self._options.default_api_timeout + GRACE
+        while left > 0 and not self._cluster.driver.wait_until(
+            lambda: under_way.is_done or self._cluster.is_closed,
+            min(left, PATIENCE_WITH_MISSING),
+            under_way.waiters,
+        ):
+            left -= PATIENCE_WITH_MISSING
+            self._raise_if_missing()
         told = _told(under_way.result(0))
         if told is None:
             raise KafkaTimeoutError(f"{self._partition}: the broker's answer does not speak of it")
         return told
+
+    def _raise_if_missing(self) -> None:
+        """What brokers do not know any more has no leader that could answer."""
+        missing = self._cluster.metadata.topic_error(self._partition.topic)
+        if isinstance(missing, UnknownTopicOrPartition):
+            raise UnknownTopicOrPartition(f"{self._partition}: {missing}")
 
     def _pause(self, seconds: float) -> None:
         """Brokers hold a fetch until there is something; one that does not is not asked all the time."""
