@@ -61,7 +61,7 @@ class Handover:
         """Of what was handed over of partitions that are being let go."""
         self._commit_until = FOREVER
         self._going: frozenset[TopicPartition] = frozenset()
-        """What the listener is just being told of as revoked: it may unsubscribe, and is not told twice."""
+        """What the listener is just being told of: it may unsubscribe or close, and is not told twice."""
 
     def has_news(self) -> bool:
         """True if `let_go` may go on.  Any thread."""
@@ -101,17 +101,17 @@ class Handover:
         if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
             return False
         self._commit = None
-        self._revoke(partitions)
+        self._take_away(self.listeners.revoked, partitions)
         return True
 
     def lose(self, because: str) -> None:
         """The membership has ended: others may read these partitions already."""
         self._commit = None
-        lost = list(self._subscription.assigned)
+        lost = [one for one in self._subscription.assigned if one not in self._going]
         if not lost:
             return
         self._log.warning("partitions are lost: %s", because)
-        self._tell(self.listeners.lost, lost, self._forget)
+        self._take_away(self.listeners.lost, lost)
 
     def give_everything_back(self, deadline: float, *, commit: bool) -> None:
         """Before the member leaves: waits for the last commit, until `deadline` at most."""
@@ -128,7 +128,7 @@ class Handover:
         except BaseException:
             self._forget(owned)
             raise
-        self._revoke(owned)
+        self._take_away(self.listeners.revoked, owned)
 
     # ------------------------------------------------------------------ taking on
 
@@ -179,11 +179,11 @@ class Handover:
             if is_told:
                 then(partitions)
 
-    def _revoke(self, partitions: list[TopicPartition]) -> None:
+    def _take_away(self, listener: Told, partitions: list[TopicPartition]) -> None:
         before = self._going
         try:
             self._going = before | frozenset(partitions)
-            self._tell(self.listeners.revoked, partitions, self._forget)
+            self._tell(listener, partitions, self._forget)
         finally:
             self._going = before
 

@@ -1,0 +1,88 @@
+"""Listeners that close the consumer, poll, or read in the middle of a rebalance; both protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import ClientClosed, IllegalState
+from pykafka2.testing import Simulation
+from tests.consumer.groups.life import Group, Member
+from tests.consumer.kip848.groups import consumer_group
+
+pytestmark = pytest.mark.slow
+
+PROTOCOLS = pytest.mark.parametrize("new_group", [Group, consumer_group], ids=["classic", "consumer"])
+MOMENTS = pytest.mark.parametrize("moment", ["assigned", "revoked", "lost"])
+NewGroup = Callable[..., Group]
+
+
+def lead_to(moment: str, group: Group, member: Member) -> Member:
+    """Bring it about that the member's next polls tell its listener of this; the other member."""
+    if moment == "assigned":
+        return group.member("b")
+    group.turn_until(lambda: len(member.owned) == 6, 20)
+    other = group.member("b")
+    if moment == "lost":
+        member.is_stalled = True
+        group.turn_until(lambda: len(other.owned) == 6, 20)
+        member.is_stalled = False
+    return other
+
+
+@MOMENTS
+@PROTOCOLS
+def test_one_that_closes_is_told_once_and_the_others_go_on(
+    simulation: Simulation, new_group: NewGroup, moment: str
+) -> None:
+    group = new_group(simulation, max_poll_interval_ms=5_000)
+    values = group.produce(60)
+    member = group.member("a")
+    other = lead_to(moment, group, member)
+    before = len(member.told)
+
+    def act(what: str, partitions: list[object]) -> None:
+        if what == moment:
+            member.consumer.close(timeout=2)
+
+    member.in_listener = act  # type: ignore[assignment]
+    group.turn_until(lambda: bool(member.errors), 20)
+    assert isinstance(member.errors[-1], ClientClosed)
+    gone = [one for told in member.told[before:] if told.what != "assigned" for one in told.partitions]
+    assert len(gone) == len(set(gone)), "each was told once"
+    assert member.told[before].what == moment
+    assert not member.owned
+    with pytest.raises(ClientClosed):
+        member.consumer.poll(0)
+    member.consumer.close()
+    group.members.remove(member)
+    group.turn_until(lambda: len(other.owned) == 6, 20)
+    group.turn(1)
+    assert len(group.cluster.group("g").members) == 1
+    assert set(other.read) | set(member.read) <= set(values)
+
+
+@MOMENTS
+@PROTOCOLS
+def test_one_that_polls_or_reads_hears_so_and_is_no_worse_off(
+    simulation: Simulation, new_group: NewGroup, moment: str
+) -> None:
+    group = new_group(simulation, max_poll_interval_ms=5_000)
+    values = group.produce(60)
+    member = group.member("a")
+    other = lead_to(moment, group, member)
+    heard: list[IllegalState] = []
+
+    def act(what: str, partitions: list[object]) -> None:
+        if what == moment:
+            for call in (lambda: member.consumer.poll(0), lambda: next(member.consumer)):
+                with pytest.raises(IllegalState, match="inside a rebalance listener") as raised:
+                    call()
+                heard.append(raised.value)
+
+    member.in_listener = act  # type: ignore[assignment]
+    group.turn_until(lambda: bool(heard) and len(member.owned) == len(other.owned) == 3, 30)
+    group.turn(2)
+    assert not member.errors
+    assert set(member.read) | set(other.read) == set(values)
