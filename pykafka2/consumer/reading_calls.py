@@ -1,0 +1,179 @@
+"""The calls of `KafkaConsumer` that hand over records: poll, columns, iteration, and bounded reads.
+
+Callers' threads.  Behind them: reader.py; what iteration has taken and not handed out: undelivered.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pykafka2.cluster.arguments import checked_partition
+from pykafka2.consumer.call_arguments import checked_isolation, checked_limit, checked_range, checked_timeout
+from pykafka2.consumer.collecting import Records
+from pykafka2.consumer.ownership import handing_over
+from pykafka2.consumer.position_calls import PositionCalls
+from pykafka2.consumer.range_reader import RangeReader
+from pykafka2.consumer.slices import SliceLength, Slices
+from pykafka2.records.columns import Columns
+from pykafka2.types import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.consumer.group_parts import GroupParts
+
+
+class ReadingCalls(PositionCalls):
+    """Mixed into the consumer."""
+
+    _cluster: ClusterClient
+    _group: GroupParts | None
+    _slice_length: SliceLength
+
+    @handing_over
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+    ) -> Records:
+        """Records by partition, as soon as there are any; an empty dict after `timeout_ms`.
+
+        With 0 it only hands over what has been fetched already; fetching goes on in the background anyway.
+        Within a partition records come in order.  The position moves past what is handed over, and only then;
+        with `update_offsets=False` it stays.
+
+        Args:
+            timeout_ms: milliseconds; inf waits for ever.
+            max_records: max_poll_records by default.
+
+        Raises:
+            CorruptMessage, CorruptData, SerializationError: a record cannot be read; the message names topic,
+                partition and offset.  Records before it were handed over; the position stays at it.
+            OffsetOutOfRange, NoOffsetForPartition: the position is not in the log, or there is none, and
+                auto_offset_reset is 'none'.
+            UnknownTopicOrPartition, NoBrokersAvailable: a topic is missing, or no broker has been reached,
+                for default_api_timeout_ms.
+            TopicAuthorizationFailed, InvalidTopicException, TlsError: at once, as no waiting will help.
+            ConsumerStalled: a partition has not advanced for two minutes of polling, although brokers answer
+                and records are there.
+            ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
+        """
+        limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
+        if self._to_rewind:
+            self._finish_rewinding()
+        if self._undelivered and not self._group_has_news():
+            return self._undelivered.take(limit, keep=not update_offsets)
+        return self._reader.poll(timeout, limit, keep_position=not update_offsets)
+
+    @handing_over
+    def poll_columns(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, Columns]:
+        """As `poll`, column by column: keys, values, offsets, timestamps and headers as lists, or Arrow's.
+
+        `Columns.to_arrow()` makes a pyarrow table.  A list is made when it is first looked at, so columns
+        that are not needed cost little.  No deserializer is run.  Batches are handed over whole, so the last
+        one may exceed `max_records`.  Raises as `poll`.
+        """
+        limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
+        if self._to_rewind:
+            self._finish_rewinding()
+        self._rewind(self._subscription.assigned)
+        return self._reader.poll_columns(timeout, limit)
+
+    def read_range(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        isolation: str | None = None,
+        max_bytes: int = 1 << 20,
+    ) -> Iterator[Columns]:
+        """The records of a partition from offset `start` up to, not including, `end`, in columns.
+
+        For bounded reads: it takes no group and no assignment, moves no position, and any thread may do it,
+        several at a time.  Each piece has up to `max_bytes` of batches, or one larger batch, and counts them
+        in `size_bytes`.  The next piece is fetched meanwhile.  Offsets that hold no record (compacted,
+        aborted, markers) are passed over; records that are not there yet are waited for.
+
+        Args:
+            isolation: read_uncommitted or read_committed; isolation_level by default.
+            max_bytes: of one fetch.
+
+        Raises, when iterated:
+            OffsetOutOfRange: records of the range are not in the log any more.
+            CorruptMessage, CorruptData: as `poll`; pieces before were handed over.
+            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: no answer, or no records up to
+                `end`, within default_api_timeout_ms.
+            TopicAuthorizationFailed: at once.
+            ClientClosed: the consumer was closed.
+        """
+        if self._refusal is not None:
+            self._refuse()
+        partition = checked_partition(partition)
+        level = checked_isolation(self._options.isolation_level if isolation is None else isolation)
+        checked_range(start, end, max_bytes)
+        return RangeReader(self._options, self._cluster, partition, start, end, level, max_bytes).pieces()
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record after record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`.
+
+        An iterator that has ended or raised is over: iterate the consumer again to go on.
+        """
+        return chain.from_iterable(Slices(self._next_slice))
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record alone; as iterating."""
+        for record in self._undelivered.slice:
+            return record  # without a lock: the slice is ended by whoever makes it void
+        for record in self._next_slice():
+            return record
+        raise StopIteration
+
+    @handing_over
+    def _next_slice(self) -> Iterator[ConsumerRecord]:
+        """Some of the records that follow; an application that iterates is handed them one by one."""
+        undelivered = self._undelivered
+        if self._to_rewind:
+            self._finish_rewinding()
+        if undelivered and not self._group_has_news():
+            if undelivered.is_between_slices:
+                undelivered.cut(self._slice_length.next())
+            return undelivered.slice
+        self._slice_length.pause()
+        undelivered.put(self._reader.poll(self._options.consumer_timeout, self._options.max_poll_records))
+        if not undelivered:
+            raise StopIteration
+        undelivered.cut(self._slice_length.next())
+        return undelivered.slice
+
+    def wakeup(self) -> None:
+        """End the current `poll` or iteration, or the next one, early.  Any thread, or a signal handler."""
+        self._reader.is_woken = True
+        self._cluster.driver.notify()
+
+    # ------------------------------------------------------------------ for ownership.py
+
+    def _take_back(self) -> None:
+        if self._to_rewind:
+            self._finish_rewinding()
+        self._undelivered.take_back()
+        if not self._undelivered:  # else the records of the poll are there
+            self._reader.collector.take_back()
+
+    # ------------------------------------------------------------------ inside
+
+    def _limit(self, max_records: int | None) -> int:
+        return self._options.max_poll_records if max_records is None else checked_limit(max_records)
+
+    def _group_has_news(self) -> bool:
+        """Between two polls: see to commits.  True if the membership wants a poll, and not records of the
+        last one, which are read again then."""
+        if self._group is None:
+            return False
+        if self._group.rebalance.has_news():
+            self._rewind(self._subscription.assigned)
+            return True
+        self._group.rebalance.on_records_asked_for()
+        self._group.committer.attend(0.0)
+        return False
