@@ -13,7 +13,7 @@ from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.columns import Columns
 from pykafka2.records.headers import read_headers
-from pykafka2.records.layouts import Layout, PlannedRun, matching, offset_bytes, plans
+from pykafka2.records.layouts import FIRST_TRY, Layout, PlannedRun, matching, offset_bytes, plans
 from pykafka2.records.opening import (
     has_gaps,
     open_batch,
@@ -28,7 +28,6 @@ from pykafka2.types import LOG_APPEND_TIME, Headers
 # Fewer records of one layout than this are not worth the comparing.
 SHORTEST_RUN = 4
 LONG_RUN = 32
-FIRST_TRY = 16
 # At most so many records are decoded one by one before a run is looked for again.
 LONGEST_PATIENCE = 256
 # Times further from the first one than this many bytes hold are decoded one by one.
@@ -66,22 +65,6 @@ def decode_columns(
 def decode_opened(batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int) -> None:
     """The same for a batch whose bytes are checked and decompressed."""
     _ColumnDecoder(batch, buffer, columns, where, first_offset).run()
-
-
-def looks_uniform(batch: RecordBatch, buffer: bytes) -> bool:
-    """Whether the first records, a look at a few of them tells, have one length, no gaps and no headers."""
-    if batch.count < FIRST_TRY or batch.last_offset_delta != batch.count - 1 or not buffer:
-        return False
-    length = buffer[0]
-    if length < 0x80:
-        stride = 1 + (length >> 1)
-    elif len(buffer) > 1 and buffer[1] < 0x80:
-        stride = 2 + ((length & 0x7F | buffer[1] << 7) >> 1)
-    else:
-        return False
-    if buffer[stride - 1 : stride] != b"\0":
-        return False  # of a record without headers the last byte says so
-    return stride > 1 and buffer[: FIRST_TRY * stride : stride] == buffer[:1] * FIRST_TRY
 
 
 class _ColumnDecoder:

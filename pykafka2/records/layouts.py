@@ -10,15 +10,34 @@ from itertools import chain
 
 import attrs
 
+from pykafka2.records.batch import RecordBatch
 from pykafka2.records.runs import Field
 
 Frame = list[tuple[int, int]]
 """Bytes that are the same in all records of a layout: where they lie within the record, and what they are."""
 
 MOST_PLANS = 32
+# So many records are compared before more are.
+FIRST_TRY = 16
 
 _ENDS_VARINT = bytes([1] * 128 + [0] * 128)
 """Translates a byte that ends a varint to 1 and one after which it goes on to 0."""
+
+
+def looks_uniform(batch: RecordBatch, buffer: bytes) -> bool:
+    """Whether the first records, a look at a few of them tells, have one length, no gaps and no headers."""
+    if batch.count < FIRST_TRY or batch.last_offset_delta != batch.count - 1 or not buffer:
+        return False
+    length = buffer[0]
+    if length < 0x80:
+        stride = 1 + (length >> 1)
+    elif len(buffer) > 1 and buffer[1] < 0x80:
+        stride = 2 + ((length & 0x7F | buffer[1] << 7) >> 1)
+    else:
+        return False
+    if buffer[stride - 1 : stride] != b"\0":
+        return False  # of a record without headers the last byte says so
+    return stride > 1 and buffer[: FIRST_TRY * stride : stride] == buffer[:1] * FIRST_TRY
 
 
 @attrs.define

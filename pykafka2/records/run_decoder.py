@@ -12,9 +12,10 @@ from itertools import chain, repeat
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
-from pykafka2.records.column_decoder import decode_opened, looks_uniform
+from pykafka2.records.column_decoder import decode_opened
 from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import decode_opened_records
+from pykafka2.records.layouts import looks_uniform
 from pykafka2.records.opening import open_batch
 from pykafka2.records.runs import Rows, Run, UniformRun
 from pykafka2.types import ConsumerRecord
