@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 
 import attrs
 
@@ -68,7 +69,8 @@ def _play_cell(
 
 def fill(bootstrap_servers: str, topic: str, cell: Cell, count: int) -> None:
     """Write what is to be read: a producer's batches of 16 KiB, as most topics have them."""
-    values = inputs_of(Sent(size=cell.size, lengths=cell.lengths)).values
+    inputs = inputs_of(Sent(size=cell.size, lengths=cell.lengths, keys="1000"))
+    values, keys = inputs.values, inputs.keys or []
     with KafkaProducer(
         bootstrap_servers=bootstrap_servers,
         compression_type=cell.codec,
@@ -76,4 +78,10 @@ def fill(bootstrap_servers: str, topic: str, cell: Cell, count: int) -> None:
     ) as producer:
         for start in range(0, count, len(values)):
             part = values[: min(len(values), count - start)]
-            producer.send_many(topic, part, partitions=[(start // len(values)) % PARTITIONS] * len(part))
+            producer.send_many(
+                topic,
+                part,
+                keys=list(islice(cycle(keys), len(part))) if cell.parts == "keys" else None,
+                headers=[("trace", b"0af7651916cd43dd")] if cell.parts == "headers" else None,
+                partitions=[(start // len(values)) % PARTITIONS] * len(part),
+            )

@@ -13,6 +13,9 @@ CODECS = ("none", "lz4", "zstd")
 SIZES = (100, 1000, 10_000)
 PARTITIONS = 6
 
+LENGTHS = ("fixed", "varying")
+PARTS = ("values", "keys", "headers")
+
 BYTES_A_RUN = 200 << 20
 MAX_RECORDS = 1_500_000
 
@@ -26,10 +29,13 @@ class Cell:
     codec: str = "none"
     lengths: str = "fixed"
     """Or "varying": from half of the size to one and a half."""
+    parts: str = "values"
+    """Or "keys", besides the values, or "headers", one for each record."""
 
     def __str__(self) -> str:
         size = f"{self.size} B" if self.size < 1000 else f"{self.size // 1000} KB"
         own = "" if self.lengths == "fixed" else ", varying lengths"
+        own += "" if self.parts == "values" else f", with {self.parts}"
         return f"{self.broker}, {PARTITIONS} partitions, {size}{own}, codec {self.codec}"
 
 
@@ -59,3 +65,5 @@ def one_axis_at_a_time(brokers: Iterable[str]) -> Iterator[Cell]:
         for codec in CODECS[1:]:
             yield attrs.evolve(base, codec=codec)
         yield attrs.evolve(base, lengths="varying")
+        yield attrs.evolve(base, parts="keys")
+        yield attrs.evolve(base, parts="headers")

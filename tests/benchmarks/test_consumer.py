@@ -30,8 +30,13 @@ def test_every_ratio_that_is_asked_for_is_played() -> None:
 def test_one_axis_is_varied_at_a_time() -> None:
     base = Cell("bundled")
     for cell in one_axis_at_a_time(["bundled"]):
-        assert sum(getattr(cell, name) != getattr(base, name) for name in ("size", "codec", "lengths")) <= 1
+        assert (
+            sum(getattr(cell, name) != getattr(base, name) for name in ("size", "codec", "lengths", "parts"))
+            <= 1
+        )
     assert [str(cell) for cell in plan_of(parse(["--smoke"])).cells] == [str(base)]
+    chosen = plan_of(parse(["--smoke", "--parts", "headers"])).cells
+    assert [str(cell) for cell in chosen] == ["bundled, 6 partitions, 100 B, with headers, codec none"]
 
 
 def test_it_says_what_it_would_play(capsys: pytest.CaptureFixture[str]) -> None:
