@@ -28,6 +28,7 @@ where a ratio that was asked for is missed.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -129,7 +130,13 @@ def main(given: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     benchmark = Benchmark("producer", partial(play_all, kept=kept), tables, reached, plot)
-    return run(benchmark, plan_of(arguments), arguments, given)
+    # Ended by either signal it stops its brokers first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return run(benchmark, plan_of(arguments), arguments, given)
+    except KeyboardInterrupt:
+        print("stopped" + (f"; --resume {arguments.resume} goes on from here" if kept else ""))
+        return 130
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ def _apache() -> Iterator[str]:
 @contextmanager
 def _bundled() -> Iterator[str]:
     command = [sys.executable, "-m", "pykafka2.cli", "broker", "--brokers", "1", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # A session of its own: it is needed a moment longer than a Ctrl-C lets the benchmark go on.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         try:
             line = process.stdout.readline().strip()
