@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.broker.server.context_parts import ClosingReply
-from pykafka2.errors import IllegalSaslState
+from pykafka2.errors import IllegalSaslState, error_of
 from pykafka2.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -38,8 +38,11 @@ def handshake(
         return SaslHandshakeResponse(error_code=IllegalSaslState.code or 0, mechanisms=[])
     answer = authentication.handshake(request.mechanism, context.version)
     response = SaslHandshakeResponse(error_code=answer.error_code, mechanisms=list(answer.mechanisms))
+    if not answer.is_told:
+        context.close()
+        return None
     if authentication.has_failed:
-        reason = f"it offers no SASL mechanism {request.mechanism!r}"
+        reason = f"SaslHandshake for {request.mechanism!r}: {error_of(answer.error_code)}"
         _refuse_later(services, context, authentication, response, reason, now)
         return None
     return response

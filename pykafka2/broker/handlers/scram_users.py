@@ -30,7 +30,7 @@ def handle_describe(
     if not request.users:
         asked = Counter(dict.fromkeys(asked, 1))
     return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_described(services, user, count) for user, count in asked.items()]
+        results=[_described(services, user, count) for user, count in asked.items()]
     )
 
 
@@ -46,7 +46,7 @@ def _described(services: Services, user: str, count: int) -> DescribeUserScramCr
     return DescribeUserScramCredentialsResult(
         user=user,
         error_code=0 if error is None else error.code or 0,
-        error_message=None if error is None else str(error),
+        error_message="" if error is None else str(error),
         credential_infos=[]
         if error is not None
         else [

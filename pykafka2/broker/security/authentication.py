@@ -56,7 +56,7 @@ LEGAL_MOVES: dict[SaslState, frozenset[SaslState]] = {
 TAKEN: dict[SaslState, frozenset[int]] = {
     _S.START: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
     _S.VERSIONS_TOLD: frozenset({ApiKey.SASL_HANDSHAKE}),
-    _S.AUTHENTICATING: frozenset({ApiKey.SASL_AUTHENTICATE}),
+    _S.AUTHENTICATING: frozenset({ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_HANDSHAKE}),
     _S.OTHER_MECHANISM: frozenset(),
     _S.FAILED: frozenset(),
 }
@@ -73,6 +73,8 @@ class HandshakeAnswer:
 
     error_code: int
     mechanisms: tuple[str, ...]
+    is_told: bool = True
+    """Whether the client hears of it; else its connection just ends."""
 
 
 @attrs.define(frozen=True)
@@ -160,10 +162,14 @@ class Authentication:
         offered = self._listener.mechanisms
         if not self._handshake_is_ours:
             return HandshakeAnswer(IllegalSaslState.code or 0, ())
+        if self.state is SaslState.AUTHENTICATING:
+            self._move_to(SaslState.FAILED)
+            return HandshakeAnswer(IllegalSaslState.code or 0, ())
         self._is_renewing = self.state is SaslState.COMPLETE
         if mechanism not in offered:
             self._move_to(SaslState.FAILED)
-            return HandshakeAnswer(UnsupportedSaslMechanism.code or 0, offered)
+            # Kafka has no answer for who wants to renew a session by such a one.
+            return HandshakeAnswer(UnsupportedSaslMechanism.code or 0, offered, is_told=not self._is_renewing)
         if self._is_renewing and mechanism != self.mechanism:
             self._move_to(SaslState.OTHER_MECHANISM)
             return HandshakeAnswer(0, offered)

@@ -46,7 +46,7 @@ def plain(passwords: Passwords) -> Exchange:
     except UnicodeDecodeError:
         raise SaslInvalid("the PLAIN message is not UTF-8") from None
     if len(parts) != 3:
-        raise SaslInvalid(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}")
+        raise SaslRefused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}")
     on_behalf_of, user, password = parts
     if not user:
         raise SaslRefused("Authentication failed: username not specified")

@@ -1,8 +1,8 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, KIP-84), the broker's side.
 
 What is kept of a password is a `ScramCredential`, in the metadata; nobody can log in with it.  The arithmetic
-is shared with the client (network/sasl/scram_messages.py); messages are read here, as strictly as Kafka's
-ScramSaslServer reads them, and the final nonce must be the broker's own to the last character
+is shared with the client (network/sasl/scram_messages.py); messages are read here, a little more strictly
+than by Kafka's ScramSaslServer, and the final nonce must be the broker's own to the last character
 (CVE-2024-56128).  An exchange costs a few hashes: iterating is the client's work.
 """
 

@@ -72,13 +72,27 @@ def test_versions_may_be_asked_once_and_before_the_mechanism() -> None:
         one.admit(ApiKey.API_VERSIONS, 0.0)
     one.admit(ApiKey.SASL_HANDSHAKE, 0.0)
     one.handshake("PLAIN", 1)
-    for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.METADATA):
+    for key in (ApiKey.API_VERSIONS, ApiKey.METADATA):
         with pytest.raises(NotAdmitted):
             one.admit(key, 0.0)
-    logged_in_twice = one.authenticate(b"\0ann\0ann-secret", 0.0)
-    assert logged_in_twice.error_code == 0
+    one.authenticate(b"\0ann\0ann-secret", 0.0)
     one.versions_told()
     assert one.is_complete
+
+
+def test_a_mechanism_is_chosen_once() -> None:
+    one = authentication()
+    one.handshake("PLAIN", 1)
+    one.admit(ApiKey.SASL_HANDSHAKE, 0.0)
+    answer = one.handshake("PLAIN", 1)
+    assert (answer.error_code, answer.mechanisms) == (NO_STATE, ())
+    assert one.has_failed
+
+
+def test_who_renews_by_a_mechanism_that_there_is_not_hears_nothing() -> None:
+    one = logged_in(authentication(max_reauth_ms=10_000))
+    one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
+    assert not one.handshake("GSSAPI", 1).is_told
 
 
 def test_a_mechanism_that_is_not_offered_is_the_end() -> None:
@@ -107,7 +121,7 @@ def test_a_refusal_is_the_end() -> None:
 def test_reasons_that_say_too_much_are_kept_here() -> None:
     one = authentication()
     one.handshake("PLAIN", 1)
-    assert one.authenticate(b"nonsense", 0.0).message == (
+    assert one.authenticate(b"\0\xff\0", 0.0).message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
     )
 
@@ -175,7 +189,7 @@ def test_a_wrong_password_at_renewal_says_so() -> None:
     one = logged_in(authentication(max_reauth_ms=10_000))
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
     one.handshake("PLAIN", 1)
-    assert "during re-authentication" in (one.authenticate(b"?", 5.0).message or "")
+    assert "during re-authentication" in (one.authenticate(b"\0\xff\0", 5.0).message or "")
 
 
 def test_renewing_every_second_is_as_often_as_it_goes() -> None:

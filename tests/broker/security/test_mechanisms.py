@@ -62,10 +62,15 @@ def test_plain_refuses_in_kafkas_words(token: bytes, words: str) -> None:
     assert str(refused.value) == words
 
 
-@pytest.mark.parametrize("token", [b"", b"ann", b"\0ann", b"\0ann\0a\0b", b"\0\xff\0x"], ids=repr)
-def test_plain_gives_no_reason_for_what_is_no_message_of_its(token: bytes) -> None:
-    with pytest.raises(SaslInvalid):
+@pytest.mark.parametrize(("token", "count"), [(b"", 1), (b"\0ann", 2), (b"\0a\0b\0c", 4), (b"\0\0\0\0", 4)])
+def test_plain_counts_the_parts_of_a_message(token: bytes, count: int) -> None:
+    with pytest.raises(SaslRefused, match=f"expected 3 tokens, got {count}"):
         plain_exchange().send(token)
+
+
+def test_plain_gives_no_reason_for_what_is_no_text() -> None:
+    with pytest.raises(SaslInvalid):
+        plain_exchange().send(b"\0\xff\0x")
 
 
 def test_passwords_are_in_no_repr() -> None:

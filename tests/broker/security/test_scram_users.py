@@ -77,7 +77,7 @@ def alter(
 def describe(wire: Wire, *users: str) -> dict[str, object]:
     names = [UserName(name=user) for user in users] if users else None
     response = wire.call(DescribeUserScramCredentialsRequest(users=names), 0)
-    assert (response.error_code, response.error_message) == (0, None)
+    assert (response.error_code, response.error_message) == (0, "")
     return {
         one.user: {info.mechanism: info.iterations for info in one.credential_infos} or one.error_code
         for one in response.results
