@@ -16,6 +16,7 @@ import pytest
 
 from pykafka2.testing import ClusterApi
 from spark_connector.testing import local_session, spark_kafka, why_no_spark
+from tests.spark import quick_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         if os.environ.get("PYKAFKA2_REQUIRE_SPARK"):
             pytest.fail(reason)
         pytest.skip(reason)
+    os.environ.setdefault(quick_java.OPTIONS, quick_java.QUICK)
     session = local_session(spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")))
     yield session
     session.stop()
