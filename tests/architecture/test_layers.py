@@ -12,8 +12,6 @@ import pytest
 
 from tests.architecture.modules import import_graph
 
-pytestmark = pytest.mark.gate  # which reads all of the source
-
 ROOT = Path(__file__).parents[2]
 
 # In a process of its own: import-linter's logging settings silence every logger made before it.

@@ -6,8 +6,6 @@ import pytest
 
 from tests.architecture.modules import circles, import_graph, imports_in, source_files
 
-pytestmark = pytest.mark.gate  # which reads all of the source
-
 P = "pykafka2."
 
 ALLOWED: list[frozenset[str]] = []
