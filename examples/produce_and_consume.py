@@ -37,13 +37,13 @@ def produce(servers: str) -> None:
 
 
 def consume(servers: str) -> list[int]:
-    """Read the topic from its beginning; iteration ends when nothing came for half a second."""
+    """Read the topic from its beginning; iteration ends when nothing came for two seconds."""
     with KafkaConsumer(
         TOPIC,
         bootstrap_servers=servers,
         auto_offset_reset="earliest",
         value_deserializer=json.loads,
-        consumer_timeout_ms=500,
+        consumer_timeout_ms=2000,
     ) as consumer:
         return [record.value["order"] for record in consumer]
 

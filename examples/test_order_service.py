@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.testing import KafkaCluster
 
 
@@ -47,15 +47,20 @@ def service(kafka_cluster: KafkaCluster) -> Iterator[OrderService]:
 
 
 def stored(cluster: KafkaCluster) -> list[dict[str, Any]]:
-    """What a consumer reads of the topic, from its beginning."""
+    """What a consumer reads of the topic, from its beginning to where it ends now."""
+    orders = TopicPartition("orders", 0)
     with KafkaConsumer(
-        "orders",
         bootstrap_servers=cluster.bootstrap_servers,
         auto_offset_reset="earliest",
         value_deserializer=json.loads,
-        consumer_timeout_ms=200,
     ) as consumer:
-        return [record.value for record in consumer]
+        consumer.assign([orders])
+        end = consumer.end_offsets([orders])[orders]
+        found: list[dict[str, Any]] = []
+        while consumer.position(orders) < end:
+            for records in consumer.poll(timeout_ms=1000).values():
+                found += [record.value for record in records]
+        return found
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 1})
