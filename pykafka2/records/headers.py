@@ -17,7 +17,7 @@ LONGEST_NAME_KEPT = 64
 def read_headers(buffer: bytes, position: int, headers: Headers) -> int:
     """Read the headers at position into the list; where they end.  Each takes at least two bytes.
 
-    Hot: 0.3 us a header of less than 64 bytes.  Topics have few names of headers, so most are known.
+    Hot: 0.5 us a header of less than 64 bytes.  Topics have few names of headers, so most are known.
     """
     count = buffer[position]
     if count < 0x80:
@@ -26,7 +26,8 @@ def read_headers(buffer: bytes, position: int, headers: Headers) -> int:
         count, position = read_raw(buffer, position)
     if count & 1 or count > len(buffer) - position:
         raise CorruptData("more headers than there are bytes, or a negative number")
-    for _ in range(count >> 1):
+    while count:  # cheaper for one or two than a range
+        count -= 2
         size = buffer[position]
         if size < 0x80:
             position += 1
