@@ -8,7 +8,7 @@ its metadata is held.  Any thread but the cluster's own.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.controller.acls import create_acls, delete_acls
@@ -23,6 +23,9 @@ from pykafka2.protocol.acl_terms import (
     ResourceType,
 )
 from pykafka2.testing.running import Running
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 NO_AUTHORIZER: Final = (
     "the cluster has no authorizer: everybody may do everything. Start it with KafkaCluster(config={"
@@ -57,7 +60,26 @@ class AccessControls:
     def __init__(self, running: Running) -> None:
         self._running = running
 
-    def add(
+    def allow_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
+        self._add(Permission.ALLOW, principal, operations, resource)
+
+    def deny_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
+        self._add(Permission.DENY, principal, operations, resource)
+
+    def revoke_access(
+        self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]
+    ) -> int:
+        self._check_authorizer()
+        named: list[str | None] = [*operations]
+        filters = [_filter(principal, one, resource) for one in named or [None]]
+        gone = self._running.controllers.run("access rules", lambda active: delete_acls(active, filters))
+        return len({acl for some in gone if isinstance(some, list) for acl in some})
+
+    def access_rules(self) -> list[dict[str, str]]:
+        self._running.check()
+        return [_as_dict(acl) for acl in self._running.controllers.image.acls]
+
+    def _add(
         self, permission: Permission, principal: str, operations: Iterable[str], resource: Resource
     ) -> None:
         acls = [_acl(permission, principal, one, resource) for one in operations]
@@ -68,17 +90,6 @@ class AccessControls:
         for error in refusals:
             if error is not None:
                 raise ConfigurationError(str(error))
-
-    def revoke(self, principal: str | None, operations: Iterable[str], resource: Resource) -> int:
-        self._check_authorizer()
-        named: list[str | None] = [*operations]
-        filters = [_filter(principal, one, resource) for one in named or [None]]
-        gone = self._running.controllers.run("access rules", lambda active: delete_acls(active, filters))
-        return len({acl for some in gone if isinstance(some, list) for acl in some})
-
-    def rules(self) -> list[dict[str, str]]:
-        self._running.check()
-        return [_as_dict(acl) for acl in self._running.controllers.image.acls]
 
     def _check_authorizer(self) -> None:
         self._running.check()

@@ -14,7 +14,6 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.faults.rule import FOR_EVER, FaultRule
 from pykafka2.broker.faults.throttle import ThrottleRule
 from pykafka2.errors import BrokerError
-from pykafka2.protocol.acl_terms import Permission
 from pykafka2.testing.controls.access import AccessControls, Resource
 from pykafka2.testing.controls.brokers import BrokerControls
 from pykafka2.testing.controls.controller import ControllerControls
@@ -308,11 +307,11 @@ class Controls:
 
     def allow_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
         """Let a principal do this to a resource: `allow_access("User:ann", "READ", topic="orders")`."""
-        self._access.add(Permission.ALLOW, principal, operations, resource)
+        self._access.allow_access(principal, *operations, **resource)
 
     def deny_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
         """Keep a principal from doing this, whatever allows it."""
-        self._access.add(Permission.DENY, principal, operations, resource)
+        self._access.deny_access(principal, *operations, **resource)
 
     def revoke_access(
         self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]
@@ -320,11 +319,11 @@ class Controls:
         """Take back rules: of this principal (None: of all), for these operations (none: for all), on this
         resource (none: on all); how many went.
         """
-        return self._access.revoke(principal, operations, resource)
+        return self._access.revoke_access(principal, *operations, **resource)
 
     def access_rules(self) -> list[dict[str, str]]:
         """Every rule: permission, principal, host, operation, resource_type, resource, pattern."""
-        return self._access.rules()
+        return self._access.access_rules()
 
     # ------------------------------------------------------------------ who is let in
 
