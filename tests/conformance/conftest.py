@@ -78,7 +78,7 @@ def _kafka_in_background(request: pytest.FixtureRequest) -> Iterator[RealKafka |
     except (pytest.skip.Exception, pytest.fail.Exception):
         yield None  # the test that asks for it skips or fails, and says why
         return
-    with RealKafka(jars, brokers=3) as kafka:
+    with RealKafka(jars, brokers=3, authorizes=True) as kafka:
         yield kafka.start()
 
 

@@ -50,7 +50,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLA
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
 listener.name.sasl_plaintext.connections.max.reauth.ms={max_reauth_ms}
 listener.name.sasl_plaintext.plain.sasl.jaas.config={security}.plain.PlainLoginModule required \\
- user_{user}="{password}";
+ user_{user}="{password}" user_{restricted_user}="{restricted_password}";
 listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={security}.scram.ScramLoginModule required;
 listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;
 listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config={security}.oauthbearer.OAuthBearerLoginModule \\
@@ -73,7 +73,15 @@ share.coordinator.state.topic.min.isr={min_isr}
 share.coordinator.state.topic.num.partitions=1
 """
 
+# Who does not authenticate may do everything, as if there were no authorizer; so may the first of the users.
+AUTHORIZED = """\
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:{user}
+"""
+
 SASL_USER, SASL_PASSWORD = "ann", "ann-secret"
+RESTRICTED_USER, RESTRICTED_PASSWORD = "eve", "eve-secret"
+"""Who may do what access rules allow, and nothing else."""
 MAX_REAUTH_MS = 6_000
 """How long a session lasts on the listener with SASL."""
 
@@ -92,10 +100,18 @@ class RealKafka:
     """
 
     def __init__(
-        self, jars: KafkaJars, flags: tuple[str, ...] = QUICK_FLAGS, *, brokers: int = 1, extra: str = ""
+        self,
+        jars: KafkaJars,
+        flags: tuple[str, ...] = QUICK_FLAGS,
+        *,
+        brokers: int = 1,
+        extra: str = "",
+        authorizes: bool = False,
     ) -> None:
         self._jars = jars
         self._brokers = brokers
+        if authorizes:
+            extra = AUTHORIZED.format(user=SASL_USER) + extra
         # More lines of properties, "{node}" in them is the broker's id; the last one of a name counts.
         self._extra = extra
         self._flags = flags
@@ -205,6 +221,8 @@ def _settings_of(
         security="org.apache.kafka.common.security",
         user=SASL_USER,
         password=SASL_PASSWORD,
+        restricted_user=RESTRICTED_USER,
+        restricted_password=RESTRICTED_PASSWORD,
         controller_port=controller_port,
         log_dir=folder / f"data-{node}",
         replicas=min(3, brokers),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from .behaviour.compare import differences
-from .behaviour.golden import BUNDLED_CONFIG, recorded, transcript
+from .behaviour.golden import Addresses, addresses_of, bundled_for, is_about_access, recorded, transcript
 from .behaviour.known import KNOWN, Known
 from .behaviour.scenarios import SCENARIOS
 from .real_kafka import RealKafka
@@ -38,9 +38,21 @@ WAIT_ON_APACHE = {
     "produce_timestamps",
 }
 
+# The Apache Kafka of a session has an authorizer; `python -m tests.conformance.behaviour --real` asks one
+# that has none.
+WITHOUT_AUTHORIZER = "acls_without_an_authorizer"
+
 # Reading on while an acks=all produce waits can show only where records are produced, or clients deal with
-# connections; of the rest the serial mode is enough.
-NEVER_PRODUCE = ("group", "consumer_group", "rebalance", "configs", "old_versions_of_configs", "features")
+# connections; of the rest, and of what is refused before it is appended, the serial mode is enough.
+NEVER_PRODUCE = (
+    "access",
+    "group",
+    "consumer_group",
+    "rebalance",
+    "configs",
+    "old_versions_of_configs",
+    "features",
+)
 CASES = [
     pytest.param(mode, scenario, id=f"{mode}-{scenario}")
     for mode in ("serial", "pipelined")
@@ -50,20 +62,18 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def addresses_in() -> Iterator[Callable[[str], list[str]]]:
+def addresses_for() -> Iterator[Callable[[str, str], Addresses]]:
     """Three bundled brokers that are set as real_kafka.py sets Apache's, for each way of muting: Apache's
-    (serial), and our own.
+    (serial), and our own; and such with an authorizer.
     """
-    from pykafka2.testing import KafkaCluster
-
     with ExitStack() as clusters:
 
         @cache
-        def started(mode: str) -> list[str]:
-            cluster = KafkaCluster(brokers=3, config={**BUNDLED_CONFIG, "channel.mode": mode})
-            return clusters.enter_context(cluster).bootstrap_servers.split(",")
+        def started(mode: str, about_access: bool) -> Addresses:
+            kind = "access_" if about_access else ""
+            return addresses_of(clusters.enter_context(bundled_for(kind, mode)), kind)
 
-        yield started
+        yield lambda scenario, mode: started(mode, is_about_access(scenario))
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +84,10 @@ def came_up() -> set[Known]:
 
 @pytest.mark.parametrize(("mode", "scenario"), CASES)
 def test_the_bundled_broker_answers_as_apache_kafka(
-    addresses_in: Callable[[str], list[str]], came_up: set[Known], mode: str, scenario: str
+    addresses_for: Callable[[str, str], Addresses], came_up: set[Known], mode: str, scenario: str
 ) -> None:
     strange = []
-    for one in differences(scenario, recorded(scenario), transcript(scenario, addresses_in(mode))):
+    for one in differences(scenario, recorded(scenario), transcript(scenario, addresses_for(scenario, mode))):
         known = one.known()
         if known is None:
             strange.append(one)
@@ -104,9 +114,14 @@ def test_every_known_difference_has_its_row_in_the_docs() -> None:
 
 @pytest.mark.parametrize(
     "scenario",
-    [pytest.param(name, marks=[pytest.mark.long] if name in WAIT_ON_APACHE else []) for name in SCENARIOS],
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in WAIT_ON_APACHE else [])
+        for name in SCENARIOS
+        if name != WITHOUT_AUTHORIZER
+    ],
 )
 def test_apache_kafka_answers_as_recorded(real_kafka: RealKafka, scenario: str) -> None:
     _ = real_kafka.bootstrap_servers
-    strange = differences(scenario, recorded(scenario), transcript(scenario, real_kafka.addresses))
+    addresses = real_kafka.addresses, real_kafka.sasl_addresses
+    strange = differences(scenario, recorded(scenario), transcript(scenario, addresses))
     assert not strange, f"{len(strange)} fields differ; the first:\n{strange[0]}"

@@ -6,11 +6,12 @@ import argparse
 import sys
 import time
 from contextlib import ExitStack
+from functools import cache
 
 from ..maven import kafka_jars
 from ..real_kafka import RealKafka
 from .compare import differences, wordings
-from .golden import BUNDLED_CONFIG, record, recorded, transcript
+from .golden import Addresses, addresses_of, bundled_for, is_about_access, record, recorded, transcript
 from .scenarios import SCENARIOS
 
 
@@ -24,20 +25,25 @@ def main(arguments: list[str]) -> int:
     names = [
         name for name in SCENARIOS if not options.scenarios or any(map(name.startswith, options.scenarios))
     ]
-    from pykafka2.testing import KafkaCluster
-
     unexpected = 0
     with ExitStack() as stack:
-        apache: list[str] = []
-        if options.real or options.record:
-            kafka = stack.enter_context(RealKafka(kafka_jars(), brokers=3))
+
+        @cache
+        def apache(authorizes: bool) -> Addresses:
+            kafka = stack.enter_context(RealKafka(kafka_jars(), brokers=3, authorizes=authorizes))
             _ = kafka.bootstrap_servers
-            apache = kafka.addresses
-        bundled = stack.enter_context(KafkaCluster(brokers=3, config=BUNDLED_CONFIG))
-        ours = bundled.bootstrap_servers.split(",")
+            return kafka.addresses, kafka.sasl_addresses
+
+        @cache
+        def bundled(about_access: bool) -> Addresses:
+            kind = "access_" if about_access else ""
+            return addresses_of(stack.enter_context(bundled_for(kind)), kind)
+
         for name in names:
+            ours = bundled(is_about_access(name))
+            asked = apache(is_about_access(name)) if options.real or options.record else None
             started = time.monotonic()
-            truth = transcript(name, apache) if apache else recorded(name)
+            truth = recorded(name) if asked is None else transcript(name, asked)
             middle = time.monotonic()
             if options.record:
                 record(name, truth)

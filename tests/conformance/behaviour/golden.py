@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..real_kafka import QUICK_GROUPS
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
+
+from ..real_kafka import QUICK_GROUPS, RESTRICTED_PASSWORD, RESTRICTED_USER
 from .scenarios import SCENARIOS
 from .side import Side
+
+Addresses = tuple[Sequence[str], Sequence[str]]
+"""Where brokers listen, by id; and where they ask for SASL, if they do."""
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -26,9 +31,40 @@ BUNDLED_CONFIG: dict[str, object] = {
 }
 
 
-def transcript(scenario: str, addresses: Sequence[str]) -> dict[str, Any]:
+BUNDLED_AUTHORIZER: dict[str, object] = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:ANONYMOUS",
+}
+"""For scenarios about access, as Apache Kafka's has it."""
+
+
+def is_about_access(scenario: str) -> bool:
+    """Whether a scenario needs an authorizer, and somebody who authenticates."""
+    return scenario.startswith("access_")
+
+
+def bundled_for(scenario: str, mode: str = "serial") -> KafkaCluster:
+    """The bundled brokers that a scenario runs on, not started yet."""
+    config = {**BUNDLED_CONFIG, "channel.mode": mode}
+    if not is_about_access(scenario):
+        return KafkaCluster(brokers=3, config=config)
+    return KafkaCluster(
+        brokers=3,
+        config={**config, **BUNDLED_AUTHORIZER},
+        listeners=["PLAINTEXT", "SASL_PLAINTEXT"],
+        users={RESTRICTED_USER: RESTRICTED_PASSWORD},
+    )
+
+
+def addresses_of(cluster: KafkaCluster, scenario: str) -> Addresses:
+    """Where the brokers listen, by id, and where with SASL."""
+    by_sasl = cluster.bootstrap_servers_of("SASL_PLAINTEXT").split(",") if is_about_access(scenario) else []
+    return cluster.bootstrap_servers.split(","), by_sasl
+
+
+def transcript(scenario: str, addresses: Addresses) -> dict[str, Any]:
     """Run it on the cluster at these addresses (by broker id)."""
-    side = Side(scenario, addresses)
+    side = Side(scenario, *addresses)
     try:
         SCENARIOS[scenario](side)
     except Exception as problem:

@@ -22,6 +22,7 @@ class Known:
 WORDS = "`error_message` of a refused batch"
 UNSERVED = "APIs not built yet"
 ABORTED = "Aborted transactions that a read_committed fetch lists"
+NUMBER_ZERO = "Access rules with the number 0 (UNKNOWN)"
 LATEST_OF_DELETED = "ListOffsets for the largest timestamp"
 NO_ELR = "Eligible leader replicas (KIP-966)"
 NO_STREAMS = "Streams groups (KIP-1071)"
@@ -44,6 +45,7 @@ KNOWN: tuple[Known, ...] = (
     Known("configs_of_a_broker", r"log\.initial\.task\.delay\.ms", "^$", "First look at retention"),
     Known("transaction_holds_readers_back", "all that is committed", "aborted_transactions$", ABORTED),
     Known("times_inside_batches", "the latest", r"partitions\[0\]\.offset$", LATEST_OF_DELETED),
+    Known("access_rules_are_kept", r"(type|operation) 0: (Create|Describe|Delete)Acls", "^$", NUMBER_ZERO),
     Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
     Known("api_versions_advertised", r"^API (38|39|40|41|48|49|50|51)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (76|77|78|79|83|84|85|86|87|90|91|92)$", "^$", UNSERVED),

@@ -22,6 +22,7 @@ from pykafka2.records.decoder import decode_tuples
 NAMES = (
     "api_key", "name", "topic", "topic_name", "partition_index", "partition", "index", "group_id", "node_id",
     "broker_id", "resource_type", "resource_name", "transactional_id", "feature", "member_id", "replica_id",
+    "principal", "operation",
 )  # fmt: skip
 """What an element of a list is called by; lists of such elements are sorted."""
 
@@ -41,6 +42,7 @@ WORDED = ("error_message", "batch_index_error_message")
 LONG_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 ANY_UUID = re.compile(LONG_UUID.pattern + r"|(?<![\w-])[\w-]{22}(?![\w-])")
 PLACE = re.compile(r"127\.0\.0\.1:\d+")
+OBJECT = re.compile(r"Request\(processor=.*\)")  # as Java prints it
 MOMENT = re.compile(r"-?\d{13,}")
 DAY_MS = 86_400_000
 
@@ -104,7 +106,9 @@ class Plainer:
         if isinstance(value, str):
             pattern = ANY_UUID if name in (*WORDED, "member_id", "leader") else LONG_UUID
             text = pattern.sub(lambda match: self.number("id", match[0]), value)
-            return MOMENT.sub("(a time)", PLACE.sub("an address", text)) if name in WORDED else text
+            if name in WORDED:
+                text = OBJECT.sub("(itself)", MOMENT.sub("(a time)", PLACE.sub("an address", text)))
+            return text
         if isinstance(value, int) and not isinstance(value, bool):
             return self._number_of(name, value)
         return value

@@ -7,6 +7,7 @@ the order is fixed, and those that move leaders come last.
 from __future__ import annotations
 
 from . import (
+    on_access,
     on_admin,
     on_changes,
     on_connections,
@@ -44,6 +45,7 @@ MODULES = (
     on_consumer_groups,
     on_corners,
     on_leadership,
+    on_access,
 )
 
 SCENARIOS: dict[str, Scenario] = {

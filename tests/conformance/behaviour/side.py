@@ -13,6 +13,7 @@ from pykafka2 import errors
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.struct import Request
 
+from ..real_kafka import RESTRICTED_PASSWORD, RESTRICTED_USER
 from .plain import Plainer, request_of
 
 TIMEOUT = 15.0
@@ -45,11 +46,14 @@ class Side:
     `transcript` maps what was asked, numbered, to what came back, as `Plainer` writes it.
     """
 
-    def __init__(self, name: str, addresses: Sequence[str]) -> None:
+    def __init__(self, name: str, addresses: Sequence[str], by_sasl: Sequence[str] = ()) -> None:
         self.name = name
         self.transcript: dict[str, Any] = {}
         self._addresses = [address.rpartition(":") for address in addresses]
-        self._plainer = Plainer({int(port): id for id, (_, _, port) in enumerate(self._addresses)})
+        # Where the client "eve" goes, who authenticates; other clients go to the addresses.
+        self._by_sasl = [address.rpartition(":") for address in by_sasl]
+        ports = (*enumerate(self._addresses), *enumerate(self._by_sasl))
+        self._plainer = Plainer({int(port): broker for broker, (_, _, port) in ports})
         self._sockets: dict[tuple[int, str], socket.socket] = {}
         self._correlation_id = 0
         self._topics = 0
@@ -163,6 +167,18 @@ class Side:
     def note_fixed(self, label: str, value: str) -> None:
         """Write down without a number: the same label is compared, wherever it stands."""
         self.transcript[label] = value
+
+    def until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait until this holds, at most TIMEOUT."""
+        deadline = time.monotonic() + TIMEOUT
+        while not holds():
+            assert time.monotonic() < deadline, f"not so in time: {what}"
+            time.sleep(0.01)
+
+    @staticmethod
+    def error(answer: Any) -> str:
+        """The name of an answer's error."""
+        return errors.name_of(answer.error_code)
 
     # ------------------------------------------------------------------ topics
 
@@ -295,16 +311,33 @@ class Side:
             connection.close()
         self._sockets.clear()
 
-    def _connect(self, broker: int) -> socket.socket:
-        host, _, port = self._addresses[broker]
-        return socket.create_connection((host, int(port)), TIMEOUT)
+    def _connect(self, broker: int, client: str = "") -> socket.socket:
+        by_sasl = self._by_sasl if client == RESTRICTED_USER else []
+        host, _, port = (by_sasl or self._addresses)[broker]
+        connection = socket.create_connection((host, int(port)), TIMEOUT)
+        if by_sasl:
+            self._authenticate(connection, client)
+        return connection
+
+    def _authenticate(self, connection: socket.socket, client: str) -> None:
+        """As RESTRICTED_USER, by PLAIN."""
+        token = f"\0{RESTRICTED_USER}\0{RESTRICTED_PASSWORD}".encode()
+        for request, version in (
+            (request_of("SaslHandshake", {"mechanism": "PLAIN"}), 1),
+            (request_of("SaslAuthenticate", {"auth_bytes": token}), 2),
+        ):
+            self._correlation_id += 1
+            parts = encode_request(request, version, self._correlation_id, client)
+            connection.sendall(b"".join(parts))
+            answer = self._receive(request, version, (connection, self._correlation_id))
+            assert answer.error_code == 0, answer
 
     def _send(
         self, request: Request[Any], version: int, broker: int, client: str
     ) -> tuple[socket.socket, int]:
         connection = self._sockets.get((broker, client))
         if connection is None:
-            connection = self._sockets[broker, client] = self._connect(broker)
+            connection = self._sockets[broker, client] = self._connect(broker, client)
         self._correlation_id += 1
         parts = encode_request(request, version, self._correlation_id, client)
         try:
