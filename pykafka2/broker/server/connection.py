@@ -93,8 +93,8 @@ class ConnectionOwner(Protocol):
         """Where sockets are read to; what was read is taken in before the next read."""
         ...
 
-    def take_frames(self, connection: Connection, now: float) -> None:
-        """More bytes have come."""
+    def take_frames(self, connection: Connection, now: float, *, are_fresh: bool = False) -> None:
+        """More bytes may be taken in: some have come (`are_fresh`), or replies have left."""
         ...
 
     def established(self, connection: Connection, transport: Transport) -> None:
@@ -219,7 +219,7 @@ class Connection:
             raise Disconnected(f"{self.peer} closed the connection")
         self.idle_since = now
         self.frames.feed(scratch[:count])
-        self._owner.take_frames(self, now)
+        self._owner.take_frames(self, now, are_fresh=True)
 
     @property
     def takes_requests(self) -> bool:

@@ -13,7 +13,7 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 
-# Then the sockets and the other parts have their turn.
+# Then the other parts have their turn, and the sockets if it is time.
 MAX_REQUESTS_PER_TURN = 64
 
 
@@ -33,8 +33,10 @@ class Handler(Part):
         self._after = after
 
     def run(self, now: float) -> float:
+        requests, loop = self._requests, self.loop
+        had_fresh = requests.has_fresh
         for _ in range(MAX_REQUESTS_PER_TURN):
-            context = None if self.stands_still else self._requests.take()
+            context = None if self.stands_still else requests.take()
             if context is None:
                 break
             context.progress.handled_by = self.name
@@ -44,6 +46,10 @@ class Handler(Part):
                 # What the API itself raises has its answer; this is a mistake around it, so nobody would.
                 self.loop.problems.note(f"{self.name}: {type(context.request).__name__}", error)
                 context.close()
+            # Replies to those that have just come leave before anything else is done.
+            if loop.is_turn_over or (had_fresh and not requests.has_fresh):
+                self.signal()
+                break
         else:
             self.signal()
         self._after(now)

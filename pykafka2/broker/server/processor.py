@@ -143,8 +143,8 @@ class Processor(Part):
             return min(self._idle_check_at, self._end_throttles(now))
         return self._idle_check_at
 
-    def take_frames(self, connection: Connection, now: float) -> None:
-        """Turn what was read into requests, as far as the channel lets them in."""
+    def take_frames(self, connection: Connection, now: float, *, are_fresh: bool = False) -> None:
+        """Turn what was read (`are_fresh`: just now) into requests, as far as the channel lets them in."""
         client = self.connections.get(connection)
         if client is None:
             return  # it was closed just now
@@ -161,7 +161,7 @@ class Processor(Part):
                 frame = connection.frames.next_frame()
                 if frame is None:
                     break
-                self._take_request(connection, client, frame, now)
+                self._take_request(connection, client, frame, now, is_fresh=are_fresh)
         except (CorruptData, NotAdmitted, UnsupportedVersion) as error:
             logger.info("%s: closing the connection: %s", connection.peer, error)
             self._on_refused(connection.client_id or "a nameless client", str(error), now)
@@ -177,10 +177,12 @@ class Processor(Part):
         else:
             connection.frames.limit(limit, "sasl.server.max.receive.size")
 
-    def _take_request(self, connection: Connection, client: Client, frame: bytes, now: float) -> None:
+    def _take_request(
+        self, connection: Connection, client: Client, frame: bytes, now: float, *, is_fresh: bool
+    ) -> None:
         authentication = client.origin.authentication
         if authentication is not None and authentication.takes_raw_token:
-            self._pass_on(client, connection, raw_token(frame, connection.client_id, now))
+            self._pass_on(client, connection, raw_token(frame, connection.client_id, now), is_fresh=is_fresh)
             return
         header, offset = decode_request_header(frame)
         key, version = header.request_api_key, header.request_api_version
@@ -209,14 +211,16 @@ class Processor(Part):
         )
         if isinstance(request, ApiVersionsRequest):
             connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
-        self._pass_on(client, connection, received)
+        self._pass_on(client, connection, received, is_fresh=is_fresh)
 
-    def _pass_on(self, client: Client, connection: Connection, received: ReceivedRequest) -> None:
+    def _pass_on(
+        self, client: Client, connection: Connection, received: ReceivedRequest, *, is_fresh: bool
+    ) -> None:
         context = RequestContext(client.origin, received)
         slot = context.delivery.slot = connection.channel.receive(received.size_bytes)
         client.pending[slot] = context
         self._on_request(context)
-        self._requests.put(context)
+        self._requests.put(context, is_fresh=is_fresh)
 
     def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
         """Have the reply leave when its turn comes.  From any thread; encodes on the caller's."""

@@ -2,6 +2,10 @@
 
 queued.max.requests and queued.max.request.bytes bound it: processors stop reading while it is full, so that
 TCP holds the clients back.
+
+Requests that have just come stand in a line of their own, from which every other one is taken: who asks one
+thing at a time does not wait behind all those whose next request was read long ago, and these have at least
+every other turn.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ class RequestChannel:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._requests: deque[RequestContext] = deque()
+        self._fresh: deque[RequestContext] = deque()
+        self._took_fresh = False  # the last time
         self._handlers: tuple[Part, ...] = ()
         self._blocked: dict[Part, None] = {}  # in order, so that the same seed wakes them in it
         self._next = 0
@@ -31,17 +37,25 @@ class RequestChannel:
     def is_full(self) -> bool:
         if (
             self._max_bytes > 0
-            and sum(one.received.size_bytes for one in list(self._requests)) >= self._max_bytes
+            and sum(one.received.size_bytes for one in [*self._fresh, *self._requests]) >= self._max_bytes
         ):
             return True
-        return len(self._requests) >= self._max_requests
+        return len(self) >= self._max_requests
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether a request waits that had just come."""
+        return bool(self._fresh)
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._requests) + len(self._fresh)
 
-    def put(self, context: RequestContext) -> None:
-        """Queue a request and wake a handler.  A producer looks at `is_full` first."""
-        self._requests.append(context)
+    def put(self, context: RequestContext, *, is_fresh: bool = False) -> None:
+        """Queue a request and wake a handler.  A producer looks at `is_full` first.
+
+        `is_fresh`: it has just come, and nothing of its connection waited before it.
+        """
+        (self._fresh if is_fresh else self._requests).append(context)
         handlers = self._handlers
         if handlers:
             self._next = (self._next + 1) % len(handlers)
@@ -52,10 +66,17 @@ class RequestChannel:
         self._requests.appendleft(context)
 
     def take(self) -> RequestContext | None:
-        """The oldest request, or None."""
-        try:
-            context = self._requests.popleft()
-        except IndexError:
+        """The oldest request of the line whose turn it is, or of the other; None if there is none."""
+        context = None
+        lines = (self._requests, self._fresh) if self._took_fresh else (self._fresh, self._requests)
+        for line in lines:
+            try:  # another handler may be faster
+                context = line.popleft()
+            except IndexError:
+                continue
+            self._took_fresh = line is self._fresh
+            break
+        if context is None:
             return None
         if self._blocked and not self.is_full:
             blocked, self._blocked = self._blocked, {}
@@ -71,3 +92,4 @@ class RequestChannel:
 
     def clear(self) -> None:
         self._requests.clear()
+        self._fresh.clear()

@@ -27,8 +27,10 @@ from pykafka2.network.transport import Ready, Selector
 # How often parts may give each other work before the sockets are looked at again.
 MAX_PASSES = 32
 MAX_ROUNDS = 8
-# And for how long, in seconds: clients whose requests have been read already would hold up all others.
-MAX_TURN = 0.001
+# And for how long, in seconds: who asks now would wait for all whose requests have been read already.
+MAX_TURN = 0.0001
+# For how many turns parts that run last wait at most, while others always have something to do.
+MAX_HELD_BACK = 11
 NO_THREAD = -1
 CALL_TIMEOUT = 30.0
 # How long a part that has failed is not run, in seconds.
@@ -97,6 +99,8 @@ class Loop:
         self._parts: tuple[Part, ...] = ()
         self._last: tuple[Part, ...] = ()
         self._resting: dict[Part, float] = {}  # parts that have failed, which none of the two holds meanwhile
+        self._until = FOREVER  # when this turn is over
+        self._held_back = 0  # for how many turns the last ones have waited
         self._commands: deque[Callable[[], None]] = deque()
         self._is_stopped = False
         self._turning_in = NO_THREAD
@@ -205,14 +209,28 @@ class Loop:
                 self._tell_failure(target, error, now)
         if self._commands:
             self._run_commands()
-        monotonic = self.runtime.clock.monotonic
-        until = monotonic() + MAX_TURN
+        self._until = self.runtime.clock.monotonic() + MAX_TURN
         for _ in range(MAX_ROUNDS):
-            for _ in range(MAX_PASSES):
-                if not self._pass(self._parts, now) or monotonic() >= until:
-                    break
-            if not self._pass(self._last, now) or monotonic() >= until:
+            if not self._come_to_rest(now) and self._held_back < MAX_HELD_BACK:
+                self._held_back += 1
+                return  # the sockets are looked at, then those who have something to do go on
+            self._held_back = 0
+            if not self._pass(self._last, now) or self.is_turn_over:
                 break
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether this turn has lasted so long that the sockets are to be looked at.  The loop's thread."""
+        return self.runtime.clock.monotonic() >= self._until
+
+    def _come_to_rest(self, now: float) -> bool:
+        """Have all but the last parts give each other work, for a while; False if there is some left."""
+        for _ in range(MAX_PASSES):
+            if not self._pass(self._parts, now):
+                return True
+            if self.is_turn_over:
+                break
+        return not any(part.is_signalled and not part.stands_still for part in self._parts)
 
     def _tell_failure(self, target: object, error: Exception, now: float) -> None:
         try:

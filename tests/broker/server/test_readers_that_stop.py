@@ -6,11 +6,13 @@ import select
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from pykafka2.broker.server.channel import Slot
 from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.unsent import MAX_UNSENT_BYTES
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.fetch import FetchRequest
@@ -82,6 +84,75 @@ def test_others_are_answered_while_some_send_and_never_read(connect: Connect) ->
         good.call(METADATA, 12)
         times.append(time.perf_counter() - started)
     assert statistics.median(times) < 0.05, times
+
+
+@pytest.mark.kafka(brokers=1)
+def test_one_that_asks_is_answered_between_two_requests_of_those_that_never_stop(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    broker = kafka_cluster.brokers[0]
+    requests, (processor,) = broker.requests, broker.processors
+    answer, replies_left = requests.answer, processor.replies_left
+    seen: list[tuple[str, str | None]] = []
+
+    def spy_answer(context: RequestContext, now: float) -> None:
+        seen.append(("answered", context.client_id))
+        answer(context, now)
+
+    def spy_left(connection: Connection, slots: Sequence[Slot]) -> None:
+        seen.append(("left", connection.client_id))
+        replies_left(connection, slots)
+
+    requests.answer = spy_answer  # type: ignore[method-assign]
+    processor.replies_left = spy_left  # type: ignore[method-assign]
+    good = connect()
+    hostile = [connect() for _ in range(12)]
+    for number, wire in enumerate(hostile):
+        stuff([wire], b"".join(encode_request(METADATA, 12, 1, f"hostile-{number}")) * 400)
+    good.call(METADATA, 12)  # beside the first requests of all, which have come together
+    wait_for(lambda: ("left", "wire") in seen)
+    seen.clear()
+    for _ in range(10):
+        good.call(METADATA, 12)
+    wait_for(lambda: seen.count(("left", "wire")) == 10)
+    between: list[str | None] = []
+    others: list[int] = []
+    for what, client in seen:
+        if what == "left" and client == "wire":
+            others.append(len(between))
+        elif what == "answered":
+            between = [] if client == "wire" else [*between, client]
+    assert "hostile-0" in {client for _, client in seen}, "it was alone: the test shows nothing"
+    # The first in line may have been taken in before its reply is written.
+    assert max(others) <= 1, others
+
+
+@pytest.mark.kafka(brokers=1)
+def test_those_that_send_without_end_take_turns(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    requests = kafka_cluster.brokers[0].requests
+    answer = requests.answer
+    seen: list[str] = []
+
+    def spy(context: RequestContext, now: float) -> None:
+        if context.client_id in clients:
+            seen.append(context.client_id)
+        answer(context, now)
+
+    requests.answer = spy  # type: ignore[method-assign]
+    clients = [f"hostile-{number}" for number in range(5)]
+    wires = [connect() for _ in clients]
+    kafka_cluster.controls.pause_broker(0)
+    for client, wire in zip(clients, wires, strict=True):
+        stuff([wire], b"".join(encode_request(METADATA, 12, 1, client)) * 50)
+    kafka_cluster.controls.resume_broker(0)
+    for wire in wires:
+        wire.socket.setblocking(True)
+        for _ in range(50):
+            wire.receive(MetadataRequest, 12)
+    assert len(seen) == 250
+    first_whole = max(map(seen.index, clients))
+    rounds = [seen[first_whole + 1 :][at : at + 5] for at in range(0, 200, 5)]
+    assert all(len(set(one)) == 5 for one in rounds), rounds
 
 
 @pytest.mark.gate

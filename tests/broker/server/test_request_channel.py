@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from pykafka2.broker.server.context_parts import Progress
+from pykafka2.broker.server.handler_pool import Handler
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.threads import Loops, Part
+from pykafka2.broker.server.threads import MAX_HELD_BACK, MAX_TURN, Loops, Part
 from pykafka2.broker.timers import Completions
 from pykafka2.clock import FOREVER
 from pykafka2.driver.thread_driver import ThreadRuntime
+from pykafka2.network.tcp import TcpTransport
+from pykafka2.network.transport import READABLE
 from pykafka2.testing import KafkaCluster
 
 REQUEST = cast(RequestContext, object())
@@ -33,6 +41,24 @@ def test_room_that_is_there_already_is_told_at_once() -> None:
     processor.is_signalled = False
     channel.wait_for_room(processor)
     assert processor.is_signalled
+
+
+def test_who_has_just_come_waits_for_one_of_the_others_and_holds_up_none_of_them_for_long() -> None:
+    channel = RequestChannel(7)
+    waiting = [cast(RequestContext, object()) for _ in range(4)]
+    fresh = [cast(RequestContext, object()) for _ in range(3)]
+    for one in waiting:
+        channel.put(one)
+    assert not channel.has_fresh
+    for one in fresh:
+        channel.put(one, is_fresh=True)
+    assert channel.has_fresh
+    assert channel.is_full
+    taken = [channel.take() for _ in range(8)]
+    assert taken == [fresh[0], waiting[0], fresh[1], waiting[1], fresh[2], waiting[2], waiting[3], None]
+    channel.put(fresh[0], is_fresh=True)
+    channel.clear()
+    assert channel.take() is None
 
 
 class Worker(Part):
@@ -69,6 +95,83 @@ def test_a_part_that_runs_last_waits_until_the_others_have_nothing_to_do(runtime
     assert runtime.wait_until(lambda: "last" in turns, 5)
     loops.stop()
     assert turns == ["worker"] * 5 + ["last"]
+
+
+class Busy(Part):
+    """Has always something to do, each time for a third of a turn; in its tenth it sends a byte."""
+
+    def __init__(self, turns: list[str], sending: socket.socket) -> None:
+        super().__init__("busy")
+        self._turns = turns
+        self._sending = sending
+
+    def run(self, now: float) -> float:
+        until = time.perf_counter() + MAX_TURN / 3
+        while time.perf_counter() < until:
+            pass
+        self._turns.append(self.name)
+        if len(self._turns) == 10:
+            self._sending.send(b"x")
+        if len(self._turns) < 100:
+            self.signal()
+        return FOREVER
+
+
+class Receiving(Part):
+    """Notes when a byte has come."""
+
+    def __init__(self, turns: list[str], receiving: TcpTransport) -> None:
+        super().__init__("receiving")
+        self._turns = turns
+        self._receiving = receiving
+
+    def run(self, now: float) -> float:
+        self.loop.selector.register(self._receiving, READABLE, self)
+        return FOREVER
+
+    def on_ready(self, bits: int, now: float) -> None:
+        self._turns.append("received")
+        self.loop.selector.unregister(self._receiving)
+
+
+def test_while_there_is_work_the_sockets_are_looked_at_and_the_last_have_their_turns(
+    runtime: ThreadRuntime,
+) -> None:
+    """Counted in runs of a third of a turn; a machine under load does fewer of them in a turn."""
+    turns: list[str] = []
+    loops = Loops(runtime, "test", separate=False)
+    sending, receiving = socket.socketpair()
+    with sending, receiving:
+        parts = [Receiving(turns, TcpTransport(receiving, "peer", established=True)), Busy(turns, sending)]
+        loops.add_all([*parts, Last("last", turns, 1)])
+        assert runtime.wait_until(lambda: turns.count("busy") > 90, 10)
+        loops.stop()
+    assert turns.index("received") <= 10 + 4
+    assert turns.index("last") <= 4 * (MAX_HELD_BACK + 1)
+
+
+def test_a_handler_stops_when_the_turn_is_over(runtime: ThreadRuntime) -> None:
+    """Each request takes a third of a turn here."""
+    handled: list[int] = []
+    count = 0
+
+    def handle(context: RequestContext, now: float) -> None:
+        nonlocal count
+        count += 1
+        until = time.perf_counter() + MAX_TURN / 3
+        while time.perf_counter() < until:
+            pass
+
+    channel = RequestChannel(100)
+    handler = Handler("handler", channel, handle, lambda now: handled.append(count))
+    channel.connect((handler,))
+    for _ in range(40):
+        channel.put(cast(RequestContext, SimpleNamespace(progress=Progress())))
+    loops = Loops(runtime, "test", separate=False)
+    loops.add_all([handler])
+    assert runtime.wait_until(lambda: bool(handled) and handled[-1] == 40, 10)
+    loops.stop()
+    assert max(after - before for before, after in pairwise([0, *handled])) <= 4
 
 
 def test_waiting_requests_are_completed_after_all_requests_at_hand() -> None:
