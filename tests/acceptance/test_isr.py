@@ -92,3 +92,28 @@ def test_one_that_is_always_slightly_behind_stays(simulation: Simulation) -> Non
         assert isr(cluster) == {leader, follower}, f"after {number / 5} seconds"
     assert never_level
     assert simulation.now > 2 * LAG
+
+
+def test_one_that_has_registered_anew_is_not_waited_for_until_it_fetches(simulation: Simulation) -> None:
+    """It was level just before it went; as one outside of the ISR that is alive it would hold the high
+    watermark back for the lag time if its former fetches counted.
+    """
+    cluster: KafkaCluster = simulation.cluster(
+        brokers=3, topics={"t": 1}, config={"default.replication.factor": 3}
+    )
+    simulation.run_for(1)
+    controller = cluster.controller.id
+    leader, gone = (number for number in range(3) if number != controller)
+    cluster.controls.move_leader(KEY, leader)
+    append(cluster, KEY, b"a")
+    simulation.run_for(1)
+    assert marks(cluster, KEY)[leader] == 1
+    cluster.controls.crash_broker(gone)
+    cluster.controls.cut_link(leader, gone)
+    cluster.controls.restart_broker(gone)
+    simulation.run_for(1)
+    assert cluster.broker(controller).image.is_alive(gone)
+    assert isr(cluster) == {leader, controller}
+    append(cluster, KEY, b"b")
+    simulation.run_for(1)
+    assert marks(cluster, KEY)[leader] == 2

@@ -102,7 +102,7 @@ def _find(
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return OffsetAtTime(-1, -1, -1)
     found = latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
-    if found.offset >= upper:
+    if not 0 <= found.offset < upper:
         _check_high_watermark(replica, request, context.version)
         return OffsetAtTime(-1, -1, -1)
     return found

@@ -111,7 +111,7 @@ class IsrManager:
             self._ask(now)
 
     def advance_high_watermark(self, replica: Replica, now: float) -> None:
-        if replica.advance_high_watermark(now, self._max_lag, self._hosted.image.is_alive):
+        if replica.advance_high_watermark(now, self._max_lag, lambda one: self._may_join(replica, one)):
             self._moved[replica.key] = True
 
     # ------------------------------------------------------------------ asking the controller

@@ -184,11 +184,11 @@ class Replica:
         follower.fetched(asked.offset, asked.log_start_offset, self.log.log_end_offset, now, in_session)
         return True
 
-    def advance_high_watermark(self, now: float, max_lag: float, is_alive: Callable[[int], bool]) -> bool:
+    def advance_high_watermark(self, now: float, max_lag: float, may_join: Callable[[int], bool]) -> bool:
         """Move it as far as the replicas allow; True if it moved.
 
         It stays where it is while fewer replicas are in sync than min.insync.replicas asks for (4.x,
-        KIP-966). Live followers that are caught up hold it back too, so that they can join the ISR.
+        KIP-966). Followers that are caught up and may join the ISR hold it back too, so that they can.
         """
         if not self.has_enough_in_sync:
             return False
@@ -201,7 +201,7 @@ class Replica:
             or (
                 follower.log_end_offset >= 0
                 and follower.is_caught_up(log_end, now, max_lag)
-                and is_alive(follower.broker_id)
+                and may_join(follower.broker_id)
             )
         ]
         return self.log.advance_high_watermark(high_watermark([log_end, *counting]))

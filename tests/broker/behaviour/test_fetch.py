@@ -304,8 +304,13 @@ def test_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
         kafka_cluster.controls.pause_followers()
     kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
     assert kafka_cluster.partition("t", 0).high_watermark == 0
-    assert for_code(list_offsets(leader("t", 0), -1).error_code).__name__ == "OffsetNotAvailable"
-    assert list_offsets(leader("t", 0), -2).error_code == 0
+    wire = leader("t", 0)
+    # Neither the end, nor whether a record of such a time has been told before.
+    for timestamp in (-1, -3, 0, NOW_MS + 1_000_000_000_000):
+        code = list_offsets(wire, timestamp).error_code
+        assert for_code(code).__name__ == "OffsetNotAvailable", timestamp
+    assert list_offsets(wire, -2).error_code == 0
+    assert list_offsets(wire, NOW_MS + 1_000_000_000_000, replica=-2).offset == -1
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
