@@ -13,6 +13,8 @@ import nox
 nox.options.sessions = ["lint", "tests"]
 nox.options.reuse_existing_virtualenvs = True
 
+SPARKS = ["4.1.1", "4.2.0", "4.3.0"]
+
 
 @nox.session
 def lint(session: nox.Session) -> None:
@@ -62,10 +64,10 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("version", ["4.1.1", "4.2.0", "4.3.0"])
+@nox.parametrize("version", SPARKS)
 def spark(session: nox.Session, version: str) -> None:
-    """The tests with a Spark session, over the versions of Spark; needs Java 17."""
-    session.install(".[test]", f"pyspark=={version}")
+    """The tests with a Spark session, over Spark's versions, and through Spark Connect; needs Java 17."""
+    session.install(".[test]", f"pyspark[connect]=={version}")
     session.run(
         "pytest",
         "tests/spark",
@@ -108,6 +110,9 @@ def long(session: nox.Session) -> None:
     kept = ("--resume", f"runs-producer-{str(commit).strip()}.jsonl")
     session.run("python", "-m", "benchmarks.producer", *kept, success_codes=[0, 1])
     session.run("python", "-m", "benchmarks.consumer", success_codes=[0, 1])
+    for version in SPARKS:
+        session.notify(f"spark(version='{version}')")
+    session.run("python", "-m", "benchmarks.spark", "--write", success_codes=[0, 1])
     # All of them, whichever miss their targets; the session fails at its end then.
     benchmarks = (
         "imports",
