@@ -8,9 +8,9 @@ import os
 import subprocess
 import sys
 import unicodedata
+from importlib import import_module
 from pathlib import Path
-
-from hypothesis.internal.conjecture import providers
+from types import ModuleType
 
 
 def make_unicode_tables() -> None:
@@ -31,5 +31,9 @@ def leave_out_our_constants() -> None:
     There is no setting for it, so a function of its own is replaced, where there is one: without it a run
     takes some seconds longer and is the same otherwise.  The gate's run lets it try them.
     """
+    try:
+        providers: ModuleType = import_module("hypothesis.internal.conjecture.providers")
+    except ImportError:  # an older Hypothesis, which reads no modules
+        return
     if hasattr(providers, "_get_local_constants"):
-        providers._get_local_constants = lambda: providers._local_constants
+        vars(providers)["_get_local_constants"] = lambda: providers._local_constants
