@@ -49,6 +49,7 @@ class Entrances:
             f"acceptor-{node.id}" if is_first else f"acceptor-{node.id}-{address.name}",
             self._sasl(security) if address.protocol.startswith("SASL_") else None,
             mapping,
+            address.protocol,
         )
 
     def _sasl(self, security: ListenerSecurity) -> SaslListener:
@@ -66,6 +67,7 @@ class Entrances:
 
     def _scram_user(self, kind: ScramMechanism, name: str, is_token: bool) -> ScramUser | None:
         if is_token:
-            return None
+            token = self._node.image.tokens.get(name)
+            return None if token is None else token.scram_user(kind, self._node.clock.wall_ms())
         credential = self._node.image.scram_users.get(name, {}).get(kind)
         return None if credential is None else ScramUser(name, credential)

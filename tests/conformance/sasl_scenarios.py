@@ -17,6 +17,12 @@ from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from pykafka2.protocol.messages.tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from pykafka2.protocol.messages.users import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
@@ -450,3 +456,22 @@ def scram_users(talk: Talk) -> None:
     alter("the rest", (), [("dora", 2), ("x", 1)])
     time.sleep(0.3)
     describe("gone", "carl", "dora", "x")
+
+
+@scenario
+def delegation_tokens_that_are_off(talk: Talk) -> None:
+    def ask(where: str) -> None:
+        for version in (1, 2, 3):
+            owner = {"owner_principal_type": "", "owner_principal_name": ""} if version == 3 else {}
+            made = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1, **owner)
+            talk.ask(f"create {where} v{version}", made, version)
+        talk.ask(f"renew {where}", RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), 2)
+        talk.ask(f"expire {where}", ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), 2)
+        talk.ask(f"describe {where}", DescribeDelegationTokenRequest(owners=None), 3)
+        talk.ask(f"describe those of nobody {where}", DescribeDelegationTokenRequest(owners=[]), 3)
+
+    talk.connect("PLAINTEXT")
+    ask("over plaintext")
+    talk.handshake("PLAIN")
+    talk.token("logged in", plain())
+    ask("by a user")

@@ -15,6 +15,7 @@ from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.security.acls import NO_ACLS, Acls
+from pykafka2.broker.security.delegation import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 NO_LEADER = -1
@@ -102,6 +103,8 @@ class ClusterImage:
     """Access rules; the same object as in the image before where none has changed."""
     scram_users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = attrs.field(factory=dict)
     """What is kept of users' passwords, by user and mechanism."""
+    tokens: Mapping[str, DelegationToken] = attrs.field(factory=dict)
+    """Delegation tokens by id."""
 
     @property
     def transaction_version(self) -> int:

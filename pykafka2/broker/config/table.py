@@ -543,6 +543,10 @@ REFUSED: Final[dict[str, str]] = {
 
 TAKEN: Final[frozenset[str]] = frozenset(
     {
+        "delegation.token.expiry.check.interval.ms",
+        "delegation.token.expiry.time.ms",
+        "delegation.token.max.lifetime.ms",
+        "delegation.token.secret.key",
         "sasl.enabled.mechanisms",
         "sasl.oauthbearer.clock.skew.seconds",
         "sasl.oauthbearer.expected.audience",
@@ -577,6 +581,9 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
         "connections.max.reauth.ms",
         "controlled.shutdown.enable",
         "default.replication.factor",
+        "delegation.token.expiry.time.ms",
+        "delegation.token.max.lifetime.ms",
+        "delegation.token.secret.key",
         "delete.topic.enable",
         "fetch.max.bytes",
         "group.consumer.assignment.interval.ms",

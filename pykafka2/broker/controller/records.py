@@ -13,6 +13,7 @@ import attrs
 
 from pykafka2.broker.base.image import BrokerImage, PartitionImage
 from pykafka2.broker.security.acls import Acl
+from pykafka2.broker.security.delegation import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 
@@ -115,6 +116,20 @@ class AclRemoved(Record):
     """An access rule is gone."""
 
     acl: Acl
+
+
+@attrs.define(frozen=True)
+class DelegationTokenSet(Record):
+    """A delegation token is new, or expires at another time."""
+
+    token: DelegationToken
+
+
+@attrs.define(frozen=True)
+class DelegationTokenRemoved(Record):
+    """A delegation token is gone."""
+
+    token_id: str
 
 
 @attrs.define(frozen=True)

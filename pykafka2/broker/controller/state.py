@@ -28,6 +28,8 @@ from pykafka2.broker.controller.records import (
     BrokerSet,
     ConfigsSet,
     ControllerElected,
+    DelegationTokenRemoved,
+    DelegationTokenSet,
     FeatureSet,
     PartitionSet,
     ProducerIdsAllocated,
@@ -38,6 +40,7 @@ from pykafka2.broker.controller.records import (
     TopicDeleted,
 )
 from pykafka2.broker.security.acls import NO_ACLS, Acl, Acls
+from pykafka2.broker.security.delegation import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 Changes = Mapping[str, "TopicImage | None"]
@@ -56,6 +59,7 @@ class State:
         self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
         self.acls: Acls = NO_ACLS
         self.scram_users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = {}
+        self.tokens: Mapping[str, DelegationToken] = {}
         self.next_producer_id = 0
         self.first_host = 0
         """Where placement begins, as the cluster's seed says."""
@@ -76,6 +80,8 @@ class State:
             ProducerIdsAllocated: self._producer_ids_allocated,
             AclCreated: self._acl_created,
             AclRemoved: self._acl_removed,
+            DelegationTokenSet: self._delegation_token_set,
+            DelegationTokenRemoved: self._delegation_token_removed,
             ScramUserSet: self._scram_user_set,
         }
 
@@ -93,6 +99,7 @@ class State:
         other.configs = self.configs
         other.acls = self.acls
         other.scram_users = self.scram_users
+        other.tokens = self.tokens
         other.next_producer_id = self.next_producer_id
         other.first_host = self.first_host
         other.image = self.image
@@ -120,6 +127,7 @@ class State:
             self.configs,
             self.acls,
             self.scram_users,
+            self.tokens,
         )
         return self._changed
 
@@ -189,6 +197,12 @@ class State:
         if self._acls is None:
             self._acls = dict(self.acls)
         return self._acls
+
+    def _delegation_token_set(self, record: DelegationTokenSet) -> None:
+        self.tokens = {**self.tokens, record.token.id: record.token}
+
+    def _delegation_token_removed(self, record: DelegationTokenRemoved) -> None:
+        self.tokens = {name: token for name, token in self.tokens.items() if name != record.token_id}
 
     def _scram_user_set(self, record: ScramUserSet) -> None:
         users = {name: known for name, known in self.scram_users.items() if name != record.user}

@@ -65,6 +65,18 @@ LATER: Final = {
     ApiKey.DESCRIBE_ACLS: LazyHandler(1, 3, "acls", by_controller=False, suffix="_describe"),
     ApiKey.CREATE_ACLS: LazyHandler(1, 3, "acls", suffix="_create"),
     ApiKey.DELETE_ACLS: LazyHandler(1, 3, "acls", suffix="_delete"),
+    ApiKey.CREATE_DELEGATION_TOKEN: LazyHandler(
+        1, 3, "delegation_tokens", by_controller=False, suffix="_create"
+    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: LazyHandler(
+        1, 2, "delegation_tokens", by_controller=False, suffix="_renew"
+    ),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: LazyHandler(
+        1, 2, "delegation_tokens", by_controller=False, suffix="_expire"
+    ),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: LazyHandler(
+        1, 3, "delegation_tokens", by_controller=False, suffix="_describe"
+    ),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: LazyHandler(
         0, 0, "scram_users", by_controller=False, suffix="_describe"
     ),

@@ -7,7 +7,7 @@ handler has to wait for it hands on (`go_on_with`).  Under the cluster's lock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.known_metadata import KnownMetadata
@@ -28,6 +28,9 @@ from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.transactions.verifier import Verifier
+
+
+T = TypeVar("T")
 
 
 class Gate(Protocol):
@@ -136,6 +139,19 @@ class Services:
     def controller(self) -> Controller:
         """The active controller, for handlers that run `by_controller`; `NotController` where it is not."""
         return self.controller_node.require()
+
+    @property
+    def entropy(self) -> Entropy:
+        """What is random here."""
+        return self._entropy
+
+    def change_now(self, name: str, change: Callable[[Controller], T]) -> T:
+        """Have the controller change something at once; what it comes to, or raises.  `NotController` where
+        no controller is in reach, or it is busy.
+        """
+        outcome: list[T] = []
+        self._controllers.change_now(self.id, name, lambda active: outcome.append(change(active)))
+        return outcome[0]
 
     def create_topic(self, new: NewTopic) -> None:
         """Have the controller create a topic that a client needs; raises why it cannot be, or not now."""

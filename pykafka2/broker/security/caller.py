@@ -54,6 +54,8 @@ class Caller:
     """The client's address without its port, as access rules compare it."""
     listener: str = "PLAINTEXT"
     """The name of the listener that the client came by; the controller is not told it, as in Kafka."""
+    protocol: str = "PLAINTEXT"
+    """The security protocol of that listener."""
     is_broker: bool = False
     """Another broker of this cluster, on its own behalf; what it forwards is the client's that asked it."""
 

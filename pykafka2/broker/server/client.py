@@ -59,7 +59,7 @@ class ClientOrigin:
         self.entrance = entrance
         host = address_of(connection.peer)
         self.authentication = entrance.authentication(host)
-        self._caller = Caller(host=host, listener=entrance.listener)
+        self._caller = entrance.stranger(host)
         self.parts: tuple[str, ...] = (entrance.acceptor, processor.name)
 
     @property

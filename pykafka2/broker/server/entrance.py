@@ -26,12 +26,17 @@ class Entrance:
     sasl: SaslListener | None = None
     mapping: PrincipalMapping | None = None
     """What names the principal of a client that showed a certificate; None where none is asked for."""
+    protocol: str = "PLAINTEXT"
+
+    def stranger(self, host: str) -> Caller:
+        """Somebody from this address of whom nothing else is known."""
+        return Caller(host=host, listener=self.listener, protocol=self.protocol)
 
     def authentication(self, host: str) -> Authentication | None:
         """The SASL side of a new connection from this address; None on a listener without SASL."""
         if self.sasl is None:
             return None
-        return Authentication(self.sasl, Caller(host=host, listener=self.listener), self.sasl.wall_ms)
+        return Authentication(self.sasl, self.stranger(host), self.sasl.wall_ms)
 
     def caller(self, transport: Transport, host: str) -> Caller:
         """Who is at the other end once TLS, if there is any, is agreed on.
@@ -47,4 +52,4 @@ class Entrance:
                     f"{transport.peer}: no rule of ssl.principal.mapping.rules fits its certificate"
                 )
             principal = Principal(USER, name)
-        return Caller(principal, host, self.listener)
+        return attrs.evolve(self.stranger(host), principal=principal)

@@ -1,0 +1,122 @@
+"""Delegation tokens: how the controller makes, renews and ends them (Kafka's DelegationTokenControlManager).
+
+Functions over the active controller, each one change of its metadata.  They raise what the client is told.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+import attrs
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.controller import Controller
+from pykafka2.broker.controller.records import DelegationTokenRemoved, DelegationTokenSet
+from pykafka2.broker.security.caller import Principal
+from pykafka2.broker.security.delegation import DelegationToken, credentials_of, hmac_of
+from pykafka2.broker.security.scram import KINDS, SALT_BYTES
+from pykafka2.clock import Entropy
+from pykafka2.errors import (
+    DelegationTokenAuthDisabled,
+    DelegationTokenExpired,
+    DelegationTokenNotFound,
+    DelegationTokenOwnerMismatch,
+)
+
+
+@attrs.define(frozen=True)
+class TokenRequest:
+    """A token to make.  A lifetime of 0 or less is the longest that there is."""
+
+    owner: Principal
+    requester: Principal
+    renewers: Sequence[Principal]
+    max_lifetime_ms: int
+
+
+def secret_key(config: BrokerConfig) -> str:
+    """delegation.token.secret.key.  Raises `DelegationTokenAuthDisabled` where there is none."""
+    key = config.text("delegation.token.secret.key")
+    if not key:
+        raise DelegationTokenAuthDisabled
+    return key
+
+
+def create_token(
+    controller: Controller, config: BrokerConfig, entropy: Entropy, wanted: TokenRequest, now_ms: int
+) -> DelegationToken:
+    """Make a token."""
+    key = secret_key(config)
+    lifetime = config.int("delegation.token.max.lifetime.ms")
+    if wanted.max_lifetime_ms > 0:
+        lifetime = min(lifetime, wanted.max_lifetime_ms)
+    token_id = entropy.token_bytes(16).hex()
+    made = hmac_of(key, token_id)
+    salts = {name: entropy.token_bytes(SALT_BYTES) for name in KINDS}
+    token = DelegationToken(
+        token_id,
+        wanted.owner,
+        wanted.requester,
+        tuple(wanted.renewers),
+        now_ms,
+        now_ms + lifetime,
+        min(now_ms + lifetime, now_ms + config.int("delegation.token.expiry.time.ms")),
+        made,
+        credentials_of(made, salts),
+    )
+    controller.write([DelegationTokenSet(token)])
+    return token
+
+
+def renew_token(
+    controller: Controller,
+    config: BrokerConfig,
+    token_hmac: bytes,
+    who: Principal,
+    period_ms: int,
+    now_ms: int,
+) -> int:
+    """Let a token live longer; when it expires then."""
+    secret_key(config)
+    token = _known(controller, token_hmac, who, now_ms)
+    period = config.int("delegation.token.expiry.time.ms")
+    if period_ms > 0:
+        period = min(period, period_ms)
+    return _end_at(controller, token, now_ms + period)
+
+
+def expire_token(
+    controller: Controller,
+    config: BrokerConfig,
+    token_hmac: bytes,
+    who: Principal,
+    period_ms: int,
+    now_ms: int,
+) -> int:
+    """Let a token expire after a while, with a negative number now; when it expires then, or that number."""
+    secret_key(config)
+    token = _known(controller, token_hmac, who, now_ms)
+    if period_ms < 0:
+        controller.write([DelegationTokenRemoved(token.id)])
+        return period_ms
+    return _end_at(controller, token, now_ms + period_ms)
+
+
+def _known(controller: Controller, token_hmac: bytes, who: Principal, now_ms: int) -> DelegationToken:
+    for token in controller.state.tokens.values():
+        if hmac.compare_digest(token.hmac, token_hmac):
+            break
+    else:
+        raise DelegationTokenNotFound
+    if token.is_over(now_ms):
+        raise DelegationTokenExpired
+    if not token.belongs_to(who):
+        raise DelegationTokenOwnerMismatch
+    return token
+
+
+def _end_at(controller: Controller, token: DelegationToken, at_ms: int) -> int:
+    expires_at_ms = min(token.max_at_ms, at_ms)
+    controller.write([DelegationTokenSet(attrs.evolve(token, expires_at_ms=expires_at_ms))])
+    return expires_at_ms

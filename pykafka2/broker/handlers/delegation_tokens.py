@@ -1,0 +1,215 @@
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48).
+
+Taken from those alone who are known by other means than a token, and not over a plaintext listener.  The
+broker that was asked looks at that and has the controller make the change, in place of forwarding: the
+controller is not told by which listener a client came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.controller.delegation_tokens import (
+    TokenRequest,
+    create_token,
+    expire_token,
+    renew_token,
+    secret_key,
+)
+from pykafka2.broker.security.caller import USER, Principal
+from pykafka2.broker.security.delegation import DelegationToken, is_asked_for, may_ask
+from pykafka2.errors import (
+    BrokerError,
+    DelegationTokenAuthorizationFailed,
+    DelegationTokenRequestNotAllowed,
+    InvalidPrincipalType,
+)
+from pykafka2.protocol.acl_terms import Operation, ResourceType
+from pykafka2.protocol.messages.tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.server.request_context import RequestContext
+
+FIRST_VERSION_WITH_REQUESTER = 3
+NO_TIME, CONTROLLERS_NO_TIME = -1, 0
+"""What stands for a time in an answer without one: of the broker that was asked, of Kafka's controller."""
+
+
+def handle_create(
+    services: Services, context: RequestContext, request: CreateDelegationTokenRequest, now: float
+) -> CreateDelegationTokenResponse:
+    requester = owner = context.principal
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+    renewers = [Principal(one.principal_type, one.principal_name) for one in request.renewers]
+    at_ms = NO_TIME
+    try:
+        _check_caller(context)
+        if owner != requester and not _may(services, context, Operation.CREATE_TOKENS, owner):
+            raise DelegationTokenAuthorizationFailed
+        if any(one.kind != USER for one in renewers):
+            raise InvalidPrincipalType
+        at_ms = CONTROLLERS_NO_TIME
+        wanted = TokenRequest(owner, requester, renewers, request.max_lifetime_ms)
+        token = services.change_now(
+            f"create a delegation token of {owner}",
+            lambda active: create_token(
+                active, services.config, services.entropy, wanted, services.clock.wall_ms()
+            ),
+        )
+    except BrokerError as error:
+        response = _not_created(error.code or 0, owner, at_ms)
+    else:
+        response = CreateDelegationTokenResponse(
+            principal_type=owner.kind,
+            principal_name=owner.name,
+            issue_timestamp_ms=token.issued_at_ms,
+            expiry_timestamp_ms=token.expires_at_ms,
+            max_timestamp_ms=token.max_at_ms,
+            token_id=token.id,
+            hmac=token.hmac,
+        )
+    if context.version >= FIRST_VERSION_WITH_REQUESTER:
+        response.token_requester_principal_type = requester.kind
+        response.token_requester_principal_name = requester.name
+    return response
+
+
+def _not_created(code: int, owner: Principal, at_ms: int) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=code,
+        principal_type=owner.kind,
+        principal_name=owner.name,
+        issue_timestamp_ms=at_ms,
+        expiry_timestamp_ms=at_ms,
+        max_timestamp_ms=at_ms,
+        token_id="",
+        hmac=b"",
+    )
+
+
+def refuse_create(request: CreateDelegationTokenRequest, code: int) -> CreateDelegationTokenResponse:
+    return _not_created(code, Principal("", ""), NO_TIME)
+
+
+def handle_renew(
+    services: Services, context: RequestContext, request: RenewDelegationTokenRequest, now: float
+) -> RenewDelegationTokenResponse:
+    token_hmac, who, period_ms = bytes(request.hmac), context.principal, request.renew_period_ms
+    if not may_ask(context.caller):
+        return refuse_renew(request, DelegationTokenRequestNotAllowed.code or 0)
+    try:
+        expires_at_ms = services.change_now(
+            "renew a delegation token",
+            lambda active: renew_token(
+                active, services.config, token_hmac, who, period_ms, services.clock.wall_ms()
+            ),
+        )
+    except BrokerError as error:
+        return RenewDelegationTokenResponse(
+            error_code=error.code or 0, expiry_timestamp_ms=CONTROLLERS_NO_TIME
+        )
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_at_ms)
+
+
+def refuse_renew(request: RenewDelegationTokenRequest, code: int) -> RenewDelegationTokenResponse:
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
+
+
+def handle_expire(
+    services: Services, context: RequestContext, request: ExpireDelegationTokenRequest, now: float
+) -> ExpireDelegationTokenResponse:
+    token_hmac, who, period_ms = bytes(request.hmac), context.principal, request.expiry_time_period_ms
+    if not may_ask(context.caller):
+        return refuse_expire(request, DelegationTokenRequestNotAllowed.code or 0)
+    try:
+        expires_at_ms = services.change_now(
+            "expire a delegation token",
+            lambda active: expire_token(
+                active, services.config, token_hmac, who, period_ms, services.clock.wall_ms()
+            ),
+        )
+    except BrokerError as error:
+        return ExpireDelegationTokenResponse(
+            error_code=error.code or 0, expiry_timestamp_ms=CONTROLLERS_NO_TIME
+        )
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_at_ms)
+
+
+def refuse_expire(request: ExpireDelegationTokenRequest, code: int) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
+
+
+def handle_describe(
+    services: Services, context: RequestContext, request: DescribeDelegationTokenRequest, now: float
+) -> DescribeDelegationTokenResponse:
+    try:
+        _check_caller(context)
+        secret_key(services.config)
+    except BrokerError as error:
+        return refuse_describe(request, error.code or 0)
+    owners = request.owners
+    asked = None if owners is None else [Principal(one.principal_type, one.principal_name) for one in owners]
+    tokens = [
+        token
+        for token in services.image.tokens.values()
+        if is_asked_for(token, asked) and _may_see(services, context, token)
+    ]
+    return DescribeDelegationTokenResponse(tokens=[_described(token, context.version) for token in tokens])
+
+
+def refuse_describe(request: DescribeDelegationTokenRequest, code: int) -> DescribeDelegationTokenResponse:
+    return DescribeDelegationTokenResponse(error_code=code, tokens=[])
+
+
+def _described(token: DelegationToken, version: int) -> DescribedDelegationToken:
+    described = DescribedDelegationToken(
+        principal_type=token.owner.kind,
+        principal_name=token.owner.name,
+        issue_timestamp=token.issued_at_ms,
+        expiry_timestamp=token.expires_at_ms,
+        max_timestamp=token.max_at_ms,
+        token_id=token.id,
+        hmac=token.hmac,
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=one.kind, principal_name=one.name)
+            for one in token.renewers
+        ],
+    )
+    if version >= FIRST_VERSION_WITH_REQUESTER:
+        described.token_requester_principal_type = token.requester.kind
+        described.token_requester_principal_name = token.requester.name
+    return described
+
+
+def _check_caller(context: RequestContext) -> None:
+    if not may_ask(context.caller):
+        raise DelegationTokenRequestNotAllowed
+
+
+def _may_see(services: Services, context: RequestContext, token: DelegationToken) -> bool:
+    if token.belongs_to(context.principal):
+        return True
+    asker = services.asker_of(context)
+    if asker is None:
+        return True  # as without an authorizer
+    return asker.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id, notes=False) or asker.may(
+        Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner), notes=False
+    )
+
+
+def _may(services: Services, context: RequestContext, operation: int, owner: Principal) -> bool:
+    asker = services.asker_of(context)
+    return asker is None or asker.may(operation, ResourceType.USER, str(owner))

@@ -1,0 +1,74 @@
+"""Delegation tokens (KIP-48): what one is, who may see and renew it, and how its owner logs in with it.
+
+A token stands for its owner: its id and the HMAC of it are name and password for SCRAM.  Immutable; kept in
+the metadata.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from pykafka2.broker.security.caller import ANONYMOUS, Caller, Principal
+from pykafka2.broker.security.scram import KINDS, MIN_ITERATIONS, ScramCredential, ScramMechanism, ScramUser
+
+
+@attrs.define(frozen=True)
+class DelegationToken:
+    """One token.  Times are milliseconds since 1970."""
+
+    id: str
+    owner: Principal
+    requester: Principal
+    """Who asked for it."""
+    renewers: tuple[Principal, ...]
+    issued_at_ms: int
+    max_at_ms: int
+    """Until when it may be renewed."""
+    expires_at_ms: int
+    hmac: bytes = attrs.field(repr=False)
+    credentials: Mapping[ScramMechanism, ScramCredential] = attrs.field(repr=False)
+
+    def belongs_to(self, principal: Principal) -> bool:
+        """Whether this is its owner or one of its renewers."""
+        return principal == self.owner or principal in self.renewers
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it has expired."""
+        return now_ms > min(self.expires_at_ms, self.max_at_ms)
+
+    def scram_user(self, kind: ScramMechanism, now_ms: int) -> ScramUser | None:
+        """Whom a SCRAM message with its id stands for; None once it is over."""
+        if self.is_over(now_ms):
+            return None
+        owner = self.owner.name
+        return ScramUser(owner, self.credentials[kind], is_from_token=True, expires_at_ms=self.expires_at_ms)
+
+
+def hmac_of(secret_key: str, token_id: str) -> bytes:
+    """What proves that the cluster has made a token: HMAC-SHA-512 of its id."""
+    return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
+
+
+def credentials_of(token_hmac: bytes, salts: Mapping[str, bytes]) -> dict[ScramMechanism, ScramCredential]:
+    """What its owner logs in with, by mechanism: the password is the HMAC in base64."""
+    password = base64.b64encode(token_hmac).decode()
+    return {
+        kind: ScramCredential.of_password(name, password, salts[name], MIN_ITERATIONS)
+        for name, kind in KINDS.items()
+    }
+
+
+def may_ask(caller: Caller) -> bool:
+    """Whether requests about tokens are taken from who asks so: known by other means than a token."""
+    if caller.protocol == "PLAINTEXT" or caller.principal.is_from_token:
+        return False
+    return caller.protocol != "SSL" or caller.principal != ANONYMOUS
+
+
+def is_asked_for(token: DelegationToken, owners: Collection[Principal] | None) -> bool:
+    """Whether a token is of one of these owners or renewers; None asks for all."""
+    return owners is None or any(token.belongs_to(one) for one in owners)
