@@ -46,8 +46,9 @@ class Handler(Part):
                 # What the API itself raises has its answer; this is a mistake around it, so nobody would.
                 self.loop.problems.note(f"{self.name}: {type(context.request).__name__}", error)
                 context.close()
-            # Replies to those that have just come leave before anything else is done.
-            if loop.is_turn_over or (had_fresh and not requests.has_fresh):
+            # Replies to those that have just come leave before anything else is done.  On a thread of its own
+            # a handler holds up nobody.
+            if loop.is_shared and (loop.is_turn_over or (had_fresh and not requests.has_fresh)):
                 self.signal()
                 break
         else:

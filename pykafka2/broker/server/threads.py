@@ -164,6 +164,11 @@ class Loop:
 
     # ------------------------------------------------------------------ the loop's thread
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it turns more than one part."""
+        return len(self._parts) + len(self._last) > 1
+
     def add(self, part: Part) -> None:
         part._loop = self
         part.is_signalled = True

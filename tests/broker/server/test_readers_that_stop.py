@@ -180,6 +180,41 @@ def test_replies_that_nobody_reads_are_bounded(
     wait_for(lambda: connection.unsent_bytes == 0 and connection.may_read)
 
 
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_those_with_unsent_replies_are_not_read_while_all_of_them_are_too_many(
+    kafka_cluster: KafkaCluster,
+    leader: Leader,
+    connect: Connect,
+    wait_for: WaitFor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However few bytes each has; who has none is served."""
+    monkeypatch.setattr("pykafka2.broker.server.unsent.MAX_ALL_UNSENT_BYTES", 1000)
+    wires = [leader("t", 0) for _ in range(2)]
+    broker = kafka_cluster.partition("t", 0).leader
+    kafka_cluster.controls.pause_followers()
+    for wire in wires:
+        wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
+        wire.send(METADATA, 12)
+    wait_for(lambda: len(connections_of(kafka_cluster, broker)) == 2)
+    connections = connections_of(kafka_cluster, broker)
+    # Neither is above a bound of its own: the first below that of all, both together not.
+    wait_for(lambda: all(one.unsent_bytes for one in connections))
+    for _ in range(20):
+        wires[0].send(METADATA, 12)
+    wait_for(lambda: not any(one.may_read for one in connections))
+    kept = [one.unsent_bytes for one in connections]
+    assert 1000 <= sum(kept) < 2000
+    assert connect(broker).call(METADATA, 12).brokers
+    assert [one.unsent_bytes for one in connections] == kept
+    kafka_cluster.controls.resume_followers()
+    assert [wires[0].receive(ProduceRequest, 12)[0]] == [1]
+    assert [wires[0].receive(MetadataRequest, 12)[0] for _ in range(21)] == [*range(2, 23)]
+    assert wires[1].receive(ProduceRequest, 12)[0] == 1
+    assert wires[1].receive(MetadataRequest, 12)[0] == 2
+    wait_for(lambda: all(one.may_read for one in connections))
+
+
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 400})
 def test_a_connection_is_idle_once_it_accepts_no_byte(leader: Leader, kafka_cluster: KafkaCluster) -> None:
