@@ -211,19 +211,22 @@ def test_close_waits_for_what_is_under_way(simulation: Simulation, cluster: Kafk
     consumer, told = reader(simulation, cluster), Callbacks()
     cluster.controls.delay(OffsetCommitRequest, 1.0)
     consumer.commit_async({FIRST: 5}, told)
+    simulation.run_for(0.5)
+    consumer.commit_async({FIRST: 6}, told)
     consumer.close()
-    assert (told.offsets, told.errors) == ([5], [None])
+    assert (told.offsets, told.errors) == ([5, 6], [None, None]), "their answers come one by one"
 
 
+@pytest.mark.parametrize("limit", [{"timeout": 2.0}, {"timeout_ms": 2000}], ids=["seconds", "milliseconds"])
 def test_close_keeps_its_timeout_and_tells_what_is_not_over(
-    simulation: Simulation, cluster: KafkaCluster
+    simulation: Simulation, cluster: KafkaCluster, limit: dict[str, float]
 ) -> None:
     consumer: KafkaConsumer
     consumer, told = reader(simulation, cluster), Callbacks()
     cluster.controls.hold(OffsetCommitRequest)
     consumer.commit_async({FIRST: 5}, told)
     began_at = simulation.now
-    consumer.close(timeout=2.0)
+    consumer.close(**limit)  # type: ignore[arg-type]
     assert simulation.now - began_at <= 3
     [error] = told.errors
     assert isinstance(error, KafkaTimeoutError)

@@ -37,6 +37,15 @@ def test_they_are_never_closer_than_the_interval(simulation: Simulation, cluster
     assert min(later - earlier for earlier, later in pairwise(times)) >= 5
 
 
+def test_the_first_one_comes_after_the_interval_too(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer = automatic(simulation, cluster, FIRST)
+    consumer.seek(FIRST, 3)  # so that there is something to commit from the beginning
+    for _ in range(60):
+        consumer.poll(100)
+    fetched, committed = cluster.history.entries("Fetch")[0], cluster.history.entries("OffsetCommit")[0]
+    assert 4.9 < committed.received_at - fetched.received_at < 5.5
+
+
 def test_a_commit_of_the_applications_own_does_not_move_them(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -236,6 +245,11 @@ class TestMarking:
         consumer.store_offsets(offsets={SECOND: 7})
         consumer.close()
         assert committed(cluster) == at(5, 7)
+        epoch = records[4].leader_epoch
+        [request] = cluster.history.requests(OffsetCommitRequest)
+        told = {one.partition_index: one.committed_leader_epoch for one in request.topics[0].partitions}
+        assert told == {0: epoch, 1: -1}, "a record's mark has its epoch, as what poll() counts has"
+        assert epoch >= 0
 
     def test_a_mark_is_forgotten_when_its_partition_is_left(
         self, simulation: Simulation, cluster: KafkaCluster

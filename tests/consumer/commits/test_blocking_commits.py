@@ -17,7 +17,11 @@ from pykafka2.errors import (
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
-from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+)
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.consumer.commits.stories import FIRST, ORDERS, SECOND, Callbacks, at, committed, read, reader
@@ -119,6 +123,48 @@ def test_its_time_may_be_shorter_and_the_next_commit_is_not_kept_waiting(
     consumer.commit({FIRST: 6}, timeout_ms=5000)
     assert simulation.now - began_at < 2
     assert committed(cluster) == {FIRST: 6}
+
+
+def test_a_coordinator_that_does_not_answer_is_looked_up_again(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """It may be another by then, although the connection stands."""
+    consumer = reader(simulation, cluster, request_timeout_ms=2000)
+    consumer.commit({FIRST: 4})
+    cluster.controls.rule(api="OffsetCommit", then="swallow", times=1)
+    consumer.commit({FIRST: 5})
+    assert committed(cluster) == {FIRST: 5}
+    assert cluster.history.count("FindCoordinator") == 2
+
+
+def test_a_partition_that_the_answer_leaves_out_was_not_committed(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """And a commit that did not count is not told as written."""
+    consumer = reader(simulation, cluster)
+
+    def leave_out(request: OffsetCommitRequest, response: OffsetCommitResponse) -> OffsetCommitResponse:
+        kept = [one for one in response.topics[0].partitions if one.partition_index == 0]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=kept)])
+
+    cluster.controls.rule(api="OffsetCommit", then="replace_reply", reply=leave_out)
+    with pytest.raises(KafkaTimeoutError, match="says nothing of orders-1"):
+        consumer.commit({FIRST: 5, SECOND: 5}, timeout_ms=3000)
+    consumer.commit({FIRST: 6}, timeout_ms=3000)
+
+
+def test_the_last_failure_is_shown_until_a_commit_is_written(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = reader(simulation, cluster)
+    cluster.controls.fail_next(OffsetCommitRequest, OffsetMetadataTooLarge)
+    with pytest.raises(OffsetMetadataTooLarge):
+        consumer.commit({FIRST: 5})
+    assert "orders-0" in consumer.health()["group"]["last_commit_error"]
+    assert "The last commit failed: orders-0" in consumer.explain()
+    consumer.commit({FIRST: 6})
+    assert consumer.health()["group"]["last_commit_error"] is None
+    assert "commit failed" not in consumer.explain()
 
 
 @pytest.mark.parametrize("error", [OffsetMetadataTooLarge, GroupAuthorizationFailed])

@@ -9,7 +9,9 @@ import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.clock import FOREVER
+from pykafka2.consumer.commit_errors import words_for_member
 from pykafka2.consumer.committer import Committer
+from pykafka2.consumer.group_identity import GroupIdentity, GroupStanding
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.subscription import Assigned
 from pykafka2.driver.completion import Completion
@@ -21,6 +23,7 @@ from pykafka2.errors import (
     IllegalGeneration,
     KafkaError,
     RebalanceInProgress,
+    UnknownMemberId,
 )
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.protocol.messages.group import HeartbeatRequest
@@ -146,6 +149,19 @@ def test_who_did_not_poll_in_time_is_told_the_measured_gap(
     read_some(consumer, 1)
     consumer.commit()
     assert consumer.group_metadata().generation_id > 1
+
+
+@pytest.mark.parametrize("error", [UnknownMemberId, IllegalGeneration])
+def test_a_commit_on_its_way_as_the_member_leaves_names_the_cause(error: type[KafkaError]) -> None:
+    """The coordinator's answer comes when the member knows already why it is none any more."""
+    standing = GroupStanding(GROUP)
+    identity = standing.identity = GroupIdentity("member-1", 3)
+    standing.lost_because = "poll() was not called for 27.1 s, longer than max_poll_interval_ms=20000"
+    told = words_for_member(error(), standing, identity)
+    assert isinstance(told, CommitFailed)
+    assert standing.lost_because in str(told)
+    standing.lost_because = ""
+    assert "max_poll_interval_ms" in str(words_for_member(error(), standing, identity)), "what it may be"
 
 
 def test_the_new_owners_commit_stands(simulation: Simulation, cluster: KafkaCluster) -> None:

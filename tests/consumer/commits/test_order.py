@@ -13,7 +13,7 @@ from pykafka2.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinato
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commits.scripted_coordinator import FIND_COORDINATOR, OFFSET_FETCH, OldCluster
-from tests.consumer.commits.stories import FIRST, GROUP, committed, reader
+from tests.consumer.commits.stories import FIRST, GROUP, committed, read, reader
 
 
 class Told:
@@ -113,6 +113,26 @@ def test_none_overtakes_another_at_whatever_turn_of_the_loop_it_is_asked_for(is_
         ]
         assert sent == [1, 2], f"after {turns} turns"
     assert places == {0, 1}, "before and after the first one left"
+
+
+def test_nothing_leaves_while_a_last_commit_may_be_repeated(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """That of partitions that are given away is not waited for: a commit of the application may follow it."""
+    consumer = reader(simulation, cluster, [FIRST], enable_auto_commit=True)
+    read(consumer, 1)
+    assert consumer._group is not None
+    cluster.controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress)
+    last = consumer._group.committer.commit_before_rebalance([FIRST], 10.0)
+    consumer.commit_async({FIRST: 5})
+    simulation.run_for(5)
+    assert last is not None
+    assert last.exception(0) is None
+    sent = [
+        one.topics[0].partitions[0].committed_offset for one in cluster.history.requests(OffsetCommitRequest)
+    ]
+    assert sent == [1, 1, 5]
+    assert committed(cluster) == {FIRST: 5}
 
 
 @pytest.mark.parametrize("behind", ["nothing to commit", "given up before it was sent"])
