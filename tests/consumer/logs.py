@@ -121,6 +121,8 @@ class LogCluster(ScriptedCluster):
     def __init__(self, topics: dict[str, list[int]], brokers: int = 3) -> None:
         super().__init__(brokers, topics)
         self.logs: dict[TopicPartition, Log] = {}
+        self.lists_aborted_always = False
+        """Whether aborted transactions are told to those who read uncommitted, too."""
         self.on(FetchRequest, self.fetch)
         self.on(ListOffsetsRequest, self.list_offsets)
         self.in_flight: dict[int, int] = {}
@@ -225,7 +227,7 @@ class LogCluster(ScriptedCluster):
             high_watermark=log.end,
             last_stable_offset=log.end if log.stable_end is None else log.stable_end,
             log_start_offset=log.start,
-            aborted_transactions=aborted if is_committed else None,
+            aborted_transactions=aborted if is_committed or self.lists_aborted_always else None,
             records=memoryview(log.read(asked.fetch_offset, limit)) if limit else None,
         )
 
