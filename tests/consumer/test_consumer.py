@@ -142,6 +142,27 @@ def test_max_poll_records_makes_many_polls_of_one_fetch(cluster: LogCluster) -> 
         assert all(offset == 1000 for offset in fetched_again), "nothing is fetched twice"
 
 
+@pytest.mark.parametrize(("call", "goes_on_at"), [("seek_to_end", 10), ("seek_to_beginning", 0)])
+def test_an_iteration_follows_a_seek_to_an_end(cluster: LogCluster, call: str, goes_on_at: int) -> None:
+    """What a poll has brought and iteration has not handed out is not handed out any more."""
+    cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
+    with cluster.consumer("orders") as consumer:
+        assert [next(consumer).offset for _ in range(3)] == [0, 1, 2]
+        getattr(consumer, call)(ORDERS_0)
+        assert consumer.position(ORDERS_0) == goes_on_at
+        cluster.append("orders", 0, b"new")
+        assert next(consumer).offset == goes_on_at
+
+
+def test_max_poll_records_is_of_all_partitions_together(cluster: LogCluster) -> None:
+    for number in range(3):
+        cluster.append("orders", number, *[b"x"] * 10)
+    with cluster.consumer("orders", max_poll_records=14) as consumer:
+        fetch_ahead(cluster, consumer)
+        counts = [sum(map(len, consumer.poll(1000).values())) for _ in range(3)]
+        assert counts == [14, 14, 2]
+
+
 def test_the_position_moves_only_when_records_are_handed_over(
     cluster: LogCluster, consumer: KafkaConsumer
 ) -> None:
@@ -189,6 +210,31 @@ def test_fetching_ahead_stays_within_its_budget(cluster: LogCluster) -> None:
                 break
         assert total == 600, "and it never stands still"
         assert 25_000 < most <= 62_000
+
+
+def test_fetches_of_several_brokers_share_the_budget(cluster: LogCluster) -> None:
+    for number in range(3):
+        cluster.log("orders", number).append(b"x" * 100)
+    with cluster.consumer("orders", queued_max_bytes=60_000) as consumer:
+        consumer.poll(1000)
+        first = [broker.requests(FetchRequest)[0].max_bytes for broker in cluster.brokers]
+    assert len(first) == 3
+    assert sum(first) <= 60_000
+
+
+def test_a_fetch_names_the_leader_epoch_that_metadata_told(cluster: LogCluster) -> None:
+    """So that a leader of before, or one that is not it yet, refuses it (KIP-320)."""
+    cluster.append("orders", 0, b"a")
+    cluster.topics["orders"].epochs[:] = [3, 4, 5]
+    with cluster.consumer("orders") as consumer:
+        drain(consumer)
+    told = {
+        partition.partition: partition.current_leader_epoch
+        for request in cluster.requests(FetchRequest)
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    assert told == {0: 3, 1: 4, 2: 5}
 
 
 def test_a_subscription_finds_partitions_that_are_added(cluster: LogCluster) -> None:

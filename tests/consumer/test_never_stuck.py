@@ -50,6 +50,60 @@ def test_what_was_fetched_of_paused_partitions_does_not_starve_the_others() -> N
         assert consumer.metrics()["buffered-bytes"] <= 4000, "memory stays bounded all the same"
 
 
+def test_paused_partitions_that_fill_the_whole_budget_give_it_back() -> None:
+    """A batch comes whole however large it is, so three partitions may take more than the budget has."""
+    cluster = LogCluster({"orders": [0, 0, 0, 0]}, brokers=1)
+    for partition in range(1, 4):
+        for _ in range(3):
+            cluster.append("orders", partition, b"x" * 1500)
+    options = {"queued_max_bytes": 4000, "max_partition_fetch_bytes": 2000}
+    with cluster.consumer("orders", **options) as consumer:
+        while not consumer.metrics()["buffered-bytes"]:
+            consumer.poll()
+            cluster.runtime.run_for(1)
+        assert consumer.metrics()["buffered-bytes"] > 4000
+        consumer.pause(*ORDERS[1:])
+        cluster.append("orders", 0, b"late")
+        assert read(consumer, 5) == {ORDERS[0]: [0]}
+        consumer.resume(*ORDERS[1:])
+        assert read(consumer, 20) == {one: [0, 1, 2] for one in ORDERS[1:]}
+
+
+def test_one_partition_takes_no_more_than_its_share_ahead() -> None:
+    cluster = backlogged()
+    for partition in ORDERS[1:]:
+        cluster.logs[partition] = Log()
+    with cluster.consumer("orders", queued_max_bytes=8000, max_partition_fetch_bytes=300) as consumer:
+        consumer.poll(1000, max_records=1)
+        cluster.runtime.run_for(5)
+        assert 1000 < consumer.health()["partitions"]["orders-0"]["buffered_bytes"] < 8000 / 4 + 300
+
+
+def test_a_full_partition_is_fetched_again_though_its_neighbour_has_nothing() -> None:
+    """The broker holds a fetch that names the empty one alone; once the other has room it is to be asked for
+    soon, and not after fetch_max_wait_ms."""
+    cluster = backlogged()
+    for partition in ORDERS[1:]:
+        cluster.logs[partition] = Log()
+    with cluster.consumer("orders", fetch_max_wait_ms=30_000, **SMALL) as consumer:
+        before = cluster.now
+        found: list[int] = []
+        while len(found) < 200 and cluster.now - before < 60:
+            cluster.runtime.run_for(0.2)  # it has fetched what it may, and waits for news of the others
+            found += read(consumer, 1).get(ORDERS[0], [])
+        assert found == list(range(200))
+        assert cluster.now - before < 20
+
+
+def test_each_partition_has_its_turn_at_the_head_of_an_answer() -> None:
+    """A broker fills its answer in the order in which partitions are named; the last would get nothing."""
+    cluster = backlogged()
+    with cluster.consumer("orders", fetch_max_bytes=100) as consumer:
+        found = read(consumer, 40, 100)
+        assert set(found) == set(ORDERS)
+        assert max(map(len, found.values())) - min(map(len, found.values())) <= 2
+
+
 def test_what_made_room_for_others_is_fetched_again_after_resume() -> None:
     cluster = backlogged(100)
     with cluster.consumer("orders", **SMALL) as consumer:

@@ -216,6 +216,7 @@ def test_exclude_internal_topics(simulation: Simulation, cluster: KafkaCluster, 
     consumer.poll(3000)
     internal = {"__consumer_offsets"} if not excluded else set()
     assert consumer.subscription() == {"orders"} | internal
+    assert {name for name in consumer.topics() if name.startswith("__")} == internal
 
 
 @pytest.mark.parametrize(("age_ms", "asked"), [(300_000, 1), (1000, 4)])

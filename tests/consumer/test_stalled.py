@@ -152,6 +152,29 @@ def test_a_partition_that_waits_for_its_turn_does_not_stand_still() -> None:
             cluster.runtime.run_for(5)
 
 
+def test_among_many_partitions_a_turn_may_take_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    """Each has data in the buffer, and the application takes one record in eleven seconds."""
+    cluster = LogCluster({"orders": [0] * 14}, brokers=1)
+    for number in range(14):
+        cluster.append("orders", number, *[b"x"] * 10)
+    with cluster.consumer("orders", max_poll_records=1) as consumer:
+        for _ in range(40):
+            assert consumer.poll(1000)
+            cluster.runtime.run_for(11)
+    assert "does not advance" not in caplog.text
+
+
+def test_the_time_in_which_nobody_polls_does_not_count() -> None:
+    """A suspended laptop, or an application that computes: nobody could have advanced meanwhile."""
+    cluster = StuckCluster()
+    with cluster.consumer("orders") as consumer:
+        consumer.poll(15_000)
+        for _ in range(3):
+            cluster.runtime.run_for(200)
+            consumer.poll()
+        assert max(one["stands_still_for"] for one in consumer.health()["partitions"].values()) < 60
+
+
 def test_a_reset_that_is_never_answered_is_said() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     refusal = ListOffsetsPartitionResponse(partition_index=0, error_code=STORAGE_ERROR)

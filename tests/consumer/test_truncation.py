@@ -23,6 +23,8 @@ class EpochCluster(LogCluster):
         super().__init__({"orders": [0]}, brokers=1)
         self.epoch = 1
         self.knows_epochs = True
+        self.claims_end: int | None = None
+        """Where every epoch ends, as it says, whatever was asked for."""
 
     def write(self, *values: bytes) -> None:
         log = self.log("orders")
@@ -52,6 +54,12 @@ class EpochCluster(LogCluster):
         last = asked.last_fetched_epoch
         if last >= 0 and not self.knows_epochs:
             return PartitionData(partition_index=0, error_code=1, high_watermark=-1)
+        if last >= 0 and self.claims_end is not None:
+            return PartitionData(
+                partition_index=0,
+                high_watermark=self.log("orders").end,
+                diverging_epoch=EpochEndOffset(epoch=last, end_offset=self.claims_end),
+            )
         if last >= 0:
             known = [RecordBatch(memoryview(b)) for b in self.log("orders").batches]
             before = [b for b in known if b.partition_leader_epoch <= last]
@@ -107,6 +115,18 @@ def test_without_a_policy_a_cut_log_is_raised_with_its_place(cluster: EpochClust
             assert consumer.position(ORDERS_0) == 5
         consumer.seek(ORDERS_0, caught.value.offset)
         assert values(consumer) == [b"new 2", b"new 3", b"new 4", b"new 5"]
+
+
+def test_reading_never_goes_forward_for_a_cut(cluster: EpochCluster) -> None:
+    """A leader may say that the epoch ends behind the place that was asked for: only the epoch is wrong."""
+    with cluster.consumer("orders") as consumer:
+        assert len(values(consumer)) == 5
+        cluster.claims_end = 9
+        cluster.write(b"5")
+        values(consumer, 2)
+        cluster.claims_end = None
+        found = [b"5", *values(consumer)] if consumer.position(ORDERS_0) == 6 else values(consumer)
+        assert found == [b"5"]
 
 
 def test_a_broker_that_knows_nothing_of_the_epoch_is_asked_by_offset(cluster: EpochCluster) -> None:
