@@ -441,13 +441,13 @@ class InvalidCommitOffsetSize(BrokerError):
 
 
 class TopicAuthorizationFailed(BrokerError):
-    """The principal may not do this to the topic; ask for an ACL."""
+    """The principal may not do this to the topic; ask for an ACL: READ to consume, WRITE to produce."""
 
     code = 29
 
 
 class GroupAuthorizationFailed(BrokerError):
-    """The principal may not use the group; ask for an ACL."""
+    """The principal may not use the group; ask for an ACL that allows READ on it."""
 
     code = 30
 
@@ -592,7 +592,7 @@ class TransactionCoordinatorFenced(BrokerError):
 
 
 class TransactionalIdAuthorizationFailed(BrokerError):
-    """The principal may not use the transactional id; ask for an ACL."""
+    """The principal may not use the transactional id; ask for an ACL that allows WRITE on it."""
 
     code = 53
     fatal = True

@@ -11,7 +11,14 @@ import random
 
 from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import PollResult
-from pykafka2.errors import BrokerError, CorruptData, KafkaError, UnsupportedVersion, error_of
+from pykafka2.errors import (
+    BrokerError,
+    ClusterAuthorizationFailed,
+    CorruptData,
+    KafkaError,
+    UnsupportedVersion,
+    error_of,
+)
 from pykafka2.producer.identity_policy import IdempotentPolicy, IdentityPolicy, TransactionalPolicy
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.sequences import Sequences
@@ -79,7 +86,9 @@ class ProducerIdentity:
         if error.retriable or not isinstance(error, BrokerError):
             self._not_before = now + self._backoff.next()
             return
-        hint = (
-            "set enable_idempotence=False" if isinstance(error, UnsupportedVersion) else "close the producer"
-        )
+        hint = "close the producer"
+        if isinstance(error, UnsupportedVersion):
+            hint = "set enable_idempotence=False"
+        elif isinstance(error, ClusterAuthorizationFailed):
+            hint = "it takes WRITE on a topic, or IDEMPOTENT_WRITE on the cluster; then make a new producer"
         self.refuse(error, f"no producer id for an idempotent producer: {error}; {hint}")

@@ -1,0 +1,116 @@
+"""What our own clients raise when access rules refuse them: at once, typed, and saying what to ask for.
+
+In virtual time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
+from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Simulation
+
+ME = "User:ANONYMOUS"
+
+
+@pytest.fixture
+def cluster(simulation: Simulation) -> KafkaCluster:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER, "group.initial.rebalance.delay.ms": 0}
+    return simulation.cluster(brokers=3, topics=["orders"], config=config)
+
+
+@pytest.fixture
+def options(simulation: Simulation, cluster: KafkaCluster) -> dict[str, Any]:
+    return {"bootstrap_servers": cluster.bootstrap_servers, "runtime": simulation.runtime.at("app")}
+
+
+def test_a_producer_without_write(cluster: KafkaCluster, options: dict[str, Any]) -> None:
+    with (
+        KafkaProducer(**options) as producer,
+        pytest.raises(errors.TopicAuthorizationFailed, match=r"'orders'.*WRITE to produce"),
+    ):
+        producer.send("orders", b"x").result(30)
+    cluster.acls.allow(ME, "DESCRIBE", topic="orders")
+    with (
+        KafkaProducer(**options) as producer,
+        pytest.raises(errors.ClusterAuthorizationFailed, match=r"WRITE on a topic, or IDEMPOTENT_WRITE"),
+    ):
+        producer.send("orders", b"x").result(30)
+    with (
+        KafkaProducer(enable_idempotence=False, **options) as producer,
+        pytest.raises(errors.TopicAuthorizationFailed, match=r"orders-0.*WRITE to produce"),
+    ):
+        producer.send("orders", b"x").result(30)
+    assert cluster.log("orders", 0).log_end_offset == 0
+    cluster.acls.allow(ME, "WRITE", topic="orders")
+    with KafkaProducer(**options) as producer:
+        producer.send("orders", b"x").result(30)
+
+
+def test_a_transactional_producer_without_write_on_its_id(
+    cluster: KafkaCluster, options: dict[str, Any]
+) -> None:
+    cluster.acls.allow(ME, "WRITE", topic="orders")
+    with (
+        KafkaProducer(transactional_id="payments", **options) as producer,
+        pytest.raises(errors.TransactionalIdAuthorizationFailed, match="WRITE"),
+    ):
+        producer.init_transactions()
+    cluster.acls.allow(ME, "WRITE", transactional_id="pay", prefix=True)
+    with KafkaProducer(transactional_id="payments", **options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"x").result(30)
+        producer.commit_transaction()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_without_read(cluster: KafkaCluster, options: dict[str, Any], protocol: str) -> None:
+    named = {"group_id": "readers", "group_protocol": protocol, "auto_offset_reset": "earliest", **options}
+    cluster.acls.allow(ME, "READ", topic="orders")
+    with (
+        KafkaConsumer("orders", **named) as consumer,
+        pytest.raises(errors.GroupAuthorizationFailed, match=r"'readers'.*READ"),
+    ):
+        consumer.poll(timeout_ms=30_000)
+    cluster.acls.revoke()
+    cluster.acls.allow(ME, "READ", group="readers")
+    with (
+        KafkaConsumer("orders", **named) as consumer,
+        pytest.raises(errors.TopicAuthorizationFailed, match=r"'orders'.*READ to consume"),
+    ):
+        consumer.poll(timeout_ms=30_000)
+
+
+def test_a_reader_whose_right_is_revoked_while_it_reads(
+    cluster: KafkaCluster, options: dict[str, Any]
+) -> None:
+    cluster.acls.allow(ME, "READ", "WRITE", topic="orders")
+    with KafkaProducer(**options) as producer:
+        producer.send("orders", b"x").result(30)
+    with KafkaConsumer(**options) as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        consumer.seek_to_beginning()
+        assert sum(map(len, consumer.poll(timeout_ms=30_000).values())) == 1
+        cluster.acls.revoke(ME, "READ")
+        with pytest.raises(errors.TopicAuthorizationFailed, match=r"orders-0.*READ to consume"):
+            consumer.poll(timeout_ms=30_000)
+        cluster.acls.allow(ME, "READ", topic="orders")
+        with KafkaProducer(**options) as producer:
+            producer.send("orders", b"y").result(30)
+        assert sum(map(len, consumer.poll(timeout_ms=30_000).values())) == 1
+
+
+def test_an_administrator_without_rights(cluster: KafkaCluster, options: dict[str, Any]) -> None:
+    with KafkaAdminClient(**options) as admin:
+        with pytest.raises(ItemsFailed, match="new: TopicAuthorizationFailed"):
+            admin.create_topics(["new"])
+        with pytest.raises(ItemsFailed, match="orders: TopicAuthorizationFailed"):
+            admin.delete_topics(["orders"])
+        with pytest.raises(errors.ClusterAuthorizationFailed):
+            admin.describe_acls()
+        assert admin.list_topics() == []
+    assert "orders" in cluster.topics()
