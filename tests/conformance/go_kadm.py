@@ -34,9 +34,7 @@ CONFIG: dict[str, object] = {"auto.create.topics.enable": False, "group.initial.
 """As tests/conformance/real_kafka.py sets Apache Kafka."""
 
 DIFFERENT: dict[str, str] = {
-    "DescribeACLs": "there are no ACLs yet",
     "DescribeClientQuotas": "there are no quotas yet",
-    "DescribeUserSCRAMs": "there are no SCRAM users yet",
 }
 """Answers that are not Apache Kafka's, and why."""
 

@@ -23,6 +23,7 @@ from pykafka2.testing import KafkaCluster
 
 from .maven import kafka_jars
 from .real_kafka import RealKafka
+from .suites import AUTHORIZER
 
 Server = Callable[[Path, bool], AbstractContextManager[dict[str, str]]]
 
@@ -88,7 +89,7 @@ def kafka_go(folder: Path, real: bool) -> Iterator[dict[str, str]]:
             yield {}
         return
     cluster = KafkaCluster(
-        brokers=2, controller=1, host="localhost", ports=[9091, 9092], config=LARGE_MESSAGES
+        brokers=2, controller=1, host="localhost", ports=[9091, 9092], config={**LARGE_MESSAGES, **AUTHORIZER}
     )
     with cluster:
         cluster.controls.stop_broker(0)

@@ -80,7 +80,6 @@ TOXIPROXY = Suite(
     "github.com/Shopify/toxiproxy/v2", "v2.5.0", "h1:i4LPT+qrSlKNtQf5QliVjdP08GyAH8+BUIc9gT0eahc="
 )
 
-ACLS = "there are no ACLs yet"
 SCRAM = "there are no SCRAM users yet"
 QUOTAS = "there are no quotas yet"
 NIL = "calls a nil function of its own, which ends the run, with Apache Kafka, too"
@@ -90,9 +89,6 @@ LISTENER = "wants a second listener, with SASL, which brokers have not yet"
 EXPECTED: dict[str, dict[str, str]] = {
     "franz-go": {},
     "kafka-go": {
-        "TestClientCreateACLs": ACLS,
-        "TestClientDeleteACLs": ACLS,
-        "TestClientDescribeACLs": ACLS,
         "TestClientAlterClientQuotas": QUOTAS,
         "TestAlterUserScramCredentials": SCRAM,
         "TestDescribeUserScramCredentials": SCRAM,

@@ -158,9 +158,7 @@ def send_messages(topic, kafka_producer, request):
 
 TESTS_OF_2_0 = ("test_admin_integration", "test_consumer_integration", "test_producer", "test_consumer_group")
 
-FAILURES: dict[str, str] = {
-    "test_admin_integration.py::test_create_describe_delete_acls": "there are no ACLs yet",
-}
+FAILURES: dict[str, str] = {}
 """Tests of every version that fail on the bundled broker, and why; docs/fidelity.md has a row for each."""
 
 FAILURES_OF_2_0 = {

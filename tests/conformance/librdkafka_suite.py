@@ -33,6 +33,7 @@ from pykafka2.errors import IllegalState
 from .librdkafka_source import LONG, NO_AUTO_CREATE, PARTS, broker_tests, built, kafka_path
 from .maven import KafkaUnavailable, kafka_jars
 from .real_kafka import RealKafka
+from .suites import AUTHORIZER
 
 BROKERS = 3
 WORKERS = 4
@@ -56,24 +57,14 @@ CONFIG: dict[str, object] = {
     "offsets.topic.num.partitions": 50,
     "transaction.state.log.num.partitions": 50,
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    **AUTHORIZER,
 }
 RACKS = [f"RACK{number}" for number in range(1, BROKERS + 1)]
-REAL_EXTRA = """\
-broker.rack=RACK{node}
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-allow.everyone.if.no.acl.found=true
-"""
+REAL_EXTRA = "broker.rack=RACK{node}\n"
 
-ACLS = "there are no ACLs yet"
 FAILURES: dict[str, str] = {
     "0077_compaction": "there is no log cleaner yet",
-    "0081_admin do_test_CreateAcls": ACLS,
-    "0081_admin do_test_DescribeAcls": ACLS,
-    "0081_admin do_test_DeleteAcls": ACLS,
     "0081_admin do_test_UserScramCredentials": "there are no SCRAM users yet",
-    "0109_auto_create_topics": ACLS,
-    "0115_producer_auth": ACLS,
-    "0119_consumer_auth": ACLS,
 }
 """Tests that fail on the bundled broker, and why; docs/fidelity.md says more."""
 

@@ -24,11 +24,11 @@ from .real_kafka import RealKafka
 
 DOWNLOAD_TIMEOUT = 180.0
 
-AUTHORIZER = """\
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-allow.everyone.if.no.acl.found=true
-"""
-"""Apache Kafka's alone: the bundled broker has no ACLs yet."""
+AUTHORIZER: Mapping[str, object] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": True,
+}
+"""Everybody may do everything until a test makes rules."""
 
 SUMMARY = re.compile(r"^(?:FAILED|ERROR) \S*?(\w+\.py::[^\s\[]+(?:\[[^\]]*\])?)", re.MULTILINE)
 
@@ -91,16 +91,21 @@ class Serving:
     @contextmanager
     def started(self, real: bool) -> Iterator[str]:
         """Addresses of a bundled cluster, or of Apache Kafka, with this configuration."""
+        config = {**AUTHORIZER, **self.config}
         if real:
-            extra = "".join(f"{name}={str(value).lower()}\n" for name, value in self.config.items())
-            with RealKafka(kafka_jars(), brokers=self.brokers, extra=AUTHORIZER + extra) as kafka:
+            extra = "".join(f"{name}={_text(value)}\n" for name, value in config.items())
+            with RealKafka(kafka_jars(), brokers=self.brokers, extra=extra) as kafka:
                 yield kafka.bootstrap_servers
             return
         from pykafka2.testing import KafkaCluster
 
         ports = [self.port + n for n in range(self.brokers)] if self.port else None
-        with KafkaCluster(brokers=self.brokers, config=self.config, ports=ports) as cluster:
+        with KafkaCluster(brokers=self.brokers, config=config, ports=ports) as cluster:
             yield cluster.bootstrap_servers
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def run(command: list[str], folder: Path, environment: Mapping[str, str], timeout: float) -> str:
