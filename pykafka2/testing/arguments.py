@@ -14,7 +14,7 @@ import attrs
 from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.base.features import finalised
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.config.keys import nearest
+from pykafka2.broker.config.keys import BROKER_KEYS, nearest
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.observed.history import MAX_ENTRIES
 from pykafka2.broker.security.listener import ListenerSecurity, client_auth
@@ -107,13 +107,21 @@ def check_names(cls: type, options: Mapping[str, object]) -> None:
             raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}{close}")
 
 
+def _shown_config(config: Mapping[str, object] | None) -> str:
+    """For a `repr`: what Kafka keeps secret stays so."""
+    if not isinstance(config, Mapping):
+        return repr(config)
+    secret = {name for name in config if name in BROKER_KEYS and BROKER_KEYS[name].is_sensitive}
+    return repr({name: "..." if name in secret else value for name, value in config.items()})
+
+
 @attrs.define(frozen=True)
 class ClusterArguments:
     """The arguments of `KafkaCluster`, which says what each of them means."""
 
     brokers: int = 3
     topics: Topics | None = None
-    config: Mapping[str, object] | None = attrs.field(default=None, kw_only=True)
+    config: Mapping[str, object] | None = attrs.field(default=None, kw_only=True, repr=_shown_config)
     pipelined: bool | None = attrs.field(default=None, kw_only=True)
     seed: int | str = attrs.field(default=0, kw_only=True)
     racks: Sequence[str] | None = attrs.field(default=None, kw_only=True)
