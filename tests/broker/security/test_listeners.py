@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pykafka2 import KafkaProducer
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
@@ -236,3 +237,19 @@ def test_certificates_are_rotated_under_open_connections(with_tls: KafkaCluster)
             assert serial(before) != serial(after)
             for wire in (before, after):
                 wire.call(MetadataRequest(topics=[]), 12)
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_listeners_users_and_certificates_of_a_cluster_in_another_process() -> None:
+    listeners = {"SASL_SSL": None, "SSL": {"client_auth": "required"}}
+    with KafkaCluster(1, {"t": 1}, listeners=listeners, users=USERS, process=True) as cluster:
+        cluster.controls.add_user("carl", "carl-secret")
+        for user, password in (("ann", None), ("carl", "carl-secret")):
+            with KafkaProducer(**cluster.options_for(user, password=password)) as producer:
+                producer.send("t", b"x").result(20)
+                assert {one.principal for one in cluster.connections()} == {f"User:{user}"}
+        cluster.rotate_certificates()
+        with KafkaProducer(**cluster.options_for(certificate="ann", listener="SSL")) as producer:
+            producer.send("t", b"x").result(20)
+            assert {one.principal for one in cluster.connections()} == {"User:CN=ann,OU=clients,O=pykafka2"}
