@@ -46,10 +46,12 @@ class Listener:
 
     @property
     def uses_tls(self) -> bool:
+        """Whether its protocol is one with TLS; False where the listener's name says the protocol."""
         return self.protocol in ("SSL", "SASL_SSL")
 
     @property
     def uses_sasl(self) -> bool:
+        """Whether its protocol is one with SASL; False where the listener's name says the protocol."""
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def host_of(self, broker_id: int, default: str) -> str:

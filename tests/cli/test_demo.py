@@ -10,6 +10,7 @@ import pytest
 
 from pykafka2.cli.main import main
 from pykafka2.testing import KafkaCluster
+from tests.gate import rest_in_gate
 
 SMALL = ["--records", "6000", "--no-progress"]
 
@@ -34,16 +35,17 @@ def test_a_crash_half_way_loses_nothing(capsys: pytest.CaptureFixture[str]) -> N
     assert "back in sync" in row(out, "crash")
 
 
-@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "finding"),
-    [
-        ("lose", "lost 1:"),
-        ("duplicate", "duplicated 1:"),
-        ("reorder", "out of order"),
-        ("corrupt", "corrupted 1:"),
-    ],
+    rest_in_gate(
+        [
+            ("lose", "lost 1:"),
+            ("duplicate", "duplicated 1:"),
+            ("reorder", "out of order"),
+            ("corrupt", "corrupted 1:"),
+        ]
+    ),
 )
 def test_damage_below_the_client_is_noticed_and_named(
     kind: str, finding: str, capsys: pytest.CaptureFixture[str]

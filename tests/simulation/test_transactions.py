@@ -20,9 +20,8 @@ SECONDS = 12.0
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-@pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "version"), [(2, 2), (11, 1)])
+@pytest.mark.parametrize(("seed", "version"), rest_in_gate([(2, 2), (11, 1)]))
 def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -> None:
     story = play(seed, seconds=SECONDS, transaction_version=version)
     assert story.outcomes["committed"] >= 5
