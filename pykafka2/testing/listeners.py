@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 class Listener:
     """One listener of every broker; None takes the cluster's default.
 
-    Args:
+    Attributes:
         protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; default: the listener's name.
         host: where brokers listen, default the cluster's; "{id}" in it stands for the broker's id.
         ports: one for each broker; default: free ones.

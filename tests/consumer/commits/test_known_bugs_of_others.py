@@ -179,7 +179,8 @@ def asynchronous_commits_are_tried_again(patch: pytest.MonkeyPatch) -> None:
 
     def try_again(self: Commits, commit: Commit, error: KafkaError, now: float) -> None:
         if error.retriable:
-            commit.send, commit.retry_at = None, now + 0.1
+            commit.send = None
+            self._try_again(commit, error, now + 0.1)
             self._cluster.driver.wake()
         else:
             on_error(self, commit, error, now)
