@@ -209,7 +209,10 @@ class Connection:
         return self.is_established
 
     def _read(self, now: float) -> None:
-        if self.is_closed or not self.may_read:
+        if self.is_closed:
+            return
+        if not self.may_read:
+            self.update_interest()  # others have more unsent since: it would be reported again and again
             return
         scratch = self._owner.scratch[: self.frames.wanted_bytes]
         count = self._transport.read_into(scratch)

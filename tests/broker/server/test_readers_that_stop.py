@@ -207,11 +207,24 @@ def test_those_with_unsent_replies_are_not_read_while_all_of_them_are_too_many(
     assert 1000 <= sum(kept) < 2000
     assert connect(broker).call(METADATA, 12).brokers
     assert [one.unsent_bytes for one in connections] == kept
+    looked_at: list[object] = []
+    on_ready = Connection.on_ready
+
+    def spy(connection: Connection, bits: int, now: float) -> None:
+        looked_at.append(connection)
+        on_ready(connection, bits, now)
+
+    monkeypatch.setattr(Connection, "on_ready", spy)
+    wires[1].send(METADATA, 12)
+    good = connect(broker)
+    for _ in range(20):
+        good.call(METADATA, 12)
+    assert max(map(looked_at.count, connections)) <= 1, "it is not read, and the loop never sleeps for it"
     kafka_cluster.controls.resume_followers()
     assert [wires[0].receive(ProduceRequest, 12)[0]] == [1]
     assert [wires[0].receive(MetadataRequest, 12)[0] for _ in range(21)] == [*range(2, 23)]
     assert wires[1].receive(ProduceRequest, 12)[0] == 1
-    assert wires[1].receive(MetadataRequest, 12)[0] == 2
+    assert [wires[1].receive(MetadataRequest, 12)[0] for _ in range(2)] == [2, 3]
     wait_for(lambda: all(one.may_read for one in connections))
 
 
