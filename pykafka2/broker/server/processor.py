@@ -129,19 +129,26 @@ class Processor(Part):
                     self._go_on(connection, now)
                 except Exception as error:
                     self.failed(connection, error)
-        if self._wanting_room and not self._requests.is_full:
-            wanting, self._wanting_room = self._wanting_room, {}
-            for connection in wanting:
-                connection.wants_room = False
-                try:
-                    self.take_frames(connection, now)
-                except Exception as error:
-                    self.failed(connection, error)
+        if self._wanting_room:
+            self._let_in_who_waits(now)
         if now >= self._idle_check_at:
             self._close_idle(now)
         if self._throttled:
             return min(self._idle_check_at, self._end_throttles(now))
         return self._idle_check_at
+
+    def _let_in_who_waits(self, now: float) -> None:
+        """Those that have found no room in the request queue, if there is some by now."""
+        if self._requests.is_full:  # others were faster
+            self._requests.wait_for_room(self)
+            return
+        wanting, self._wanting_room = self._wanting_room, {}
+        for connection in wanting:
+            connection.wants_room = False
+            try:
+                self.take_frames(connection, now)
+            except Exception as error:
+                self.failed(connection, error)
 
     def take_frames(self, connection: Connection, now: float, *, are_fresh: bool = False) -> None:
         """Turn what was read (`are_fresh`: just now) into requests, as far as the channel lets them in."""
@@ -151,7 +158,7 @@ class Processor(Part):
         authentication = client.origin.authentication
         try:
             while connection.takes_requests and not connection.is_closed:
-                if self._requests.is_full:
+                if self._requests.is_full or self._wanting_room:  # who has waited for room is first
                     connection.wants_room = True
                     self._wanting_room[connection] = None
                     self._requests.wait_for_room(self)

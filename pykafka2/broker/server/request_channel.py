@@ -79,8 +79,8 @@ class RequestChannel:
         if context is None:
             return None
         if self._blocked and not self.is_full:
-            blocked, self._blocked = self._blocked, {}
-            for part in blocked:
+            for part in tuple(self._blocked):  # a processor may say meanwhile that it waits
+                self._blocked.pop(part, None)
                 part.signal()
         return context
 

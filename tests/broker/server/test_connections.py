@@ -14,6 +14,7 @@ from pykafka2.broker.handlers.registry import APIS, load
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.transport import SocketOptions
+from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -202,6 +203,63 @@ def test_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -
             wire.send(METADATA, 12)
     for wire in wires:
         assert [wire.receive(MetadataRequest, 12)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+def fill_queue(cluster: KafkaCluster, many: Wire, one: Wire, wait_for: WaitFor) -> Callable[[], None]:
+    """`many` has the queue's only place and more to ask, `one` waits for room; call what is returned, and
+    the handlers go on.
+    """
+    broker = cluster.brokers[0]
+    queue = broker.parts.queue
+    taken = queue.take
+
+    def go_on() -> None:
+        queue.take = taken  # type: ignore[method-assign]
+        broker.parts.handlers[0].signal()
+
+    queue.take = lambda: None  # type: ignore[method-assign]
+    many.socket.sendall(b"".join(b"".join(encode_request(METADATA, 12, n, "many")) for n in range(20)))
+    wait_for(lambda: queue.is_full)
+    one.send(METADATA, 12)
+    wait_for(lambda: any(found.wants_room for part in broker.processors for found in [*part.connections]))
+    return go_on
+
+
+@pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
+def test_room_in_a_full_request_queue_goes_to_who_has_waited_for_it(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """And not to who was answered just now and has the next request at hand."""
+    many, one = connect(), connect()
+    requests = kafka_cluster.brokers[0].requests
+    answer = requests.answer
+    answered: list[str | None] = []
+
+    def spy(context: RequestContext, now: float) -> None:
+        if not context.is_from_broker:
+            answered.append(context.client_id)
+        answer(context, now)
+
+    requests.answer = spy  # type: ignore[method-assign]
+    fill_queue(kafka_cluster, many, one, wait_for)()
+    assert one.receive(MetadataRequest, 12)[0] == 1
+    assert [many.receive(MetadataRequest, 12)[0] for _ in range(20)] == [*range(20)]
+    assert answered.index("wire") == 1, answered
+
+
+@pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
+def test_a_processor_that_came_too_late_for_room_is_told_again(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """The next request of a connection of the other one was in its place."""
+    wires = [connect(), connect()]
+    for wire in wires:
+        wire.call(METADATA, 12)
+    for many, one in (wires, wires[::-1]):
+        fill_queue(kafka_cluster, many, one, wait_for)()
+        for _ in range(20):
+            many.receive(MetadataRequest, 12)
+        one.receive(MetadataRequest, 12)
 
 
 load()

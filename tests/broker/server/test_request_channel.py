@@ -43,6 +43,34 @@ def test_room_that_is_there_already_is_told_at_once() -> None:
     assert processor.is_signalled
 
 
+class Overtaken(Part):
+    """While it says that it waits, a handler takes a request, and another processor is faster."""
+
+    def __init__(self, channel: RequestChannel) -> None:
+        super().__init__("overtaken")
+        self._channel = channel
+        self._is_first = True
+
+    def __hash__(self) -> int:
+        if self._is_first:
+            self._is_first = False
+            assert self._channel.take() is not None
+            self._channel.put(REQUEST)
+        return id(self)
+
+
+def test_a_processor_that_says_so_while_a_handler_takes_a_request_is_told_by_the_next() -> None:
+    channel, first = RequestChannel(1), Part("first")
+    overtaken = Overtaken(channel)
+    channel.put(REQUEST)
+    channel.wait_for_room(first)
+    overtaken.is_signalled = False
+    channel.wait_for_room(overtaken)
+    assert not overtaken.is_signalled
+    assert channel.take() is REQUEST
+    assert overtaken.is_signalled
+
+
 def test_who_has_just_come_waits_for_one_of_the_others_and_holds_up_none_of_them_for_long() -> None:
     channel = RequestChannel(7)
     waiting = [cast(RequestContext, object()) for _ in range(4)]
