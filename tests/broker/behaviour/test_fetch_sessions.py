@@ -13,7 +13,7 @@ from pykafka2.broker.replication.fetch_session import FetchSession
 from pykafka2.broker.replication.fetch_sessions import FetchSessions, next_epoch
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.clock import SeededEntropy
-from pykafka2.errors import FetchSessionIdNotFound, UnknownTopicId, for_code
+from pykafka2.errors import FetchSessionIdNotFound, TopicAuthorizationFailed, UnknownTopicId, for_code
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -331,3 +331,27 @@ def test_an_id_that_nobody_knew_is_looked_up_with_every_fetch() -> None:
     known = fetched({topic_id: "t"})
     assert (known.topic, known.error) == ("t", None)
     assert list(sessions.moved(("t", 0))) == [session]
+
+
+def test_a_topic_that_was_not_known_is_looked_at_once_it_is() -> None:
+    """By its id a reader can ask for it before; with what it may read unchanged since."""
+    sessions = FetchSessions(10, SeededEntropy(1))
+    topic_id = b"\x07" * 16
+    unknown = FetchItem(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
+    told = [FetchResult(unknown, UnknownTopicId())]
+    session = sessions.create(told, uses_topic_ids=True, replica_id=-1, now=0.0)
+    assert session is not None
+    rights = object()
+    for names in ({}, {topic_id: "secret"}):
+        sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=True,
+            items=[],
+            forgotten=[],
+            name_of=names.get,
+            now=1.0,
+        )
+        sessions.check_access(session, rights, lambda topic: TopicAuthorizationFailed())
+    (current,) = session.current_items()
+    assert isinstance(current.error, TopicAuthorizationFailed)

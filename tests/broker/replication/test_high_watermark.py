@@ -117,6 +117,26 @@ def test_a_follower_joins_only_under_the_registration_that_it_fetches_with(
     assert leader.replica.pending_isr == (frozenset({0, 1, 2}) if may else None)
 
 
+@pytest.mark.parametrize(("shuts_down", "epoch", "expected"), [(False, 5, 9), (True, 5, 10), (False, 4, 10)])
+def test_the_high_watermark_waits_for_nobody_who_may_not_join(
+    shuts_down: bool, epoch: int, expected: int
+) -> None:
+    """As Kafka's isReplicaIsrEligible: neither in its controlled shutdown nor of a former registration."""
+    brokers = {
+        one: BrokerImage(one, "h", 9, None, 5, is_fenced=False, is_shutting_down=shuts_down and one == 2)
+        for one in range(3)
+    }
+    hosted = HostedReplicas(0, ClusterImage(1, "c", brokers, {}, {}))
+    manager = IsrManager(hosted, MAX_LAG, lambda request, version, on_answer, now: None)
+    leader = Leader(0, 1)
+    leader.fetched(1, 10)
+    leader.fetched(2, 10)
+    leader.replica.followers[2].log_end_offset = 9
+    leader.replica.followers[2].broker_epoch = epoch
+    manager.advance_high_watermark(leader.replica, 1.0)
+    assert leader.replica.high_watermark == expected
+
+
 def test_a_follower_that_does_not_know_the_leader_s_epoch_goes_back_to_its_own_before() -> None:
     """It has epochs 0 and 3, the leader says that the logs parted in epoch 2: everything of 3 goes, whatever
     the end that the leader names; else it would ask the same again and be told the same, for ever.

@@ -128,6 +128,28 @@ def test_one_that_asks_is_answered_between_two_requests_of_those_that_never_stop
 
 
 @pytest.mark.kafka(brokers=1)
+def test_only_the_first_of_what_was_sent_at_once_has_just_come(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    queue = kafka_cluster.brokers[0].parts.queue
+    put = queue.put
+    seen: list[bool] = []
+
+    def spy(context: RequestContext, *, is_fresh: bool = False) -> None:
+        if not context.is_from_broker:
+            seen.append(is_fresh)
+        put(context, is_fresh=is_fresh)
+
+    queue.put = spy  # type: ignore[method-assign]
+    wire = connect()
+    wire.socket.sendall(b"".join(encode_request(METADATA, 12, 1, "wire")) * 4)
+    for _ in range(4):
+        wire.receive(MetadataRequest, 12)
+    wire.call(METADATA, 12)
+    assert seen == [True, False, False, False, True]
+
+
+@pytest.mark.kafka(brokers=1)
 def test_those_that_send_without_end_take_turns(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     requests = kafka_cluster.brokers[0].requests
     answer = requests.answer
@@ -226,6 +248,21 @@ def test_those_with_unsent_replies_are_not_read_while_all_of_them_are_too_many(
     assert wires[1].receive(ProduceRequest, 12)[0] == 1
     assert [wires[1].receive(MetadataRequest, 12)[0] for _ in range(2)] == [2, 3]
     wait_for(lambda: all(one.may_read for one in connections))
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_unsent_replies_of_a_connection_that_ended_count_no_more(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+) -> None:
+    kafka_cluster.controls.pause_followers()
+    wire = leader("t", 0)
+    wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
+    wire.send(METADATA, 12)
+    (processor,) = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader].processors
+    wait_for(lambda: processor._all_unsent.bytes > 0)
+    wire.close()
+    wait_for(lambda: not processor.connections)
+    assert processor._all_unsent.bytes == 0
 
 
 @pytest.mark.gate

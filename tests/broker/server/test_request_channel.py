@@ -26,9 +26,10 @@ from pykafka2.testing import KafkaCluster
 REQUEST = cast(RequestContext, object())
 
 
-def test_a_processor_that_waits_for_room_is_told_of_it() -> None:
+@pytest.mark.parametrize("is_fresh", [False, True])
+def test_a_processor_that_waits_for_room_is_told_of_it(is_fresh: bool) -> None:
     channel, processor = RequestChannel(1), Part("processor")
-    channel.put(REQUEST)
+    channel.put(REQUEST, is_fresh=is_fresh)
     processor.is_signalled = False
     channel.wait_for_room(processor)
     assert not processor.is_signalled
@@ -87,6 +88,26 @@ def test_who_has_just_come_waits_for_one_of_the_others_and_holds_up_none_of_them
     channel.put(fresh[0], is_fresh=True)
     channel.clear()
     assert channel.take() is None
+
+
+def test_both_lines_count_against_the_bound_of_bytes() -> None:
+    channel = RequestChannel(100, max_bytes=100)
+    half = cast(RequestContext, SimpleNamespace(received=SimpleNamespace(size_bytes=50)))
+    channel.put(half, is_fresh=True)
+    assert not channel.is_full
+    channel.put(half)
+    assert channel.is_full
+
+
+def test_what_is_put_back_is_the_next_one() -> None:
+    channel = RequestChannel(10)
+    waiting = [cast(RequestContext, object()) for _ in range(3)]
+    for one in waiting:
+        channel.put(one)
+    first = channel.take()
+    assert first is waiting[0]
+    channel.put_back(first)
+    assert [channel.take() for _ in range(3)] == waiting
 
 
 class Worker(Part):
@@ -176,6 +197,41 @@ def test_while_there_is_work_the_sockets_are_looked_at_and_the_last_have_their_t
         loops.stop()
     assert turns.index("received") <= 10 + 4
     assert turns.index("last") <= 4 * (MAX_HELD_BACK + 1)
+
+
+def test_while_there_is_work_the_last_are_put_off_for_some_turns_each_time(runtime: ThreadRuntime) -> None:
+    """There is always something to do for both; so many runs of one are at most as many turns."""
+    turns: list[str] = []
+    loops = Loops(runtime, "test", separate=False)
+    sending, receiving = socket.socketpair()
+    with sending, receiving:
+        loops.add_all([Busy(turns, sending), Last("last", turns, 10_000)])
+        deadline = time.monotonic() + 10
+        while len(turns) <= 200 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        loops.stop()
+    at_work = turns[: len(turns) - turns[::-1].index("busy")]
+    assert 0 < at_work.count("last") <= at_work.count("busy") // (MAX_HELD_BACK + 1) + 1
+
+
+def test_a_handler_stops_for_the_replies_to_those_that_have_just_come(runtime: ThreadRuntime) -> None:
+    handled: list[int] = []
+    names: list[str] = []
+    channel = RequestChannel(100)
+    handler = Handler(
+        "handler",
+        channel,
+        lambda context, now: names.append(cast(str, context.client_id)),
+        lambda now: handled.append(len(names)),
+    )
+    for number in range(40):
+        context = SimpleNamespace(progress=Progress(), client_id="fresh" if number == 20 else "other")
+        channel.put(cast(RequestContext, context), is_fresh=number == 20)
+    loops = Loops(runtime, "test", separate=False)
+    loops.add_all([handler, Worker("other", [], 1)])
+    assert runtime.wait_until(lambda: bool(handled) and handled[-1] == 40, 10)
+    loops.stop()
+    assert names[: handled[0]] == ["fresh"]
 
 
 @pytest.mark.parametrize("separate", [False, True])
