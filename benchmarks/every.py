@@ -16,7 +16,7 @@ from pathlib import Path
 def run(modules: Iterable[str], figures: Path) -> list[str]:
     """Run these modules; the names of those that ended with a status other than 0, each with it."""
     failed = []
-    with figures.open("w", encoding="utf-8") as kept:
+    with figures.open("w", buffering=1, encoding="utf-8") as kept:
         for module in modules:
             status = _run_one(module, lambda line: _tell(line, kept.write))
             if status:
