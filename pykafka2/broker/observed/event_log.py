@@ -17,7 +17,9 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 
 MAX_EVENTS = 10_000
+# How many different ones are noted, of connections that were closed and of rights that were missing.
 MAX_REFUSALS = 100
+MAX_DENIALS = 1_000
 KINDS = (
     "broker",
     "cluster",
@@ -58,6 +60,7 @@ class EventLog:
         self._events: deque[ClusterEvent] = deque(maxlen=max_events)
         self._image: ClusterImage | None = None
         self._refusals: dict[tuple[int, str, str], None] = {}
+        self._denials: set[tuple[int, str, str]] = set()
 
     def note(self, at: float, kind: str, text: str, **facts: object) -> None:
         """Something happened."""
@@ -92,11 +95,12 @@ class EventLog:
     ) -> None:
         """A request was refused by access rules, wholly or in part.
 
-        Noted once for each principal, API and resource, as clients ask again and again.
+        Noted once for each principal, API and resource, as clients ask again and again; the first thousand
+        of these are, as clients may also ask for one name after the other.
         """
         denial = (broker, principal, f"{api} {operation} {resource_type} {resource}")
-        if denial not in self._refusals and len(self._refusals) < MAX_REFUSALS:
-            self._refusals[denial] = None
+        if denial not in self._denials and len(self._denials) < MAX_DENIALS:
+            self._denials.add(denial)
             facts = {
                 "broker": broker,
                 "principal": principal,
@@ -112,6 +116,7 @@ class EventLog:
     def clear(self) -> None:
         self._events.clear()
         self._refusals.clear()
+        self._denials.clear()
 
     # ------------------------------------------------------------------ told by the controller
 

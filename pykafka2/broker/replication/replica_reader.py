@@ -146,7 +146,7 @@ class ReplicaReader:
     def _readable(self, plan: FetchPlan, item: FetchItem) -> tuple[Replica, int]:
         """The replica that serves a partition of a fetch, and up to where."""
         if item.error is not None:
-            raise item.error
+            raise item.error.with_traceback(None)  # it is kept by a session, and would grow with each fetch
         replica = (
             self._replica_by_id(item) if item.topic_id != NO_TOPIC_ID else self._hosted.replica_of(item.key)
         )

@@ -48,7 +48,8 @@ class AccessRules:
 
     def denials(self, principal: str | None = None) -> list[ClusterEvent]:
         """What was refused so far, oldest first, of one principal or all: events whose `facts` say
-        principal, host, operation, resource_type, resource, api and broker.  The same is noted once.
+        principal, host, operation, resource_type, resource, api and broker.  The same is noted once, and up
+        to a thousand different ones until the cluster is told to forget.
         """
         return [
             event for event in self._events.events("denied") if principal in (None, event.facts["principal"])

@@ -665,3 +665,66 @@ def test_the_known_answer_about_all_topics_is_told_to_nobody_else(cluster: Kafka
     cluster.acls.allow(ME, "DESCRIBE", topic=OTHER_TOPIC)
     for _ in range(2):
         assert [one.name for one in ask(wire, "Metadata", 9, topics=None).topics] == [OTHER_TOPIC]
+
+
+# ---------------------------------------------------------------------- ways around the rules
+
+
+def test_an_id_beside_a_name_that_one_may_see_opens_no_other_topic(cluster: KafkaCluster, wire: Wire) -> None:
+    ids = {name: cluster.controller.image.topics[name].id for name in (TOPIC, OTHER_TOPIC)}
+    cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
+    (hidden,) = ask(wire, "Metadata", 12, topics=[{"name": TOPIC, "topic_id": ids[OTHER_TOPIC]}]).topics
+    assert (codes_in(hidden), hidden.name, hidden.partitions) == ({"TOPIC_AUTHORIZATION_FAILED"}, None, [])
+    (seen,) = ask(wire, "Metadata", 12, topics=[{"name": OTHER_TOPIC, "topic_id": ids[TOPIC]}]).topics
+    assert (codes_in(seen), seen.name) == (set(), TOPIC)
+
+
+@pytest.mark.parametrize("all_first", [True, False])
+def test_a_group_that_is_named_twice_tells_no_more_than_once(
+    cluster: KafkaCluster, wire: Wire, all_first: bool
+) -> None:
+    api, version, fields, needs = CASES["commit"]
+    for operation, resource in needs:
+        cluster.acls.allow(ME, operation, **resource)
+    ask(wire, api, version, **fields)
+    cluster.acls.revoke(topic=TOPIC)
+    asked = [{"group_id": GROUP, "topics": None}, {"group_id": GROUP, "topics": NAMED}]
+    answers = ask(wire, "OffsetFetch", 8, groups=asked if all_first else asked[::-1]).groups
+    of_all, of_one = answers if all_first else answers[::-1]
+    assert [topic.name for topic in of_all.topics] == []
+    assert [topic.name for topic in of_one.topics] == [TOPIC]
+    assert codes_in(of_one) == {"TOPIC_AUTHORIZATION_FAILED"}
+
+
+def test_committed_offsets_of_an_id_that_nobody_knows_are_answered(cluster: KafkaCluster, wire: Wire) -> None:
+    cluster.acls.allow(ME, "DESCRIBE", group=GROUP)
+    cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
+    topics = [{"topic_id": b"\x07" * 16, "partition_indexes": [0]}]
+    (group,) = ask(wire, "OffsetFetch", 10, groups=[{"group_id": GROUP, "topics": topics}]).groups
+    assert [topic.topic_id for topic in group.topics] == [b"\x07" * 16]
+    assert codes_in(group) == {"UNKNOWN_TOPIC_ID"}
+
+
+def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
+    cluster: KafkaCluster, wire: Wire
+) -> None:
+    """Its partitions keep their error: raised again and again, that held on to every fetch."""
+    opened = ask(wire, "Fetch", 12, topics=FETCHED, replica_id=-1, session_epoch=0, max_wait_ms=0)
+    for epoch in range(1, 9):
+        answer = ask(
+            wire, "Fetch", 12, topics=[], session_id=opened.session_id, session_epoch=epoch, replica_id=-1
+        )
+        assert codes_in(answer) == {"TOPIC_AUTHORIZATION_FAILED"}
+    session = cluster.broker(0).replicas.sessions.get(opened.session_id)
+    assert session is not None
+    (known,) = session.partitions.values()
+    assert known.item.error is not None
+    depth, trace = 0, known.item.error.__traceback__
+    while trace is not None:
+        depth, trace = depth + 1, trace.tb_next
+    assert depth <= 2
+
+
+def test_hundreds_of_refusals_are_noted(cluster: KafkaCluster, wire: Wire) -> None:
+    ask(wire, "Metadata", 9, topics=[{"name": f"hidden-{number}"} for number in range(1_200)])
+    assert len(cluster.acls.denials(ME)) == 1_000

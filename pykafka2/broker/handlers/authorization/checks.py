@@ -114,12 +114,14 @@ def on_named(operation: int, resource_type: ResourceType, field: str) -> Check:
 
 
 def topic_name(entry: Any, image: ClusterImage) -> str | None:
-    """The topic of an entry, by its name or id; None for an id that nobody knows."""
+    """The topic of an entry; None for an id that nobody knows.  Beside a name the id counts, as for handlers:
+    else a name that one may see would open the way to any id.
+    """
+    known = image.topic_names.get(getattr(entry, "topic_id", None))  # type: ignore[arg-type]
+    if known is not None:
+        return known
     name = getattr(entry, "name", None) or getattr(entry, "topic", None)
-    if isinstance(name, str):
-        return name
-    topic_id = getattr(entry, "topic_id", None)
-    return image.topic_names.get(topic_id) if topic_id else None
+    return name if isinstance(name, str) else None
 
 
 def each_topic(operation: int, entries: str = "topics", answers: str = "topics", **options: Any) -> Check:

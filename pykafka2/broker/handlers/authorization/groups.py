@@ -52,11 +52,11 @@ def check_find_coordinator(checked: Checked) -> Verdict:
         is_allowed = may(Operation.DESCRIBE, resource_type, request.key)
         return None if is_allowed else code_of(resource_type)
     keys = request.coordinator_keys
-    refused = [key for key in keys if not may(Operation.DESCRIBE, resource_type, key)]
+    refused = {key: None for key in keys if not may(Operation.DESCRIBE, resource_type, key)}
     if not refused:
         return None
     others = copy(request)
-    others.coordinator_keys = refused
+    others.coordinator_keys = [key for key in keys if key in refused]
     answer: Any = checked.services.answers.refusal_of(checked.context, others, code_of(resource_type))
     for one in answer.coordinators:
         one.error_message = ""
@@ -179,32 +179,32 @@ def check_offset_fetch(checked: Checked) -> Verdict:
 def _check_offsets_of_groups(checked: Checked) -> Verdict:
     request = checked.request
     others = copy(request)
-    may = checked.asker.may
-    others.groups = [one for one in request.groups if not may(Operation.DESCRIBE, GROUP, one.group_id)]
+    others.groups = []
     groups: list[Any] = []
-    refused_topics: dict[str, list[Any]] = {}
+    refused_topics: list[list[Any]] = []  # of each of `groups`
     for group in request.groups:
-        if group in others.groups:
+        if not checked.asker.may(Operation.DESCRIBE, GROUP, group.group_id):
+            others.groups.append(group)
             continue
-        if group.topics is None:
-            groups.append(group)
-            continue
-        kept, refused = _split(checked, group.topics)
-        if refused:
-            group = copy(group)
-            group.topics = kept
-            refused_topics[group.group_id] = refused
-        groups.append(group)
+        refused: list[Any] = []
+        asked = group
+        if group.topics is not None:
+            kept, refused = _split(checked, group.topics)
+            if refused:
+                asked = copy(group)
+                asked.topics = kept
+        groups.append(asked)
+        refused_topics.append(refused)
     refusal: Any = checked.services.answers.refusal_of(checked.context, others, code_of(GROUP))
     checked.replace(groups=groups)
 
     def amend(response: Any) -> None:
-        for group in response.groups:
-            topics = refused_topics.get(group.group_id)
-            if topics is not None and not group.error_code:
-                group.topics.extend(_without_offsets(topic, checked) for topic in topics)
-            elif topics is None:
-                _keep_described(checked, group)
+        # In the order of the request, which may name a group twice: all its topics, and some.
+        for asked, answer, refused in zip(groups, response.groups, refused_topics, strict=False):
+            if asked.topics is None:
+                _keep_described(checked, answer)
+            elif not answer.error_code:
+                answer.topics.extend(_without_offsets(topic, checked) for topic in refused)
         response.groups.extend(refusal.groups)
 
     checked.amend(amend)
@@ -250,11 +250,15 @@ def _without_offsets(topic: Any, checked: Checked) -> Any:
 
 def check_offset_delete(checked: Checked) -> Verdict:
     """READ on each topic."""
-    topics = checked.request.topics
-    kept = [one for one in topics if checked.asker.may(Operation.READ, TOPIC, one.name)]
-    if len(kept) == len(topics):
+    kept: list[Any] = []
+    refused: list[Any] = []
+    for one in checked.request.topics:
+        if checked.asker.may(Operation.READ, TOPIC, one.name):
+            kept.append(one)
+        else:
+            refused.append(_undeleted(one))
+    if not refused:
         return None
-    refused = [_undeleted(one) for one in topics if one not in kept]
     if not kept:
         return offsets.OffsetDeleteResponse(topics=refused)
     checked.replace(topics=kept)

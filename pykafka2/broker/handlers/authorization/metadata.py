@@ -55,7 +55,8 @@ def check_topic_partitions(checked: Checked) -> Verdict:
     names = list(named) or list(checked.image.topics)
     kept = [one for one in names if asker.may(Operation.DESCRIBE, TOPIC, one, notes=bool(named))]
     if len(kept) < len(names):
-        refused = [_refused_partitions(one) for one in names if one not in kept] if named else []
+        described = set(kept)
+        refused = [_refused_partitions(one) for one in names if one not in described] if named else []
         if not kept:
             return DescribeTopicPartitionsResponse(topics=refused)
         checked.replace(topics=[TopicRequest(name=one) for one in kept])
