@@ -91,7 +91,8 @@ def _refuse_later(
     """Tell the client after a while; the connection ends with it."""
     node = services.node
     who = f"{context.client_id or 'a nameless client'} at {context.client_host}"
-    node.events.client_refused(now, node.id, who, f"{authentication.mechanism}: {reason}")
+    shown = reason if reason.isprintable() else repr(reason)  # it may quote a name in a token
+    node.events.client_refused(now, node.id, who, f"{authentication.mechanism}: {shown}")
     context.delivery.closing = ClosingReply(resets=False)
 
     def tell(at: float) -> None:

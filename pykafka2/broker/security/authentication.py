@@ -30,6 +30,8 @@ from pykafka2.protocol.registry import ApiKey, name_of
 
 # A client that would authenticate more often is told that it need not (Kafka's KafkaChannel).
 MIN_REAUTH_INTERVAL = 1.0
+# Of what a client is told, which may quote names of its own: more than Kafka's longest string cannot leave.
+MAX_WORDS = 8_000
 
 
 class SaslState(Enum):
@@ -235,7 +237,8 @@ class Authentication:
     def _fail(self, words: str) -> TokenAnswer:
         self._exchange = None
         self._move_to(SaslState.FAILED)
-        return TokenAnswer(SaslAuthenticationFailed.code or 0, words)
+        told = words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}..."
+        return TokenAnswer(SaslAuthenticationFailed.code or 0, told)
 
     def _move_to(self, state: SaslState) -> None:
         if state not in LEGAL_MOVES[self.state]:

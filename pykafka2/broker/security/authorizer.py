@@ -68,6 +68,8 @@ ANY_NAME: Final = "hardcode"
 MAX_CALLERS: Final = 1_000
 MAX_DECISIONS: Final = 10_000
 """What is remembered for one set of rules: callers, and decisions for each; beyond that it begins anew."""
+MAX_REMEMBERED_NAME: Final = 255
+"""No decision about a longer name is remembered: requests may have 32 KiB of one, a topic has 249 bytes."""
 
 
 @attrs.define(frozen=True)
@@ -93,9 +95,6 @@ class Authorizer:
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: dict[int, dict[int, dict[str, list[Acl]]]] = {}  # by type, by the prefix's length
         self._rights: dict[Caller, Rights] = {}
-        self._known: dict[
-            int, tuple[Caller, Rights]
-        ] = {}  # by identity: a connection asks as the same object
         for acl in acls:
             if acl.pattern_type == PatternType.PREFIXED:
                 by_prefix = self._prefixed.setdefault(acl.resource_type, {})
@@ -142,9 +141,12 @@ class Rights:
         key = (operation, resource_type, name)
         decided = self.decided.get(key)
         if decided is None:
+            decided = self._is_super or self._decide(operation, resource_type, name)
+            if len(name) > MAX_REMEMBERED_NAME:
+                return decided
             if len(self.decided) >= MAX_DECISIONS:
                 self.decided.clear()
-            decided = self.decided[key] = self._is_super or self._decide(operation, resource_type, name)
+            self.decided[key] = decided
         return decided
 
     def may_any(self, operation: int, resource_type: int) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 import attrs
 
 from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
+from pykafka2.protocol.primitives import MAX_STRING_BYTES
 
 UNDERSTOOD = b"\x01"
 INVALID_TOKEN, INSUFFICIENT_SCOPE = "invalid_token", "insufficient_scope"
@@ -58,6 +59,8 @@ class TokenRules:
         name = claims.get(self.principal_claim)
         if not isinstance(name, str) or not name:
             raise TokenRefused(INVALID_TOKEN, f"no claim {self.principal_claim!r}")
+        if not _fits_messages(name):
+            raise TokenRefused(INVALID_TOKEN, f"its claim {self.principal_claim!r} fits no message")
         expires_at, issued_at = _number(claims, "exp"), _number(claims, "iat")
         if expires_at is None or now - self.clock_skew >= expires_at:
             raise TokenRefused(INVALID_TOKEN, "it has expired, or never says when")
@@ -130,6 +133,14 @@ def _object(part: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise TokenRefused(INVALID_TOKEN, "a part of it is not a JSON object")
     return found
+
+
+def _fits_messages(name: str) -> bool:
+    """Whether brokers can tell each other a name: JSON may be longer, and hold halves of characters."""
+    try:
+        return len(name.encode()) <= MAX_STRING_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def _number(claims: Mapping[str, Any], name: str) -> float | None:

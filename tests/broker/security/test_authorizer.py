@@ -239,3 +239,13 @@ ALL_KINDS = (
 )
 def test_filters(wanted: AclFilter, expected: set[int]) -> None:
     assert {number for number, one in enumerate(ALL_KINDS) if wanted.matches(one)} == expected
+
+
+def test_no_decision_about_a_long_name_is_kept() -> None:
+    """Requests may have names of 32 KiB, and ten thousand decisions are remembered for each caller."""
+    asked = rights(rule("a", pattern=PREFIXED))
+    for _ in range(2):
+        assert asked.may(READ, TOPIC, "a" * 249)
+        assert asked.may(READ, GROUP, "a" * 32_767) is False
+        assert asked.may(READ, TOPIC, "a" * 32_767)
+    assert [name for _, _, name in asked.decided] == ["a" * 249]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
+from pykafka2.broker.security.oauthbearer import make_token
 from pykafka2.errors import UnsupportedSaslMechanism
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.protocol.messages.sasl import SaslHandshakeRequest
+from pykafka2.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster
 from tests.testing.wire import Wire
 
@@ -149,6 +151,39 @@ def no_word_about_a_refused_token(wire: Wire) -> None:
     assert authenticate(wire, b"n,,\x01auth=Bearer e30.e30.\x01\x01").error_code == FAILED
 
 
+def with_a_token(wire: Wire, user: str, on_behalf_of: str = "") -> SaslAuthenticateResponse:
+    """One that nobody signed, as the cluster takes them."""
+    wire.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+    name = f"a={on_behalf_of}" if on_behalf_of else ""
+    token = make_token(user, time.time() - 1.0)
+    return authenticate(wire, f"n,{name},\x01auth=Bearer {token}\x01\x01".encode(), 1)
+
+
+def a_token_in_a_name_of_40_000_characters(wire: Wire) -> None:
+    """What the client is told quotes it, and no message has strings of that length."""
+    assert with_a_token(wire, "eve", "x" * 40_000).error_code == FAILED
+
+
+def a_token_in_a_name_of_many_bytes(wire: Wire) -> None:
+    assert with_a_token(wire, "eve", "\U0001f600" * 20_000).error_code == FAILED
+
+
+def a_token_of_a_name_of_40_000_characters(wire: Wire) -> None:
+    assert bytes(with_a_token(wire, "x" * 40_000).auth_bytes) == b'{"status":"invalid_token"}'
+    assert authenticate(wire, b"\x01").error_code == FAILED
+
+
+def a_token_of_half_a_character(wire: Wire) -> None:
+    """JSON can say it, UTF-8 cannot."""
+    assert bytes(with_a_token(wire, "\ud800").auth_bytes) == b'{"status":"invalid_token"}'
+    assert authenticate(wire, b"\x01").error_code == FAILED
+
+
+def a_token_of_a_name_with_escapes(wire: Wire) -> None:
+    """The client is told its own words, the event log has them so that a terminal may show them."""
+    assert with_a_token(wire, "\x1b[31m\neve", "x").error_code == FAILED
+
+
 EXCHANGES = (
     wrong_password,
     unknown_user,
@@ -171,6 +206,11 @@ EXCHANGES = (
     a_delegation_token_of_nobody,
     a_token_that_was_signed_by_nobody_we_know,
     no_word_about_a_refused_token,
+    a_token_in_a_name_of_40_000_characters,
+    a_token_in_a_name_of_many_bytes,
+    a_token_of_a_name_of_40_000_characters,
+    a_token_of_half_a_character,
+    a_token_of_a_name_with_escapes,
 )
 
 
