@@ -15,11 +15,15 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.clock import FOREVER
 
 RATE_WINDOW = 1.0
+IPV4_MAPPED = "::ffff:"
 
 
 def address_of(peer: str) -> str:
-    """The address in "address:port", brackets of IPv6 taken off."""
-    return peer.rpartition(":")[0].strip("[]")
+    """The address in "address:port", brackets of IPv6 taken off.  That of IPv4 over a socket of IPv6 counts
+    as what it is, as in Java: quotas and access rules name it so.
+    """
+    address = peer.rpartition(":")[0].strip("[]")
+    return address.removeprefix(IPV4_MAPPED) if "." in address else address
 
 
 class ConnectionQuotas:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.server.connection_quotas import ConnectionQuotas
+from pykafka2.broker.server.connection_quotas import ConnectionQuotas, address_of
 from pykafka2.broker.server.processor import Processor
 
 
@@ -39,3 +41,18 @@ def test_a_connection_not_taken_over_yet_is_closed_with_the_others() -> None:
     processor.close_all(reset=True)
     assert transport.closed_with_reset == [True]
     assert len(quotas) == 0
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("127.0.0.1:9092", "127.0.0.1"),
+        ("[::1]:9092", "::1"),
+        ("[::ffff:10.1.2.3]:9092", "10.1.2.3"),
+        ("[fe80::ffff:1]:9092", "fe80::ffff:1"),
+        ("host.example:9092", "host.example"),
+    ],
+)
+def test_addresses_are_those_that_rules_name(peer: str, address: str) -> None:
+    """A listener at "::" takes IPv4, too, and names it as IPv6: a rule would not mean it."""
+    assert address_of(peer) == address
