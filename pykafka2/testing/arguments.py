@@ -115,6 +115,13 @@ def _shown_config(config: Mapping[str, object] | None) -> str:
     return repr({name: "..." if name in secret else value for name, value in config.items()})
 
 
+def _shown_tls(tls: object) -> str:
+    """For a `repr`: the key's password stays secret."""
+    if not isinstance(tls, Mapping):
+        return repr(tls)
+    return repr({name: "..." if str(name).endswith("_password") else value for name, value in tls.items()})
+
+
 @attrs.define(frozen=True)
 class ClusterArguments:
     """The arguments of `KafkaCluster`, which says what each of them means."""
@@ -127,7 +134,9 @@ class ClusterArguments:
     racks: Sequence[str] | None = attrs.field(default=None, kw_only=True)
     host: str = attrs.field(default="127.0.0.1", kw_only=True)
     ports: Sequence[int] | None = attrs.field(default=None, kw_only=True)
-    tls: TlsContext | Mapping[str, str] | bool | None = attrs.field(default=None, kw_only=True)
+    tls: TlsContext | Mapping[str, str] | bool | None = attrs.field(
+        default=None, kw_only=True, repr=_shown_tls
+    )
     runtime: Runtime | None = attrs.field(default=None, kw_only=True)
     features: Mapping[str, int] | None = attrs.field(default=None, kw_only=True)
     history_entries: int = attrs.field(default=MAX_ENTRIES, kw_only=True)
@@ -173,7 +182,7 @@ class ClusterArguments:
             raise ConfigurationError("tls=False, but there are listeners with TLS")
         if self.listeners is not None and self.tls and not any(one.uses_tls for one in listeners.values()):
             raise ConfigurationError(
-                f"tls={self.tls!r}, but none of the listeners {', '.join(listeners)} has TLS"
+                f"tls={_shown_tls(self.tls)}, but none of the listeners {', '.join(listeners)} has TLS"
             )
 
     def _check_kinds(self) -> None:
@@ -296,9 +305,14 @@ class ClusterArguments:
         return found
 
     def _tls_context(self, listener: Listener, authority: Authority | None) -> TlsContext:
-        if isinstance(self.tls, TlsContext):
-            return self.tls
         client_auth = self.client_auth_of(listener)
+        if isinstance(self.tls, TlsContext):
+            if client_auth != "none" and not self.tls.asks_for_certificate:
+                raise ConfigurationError(
+                    f"client_auth={client_auth!r}, but the TlsContext of tls= asks for no certificate; "
+                    "say TlsContext(verify=True, ...)"
+                )
+            return self.tls
         if authority is not None:
             files: Mapping[str, str] = {"cert_file": authority.cert_file, "ca_file": authority.ca_file}
         else:

@@ -9,6 +9,7 @@ import pytest
 
 from pykafka2 import KafkaProducer
 from pykafka2.errors import ConfigurationError, IllegalState
+from pykafka2.network.tls import TlsContext
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -253,3 +254,13 @@ def test_listeners_users_and_certificates_of_a_cluster_in_another_process() -> N
         with KafkaProducer(**cluster.options_for(certificate="ann", listener="SSL")) as producer:
             producer.send("t", b"x").result(20)
             assert {one.principal for one in cluster.connections()} == {"User:CN=ann,OU=clients,O=pykafka2"}
+
+
+def test_a_context_that_asks_for_no_certificate_does_not_pass_for_one_that_does() -> None:
+    """Whoever came would have been let in, although the listener says that certificates are required."""
+    context = TlsContext(verify=False, server_side=True)
+    for wanted in ("required", "requested"):
+        with pytest.raises(ConfigurationError, match=f"client_auth='{wanted}', but the TlsContext"):
+            KafkaCluster(1, tls=context, listeners={"SSL": Listener(client_auth=wanted)})
+    with pytest.raises(ConfigurationError, match="asks for no certificate"):
+        KafkaCluster(1, tls=context, config={"ssl.client.auth": "required"})

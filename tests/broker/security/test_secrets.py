@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.sasl import SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster
+from pykafka2.testing.arguments import ClusterArguments
 from tests.testing.wire import Wire
 
 from .wires import address_of, authenticate, log_in
@@ -64,3 +66,13 @@ def test_nothing_that_is_shown_has_a_secret(cluster: KafkaCluster, caplog: pytes
     for secret in (PASSWORD, TOKEN_KEY, SECRET_KEY, token, token.split(".")[2]):
         forms = [secret, base64.b64encode(secret.encode()).decode()[:-4], repr(secret.encode())[2:-1]]
         assert [form for form in forms if form in seen] == []
+
+
+def test_the_password_of_a_key_is_shown_nowhere() -> None:
+    tls = {"cert_file": "broker.pem", "key_password": PASSWORD}
+    shown = repr(ClusterArguments(1, tls=tls))
+    assert "broker.pem" in shown
+    assert PASSWORD not in shown
+    with pytest.raises(ConfigurationError, match="none of the listeners PLAINTEXT has TLS") as caught:
+        KafkaCluster(1, tls=tls, listeners=["PLAINTEXT"])
+    assert PASSWORD not in str(caught.value)
