@@ -180,6 +180,15 @@ def test_no_http_costs_its_connection(port: AdminPort, caller: socket.socket, wh
         assert receive(other)[0][0] == 200
 
 
+@pytest.mark.parametrize("fields", ["", "Authorization: Bearer guess\r\n"])
+def test_of_who_shows_no_token_no_large_body_is_read(caller: socket.socket, fields: str) -> None:
+    """The answer comes before the body, and the connection ends with it."""
+    caller.sendall(f"POST /topics HTTP/1.1\r\n{fields}Content-Length: 67108864\r\n\r\n".encode())
+    ((status, answer),) = receive(caller)
+    assert (status, answer["error"]["type"]) == (401, "Unauthorized")
+    assert caller.recv(1) == b""
+
+
 def test_it_opens_once_and_closes_with_its_cluster() -> None:
     with KafkaCluster(brokers=1) as cluster:
         port = cluster.open_admin_port()

@@ -31,6 +31,8 @@ LOOPBACK = "127.0.0.1"
 HEAD_END = b"\r\n\r\n"
 MAX_HEAD_BYTES = 16 << 10
 MAX_BODY_BYTES = 64 << 20
+# So much is read of who does not show the token, to answer behind it.
+MAX_STRANGERS_BODY_BYTES = 64 << 10
 READ_BYTES = 64 << 10
 REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error"}
 
@@ -104,12 +106,16 @@ class AdminPort:
             del self._callers[caller]
             self._selector.unregister(caller.transport)
 
-    def answer(self, method: str, path: str, token: str | None, body: bytes) -> Answer | Wait:
-        """One call.  Whatever goes wrong is said in the answer; a `Wait` is answered later."""
+    def knows(self, token: str | None) -> bool:
+        """Whether this is the token."""
         from hmac import compare_digest
 
-        if token is None or not compare_digest(token.encode(), self.token.encode()):
-            return 401, _error("Unauthorized", "send the header Authorization: Bearer TOKEN")
+        return token is not None and compare_digest(token.encode(), self.token.encode())
+
+    def answer(self, method: str, path: str, token: str | None, body: bytes) -> Answer | Wait:
+        """One call.  Whatever goes wrong is said in the answer; a `Wait` is answered later."""
+        if not self.knows(token):
+            return UNAUTHORIZED
         name = path.partition("?")[0].strip("/")
         if not name:
             return 200, {"result": self._api.names()}
@@ -253,6 +259,10 @@ class Caller:
             self._head = Head.read(bytes(received[:end]))
             del received[: end + len(HEAD_END)]
             self._searched = 0
+            if self._head.body_bytes > MAX_STRANGERS_BODY_BYTES and not self._port.knows(self._head.token):
+                self._is_ending = True
+                self._answer(*UNAUTHORIZED)
+                return False
         head = self._head
         if len(received) < head.body_bytes:
             return False
@@ -302,3 +312,6 @@ def _fields(head: bytes) -> dict[str, str]:
 
 def _error(kind: str, message: str) -> dict[str, Any]:
     return {"error": {"type": kind, "message": message}}
+
+
+UNAUTHORIZED: Answer = (401, _error("Unauthorized", "send the header Authorization: Bearer TOKEN"))
