@@ -22,6 +22,7 @@ from pykafka2.errors import (
     InvalidFetchSessionEpoch,
     TopicAuthorizationFailed,
     UnknownTopicId,
+    UnknownTopicOrPartition,
 )
 
 NO_SESSION: Final = 0
@@ -144,6 +145,9 @@ class FetchSessions:
     # ------------------------------------------------------------------ partitions
 
     def _add(self, session: FetchSession, item: FetchItem) -> None:
+        if isinstance(item.error, UnknownTopicOrPartition):
+            # Each fetch finds out anew: the partition may be there by then, and nobody names it again.
+            item = attrs.evolve(item, error=None)
         ident = session.ident_of(item)
         known = session.partitions.get(ident)
         if known is None:

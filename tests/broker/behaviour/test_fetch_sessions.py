@@ -21,6 +21,7 @@ from pykafka2.protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.leading import append
@@ -142,6 +143,21 @@ def test_an_error_is_told_until_it_is_over(kafka_cluster: KafkaCluster, reader: 
     codes = [data.error_code for topic in reader.fetch().responses for data in topic.partitions]
     # The session knows its partitions by name, even where the ids were asked for.
     assert codes == [errors.UnknownTopicOrPartition.code, errors.UnknownTopicOrPartition.code]
+
+
+@two_partitions
+def test_a_partition_that_was_asked_for_too_early_is_read_once_it_is_there(reader: Reader) -> None:
+    """Readers name a partition once: the session must not keep what the first look at it came to."""
+    for response in (reader.fetch({2: 0}), reader.fetch()):
+        codes = [data.error_code for topic in response.responses for data in topic.partitions]
+        assert codes == [errors.UnknownTopicOrPartition.code]
+    grown = CreatePartitionsTopic(name="t", count=3, assignments=None)
+    assert (
+        not reader.wire.call(CreatePartitionsRequest(topics=[grown], timeout_ms=1000, validate_only=False), 3)
+        .results[0]
+        .error_code
+    )
+    assert [data.error_code for topic in reader.fetch().responses for data in topic.partitions] == [0]
 
 
 @two_partitions
