@@ -581,6 +581,7 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
         "connections.max.reauth.ms",
         "controlled.shutdown.enable",
         "default.replication.factor",
+        "delegation.token.expiry.check.interval.ms",
         "delegation.token.expiry.time.ms",
         "delegation.token.max.lifetime.ms",
         "delegation.token.secret.key",

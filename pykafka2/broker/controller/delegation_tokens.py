@@ -46,7 +46,9 @@ def secret_key(config: BrokerConfig) -> str:
 def create_token(
     controller: Controller, config: BrokerConfig, entropy: Entropy, wanted: TokenRequest, now_ms: int
 ) -> DelegationToken:
-    """Make a token."""
+    """Make a token.  Those that have been over for delegation.token.expiry.check.interval.ms go then: Kafka
+    looks for them so often.
+    """
     key = secret_key(config)
     lifetime = config.int("delegation.token.max.lifetime.ms")
     if wanted.max_lifetime_ms > 0:
@@ -65,7 +67,9 @@ def create_token(
         made,
         credentials_of(made, salts),
     )
-    controller.write([DelegationTokenSet(token)])
+    gone_ms = now_ms - config.int("delegation.token.expiry.check.interval.ms")
+    over = [one.id for one in controller.state.tokens.values() if one.is_over(gone_ms)]
+    controller.write([*map(DelegationTokenRemoved, over), DelegationTokenSet(token)])
     return token
 
 

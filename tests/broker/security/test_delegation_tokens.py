@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -187,6 +188,23 @@ def test_a_token_that_is_expired_is_gone(cluster: KafkaCluster, ann: Wire) -> No
     assert renew(ann, token, 1)[0] == DelegationTokenNotFound.code
     with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in_with(wire, token) == SaslAuthenticationFailed.code
+
+
+def test_tokens_that_are_over_take_no_memory_for_good() -> None:
+    """Whoever may ask for tokens could fill the metadata with them."""
+    config = {**CONFIG, "delegation.token.expiry.check.interval.ms": 20}
+    with (
+        KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster,
+        Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire,
+    ):
+        assert log_in(wire, "ann").error_code == 0
+        lasting = create(wire)
+        short = create(wire, 1)
+        assert short.token_id in described(wire)
+        time.sleep(0.05)
+        newest = create(wire)
+        cluster.wait_until(lambda: newest.token_id in described(wire))
+        assert set(described(wire)) == {lasting.token_id, newest.token_id}
 
 
 def test_tokens_for_others_need_the_right(ann: Wire, bob: Wire) -> None:
