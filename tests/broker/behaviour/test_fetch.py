@@ -325,7 +325,8 @@ def test_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
     assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
     kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
     wire = leader("t", 0)
-    assert list_offsets(wire, -1).offset == 3
+    # Until the follower has fetched from it, a new leader has no end to tell: OFFSET_NOT_AVAILABLE.
+    kafka_cluster.wait_until(lambda: list_offsets(wire, -1).offset == 3)
     answer = list_offsets(wire, -1, committed=True)
     assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, 2, 1)
 
