@@ -129,14 +129,10 @@ class Cluster:
         return lost
 
     def _abort_leftovers(self, command: scripts.AbortLeftovers) -> None:
-        # One that is registered and empty may have a task that is about to write.
-        for one in kept_admin(self._options.kafka).list_transactions(states=["Ongoing", "Empty"]):
+        states = ["Ongoing", "Empty"] if command.registered else ["Ongoing"]
+        for one in kept_admin(self._options.kafka).list_transactions(states=states):
             run = names.run_of(one.transactional_id, self._options.id_prefix, self.sink)
-            if (
-                run is not None
-                and command.run in (None, run)
-                and (command.before is None or run < command.before)
-            ):
+            if run is not None and command.concerns(run, is_open=one.state == "Ongoing"):
                 self._fence(one.transactional_id)
 
     def _fence(self, transactional_id: str) -> None:

@@ -98,10 +98,20 @@ class AbortLeftovers:
     """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
 
     Transactions of tasks that end them themselves are left alone: their next task takes their ids over.
+
+    registered: also ids without anything open, whose tasks may be about to write; of the runs before one,
+        those of the last.  An id that was fenced looks so, too, and is not to be fenced time after time.
     """
 
     run: int | None = None
     before: int | None = None
+    registered: bool = True
+
+    def concerns(self, run: int, *, is_open: bool) -> bool:
+        """Whether an id of this run is to be fenced."""
+        if self.before is not None:
+            return run < self.before and (is_open or run == self.before - 1)
+        return self.run in (None, run)
 
 
 @attrs.define(frozen=True)
@@ -255,7 +265,7 @@ def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -
         yield Reach(Step.AFTER_DECIDED)
         state = yield from _finish(decided)
         if id_per_attempt:
-            yield AbortLeftovers(state.run_number)
+            yield AbortLeftovers(state.run_number, registered=False)
         _raise_if_missing(state)
         return
     raise NotCommitted(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -28,7 +28,7 @@ from spark_connector.errors import (
     WrongRow,
 )
 from spark_connector.options.sink_options import SinkOptions
-from spark_connector.sink import ledger, scripts
+from spark_connector.sink import ledger, names, scripts
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
 from spark_connector.sink.messages import Written
@@ -488,3 +488,53 @@ def test_a_claim_in_vain_ends_nothing_that_its_siblings_have_begun(world: World)
         run.commit(0, messages)
         assert run.state().run_number == 1
     assert world.committed() == all_of(0) + all_of(0)
+
+
+def epochs(world: World, names: Iterable[str]) -> dict[str, int]:
+    """How often each of these transactional ids was taken over."""
+    with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
+        return {name: one.producer_epoch for name, one in admin.describe_transactions(names).items()}
+
+
+def test_what_an_earlier_run_left_is_fenced_once_and_not_by_every_later_run(world: World) -> None:
+    """Each takes a producer of its own: a query that is often killed would begin later each time."""
+    world.run().play(0)
+    world.run().write(1)  # killed here
+    left = world.ongoing()
+    assert len(left) == TASKS
+    world.run().play(1)
+    fenced = epochs(world, left)
+    world.run().play(2)
+    world.run().play(3)
+    assert epochs(world, left) == fenced
+    assert world.committed() == all_of(0, 1, 2, 3)
+
+
+def test_a_task_of_an_earlier_run_that_is_about_to_write_writes_nothing(world: World) -> None:
+    world.run().play(0)
+    name = names.of_task("pykafka2-spark", world.query, 1, 7, None)
+    with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as late:
+        late.init_transactions()
+        world.run().play(1)
+        late.begin_transaction()
+        with suppress(KafkaError):
+            late.send(world.topic, b"late").result(30)
+        with pytest.raises(KafkaError):
+            late.commit_transaction()
+    assert world.ongoing() == []
+    assert world.committed() == all_of(0, 1)
+
+
+def test_copies_that_lost_are_fenced_once_and_not_with_every_batch(world: World) -> None:
+    run = world.run(transactionalIdPerAttempt="true")
+    messages = run.write(0)
+    before = set(world.ongoing())
+    run.write(0, attempt=1, only=1)
+    lost = set(world.ongoing()) - before
+    assert len(lost) == 1
+    run.commit(0, messages)
+    fenced = epochs(world, lost)
+    run.play(1)
+    run.play(2)
+    assert epochs(world, lost) == fenced
+    assert world.committed() == all_of(0, 1, 2)
