@@ -160,7 +160,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
             deadline = self._cluster.driver.clock.monotonic() + timeout
             try:
                 if self._group is not None and self._refusal is None:
-                    with suppress(ClientFailed):  # it was logged, and there is nobody to commit any more
+                    # Logged, and there is nobody to commit any more; or a listener has closed it meanwhile.
+                    with suppress(ClientFailed, ClientClosed):
                         self._leave_group(self._group, deadline, leave_group, autocommit)
             finally:
                 self._refusal = ClientClosed("the consumer is closed; make a new one")

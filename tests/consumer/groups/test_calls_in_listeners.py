@@ -63,6 +63,22 @@ def test_one_that_closes_is_told_once_and_the_others_go_on(
     assert set(other.read) | set(member.read) <= set(values)
 
 
+@PROTOCOLS
+def test_close_is_no_worse_off_for_a_listener_that_closes_too(
+    simulation: Simulation, new_group: NewGroup
+) -> None:
+    group = new_group(simulation)
+    member = group.member("a")
+    group.settle()
+    member.in_listener = lambda what, partitions: member.consumer.close()
+    member.consumer.close()
+    assert member.what("revoked") == [[0, 1, 2, 3, 4, 5]]
+    assert not group.cluster.group("g").members
+    with pytest.raises(ClientClosed):
+        member.consumer.poll(0)
+    member.consumer.close()
+
+
 @MOMENTS
 @PROTOCOLS
 def test_one_that_polls_or_reads_hears_so_and_is_no_worse_off(
