@@ -25,17 +25,22 @@ def encoded_headers(column: Any) -> Any | None:
     None for names that are no text, values that are no bytes, and where a name or a pair is null.
     """
     if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # of none, or of more than one array holds
+        try:
+            column = column.combine_chunks()
+        except pa.ArrowInvalid:  # more than the offsets of one array hold
+            return None
+        if isinstance(column, pa.ChunkedArray):
             return None
     kind, types = column.type, pa.types
     if not (types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind)):
         return None
+    if not len(column):
+        return pa.array([], BINARY)  # whose offsets may be left out, where pyarrow ends the process
     ends = column.offsets.to_numpy().astype(np.int64)
     counts = np.diff(ends)
     if column.null_count and counts[column.is_null().to_numpy(zero_copy_only=False)].any():
         return None  # nulls with something behind them
-    first, stop = (int(ends[0]), int(ends[-1])) if len(ends) else (0, 0)
+    first, stop = int(ends[0]), int(ends[-1])
     pairs = _names_and_values(column)
     if pairs is None:
         return None

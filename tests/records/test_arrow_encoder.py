@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from mmap import mmap
 from typing import Any
 
 import pytest
@@ -131,6 +132,27 @@ def test_nulls_that_hide_headers_are_left_to_others() -> None:
         children=[entries],
     )
     assert encoded_headers(hidden) is None
+
+
+def test_an_empty_column_of_headers_may_have_no_offsets() -> None:
+    """Arrow lets other libraries leave them out, and pyarrow follows the null pointer."""
+    entries = pa.array([], LISTS.value_type)
+    for shape in (LISTS, pa.map_(pa.string(), pa.binary())):
+        children = [entries if shape == LISTS else pa.array([], shape).values]
+        column = pa.Array.from_buffers(shape, 0, [None, None], children=children)
+        encoded = encoded_headers(column)
+        assert encoded is not None
+        assert len(encoded) == 0
+
+
+def test_chunks_of_headers_beyond_one_array_are_left_to_others() -> None:
+    size_bytes = 3 << 29  # two of them exceed what the offsets of one column of bytes can say
+    bounds = pa.py_buffer(np.array([0, size_bytes], np.int32))
+    unread = pa.py_buffer(mmap(-1, size_bytes))  # takes no memory as nobody looks at it
+    values = pa.Array.from_buffers(pa.binary(), 1, [None, bounds, unread])
+    entries = pa.StructArray.from_arrays([pa.array(["a"]), values], ["key", "value"])
+    chunk = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)
+    assert encoded_headers(pa.chunked_array([chunk, chunk])) is None
 
 
 def test_headers_of_one_length_are_written_as_one_by_one() -> None:
