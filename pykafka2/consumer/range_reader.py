@@ -172,8 +172,9 @@ class RangeReader:
         return told
 
     def _raise_if_missing(self) -> None:
-        """What brokers do not know any more has no leader that could answer."""
-        missing = self._cluster.metadata.topic_error(self._partition.topic)
+        """What brokers do not know any more has no leader that could answer; one broker's word is doubted."""
+        known = self._cluster.metadata.topic(self._partition.topic)
+        missing = None if known is None or known.is_usable else known.error
         if isinstance(missing, UnknownTopicOrPartition):
             raise UnknownTopicOrPartition(f"{self._partition}: {missing}")
 

@@ -103,8 +103,10 @@ class ReadingCalls(PositionCalls):
         Raises, when iterated:
             OffsetOutOfRange: records of the range are not in the log any more.
             CorruptMessage, CorruptData: as `poll`; pieces before were handed over.
-            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: no answer, or no records up to
-                `end`, within default_api_timeout_ms.
+            KafkaTimeoutError, NoBrokersAvailable: no answer, or no records up to `end`, within
+                default_api_timeout_ms.
+            UnknownTopicOrPartition: there is no such partition, brokers have not known the topic for five
+                seconds, or it was made anew.
             TopicAuthorizationFailed: at once.
             ClientClosed: the consumer was closed.
         """

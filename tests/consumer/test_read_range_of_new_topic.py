@@ -9,7 +9,9 @@ import pytest
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.consumer import range_reader
 from pykafka2.errors import UnknownTopicOrPartition
-from pykafka2.testing import KafkaCluster
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykafka2.testing import KafkaCluster, Simulation
 
 T0 = TopicPartition("t", 0)
 
@@ -66,3 +68,26 @@ def test_half_a_range_of_each_is_never_read(kafka_cluster: KafkaCluster) -> None
         with pytest.raises(UnknownTopicOrPartition, match="the topic was made anew"):
             found.extend(value for piece in pieces for value in piece.values)
     assert set(found) == {b"old"}
+
+
+def without_topic(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+    for topic in response.topics:
+        topic.error_code = UnknownTopicOrPartition.code
+        topic.partitions.clear()
+    return response
+
+
+def test_one_broker_that_does_not_know_the_topic_yet_ends_no_read(simulation: Simulation) -> None:
+    """It has just started, say; what a slow leader is about to answer is good all the same."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 2})
+    producer = simulation.producer(cluster)
+    for number in range(2):
+        producer.send("t", b"value", partition=number)
+    producer.close()
+    consumer = simulation.consumer(cluster, metadata_max_age_ms=4500, retry_backoff_ms=1000)
+    for number in range(2):  # so that both are connected
+        assert [one.values for one in consumer.read_range(TopicPartition("t", number), 0, 1)] == [[b"value"]]
+    cluster.controls.delay(FetchRequest, 7.0)
+    doubtful = cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply=without_topic)
+    assert [one.values for one in consumer.read_range(T0, 0, 1)] == [[b"value"]]
+    assert doubtful.fired == 1
