@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from pykafka2.errors import FetchSessionIdNotFound
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pykafka2.protocol.primitives import ZERO_UUID
 
 NO_SESSION = 0
 FULL = 0
@@ -43,6 +44,8 @@ class FetchSession:
 
     def fill(self, request: FetchRequest, wanted: dict[SessionKey, FetchPartition], *, has_ids: bool) -> None:
         """Have the request name what is wanted, as far as the broker does not know it already."""
+        if not has_ids:  # where names alone count, a topic stays the same though its id is heard of
+            wanted = {(topic, ZERO_UUID, number): one for (topic, _, number), one in wanted.items()}
         named: Iterable[tuple[SessionKey, FetchPartition]] = wanted.items()
         if self.is_incremental and has_ids == self._has_ids:
             known = self._known

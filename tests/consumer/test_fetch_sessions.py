@@ -8,6 +8,7 @@ from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.fetch_session import LAST_EPOCH, FetchSession
 from pykafka2.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
 from tests.consumer.sessions import SessionCluster
@@ -165,6 +166,18 @@ def test_names_and_ids_do_not_mix_in_a_session() -> None:
     session = begun()
     request = filled(session, has_ids=False)
     assert (request.session_id, request.session_epoch, named(request)) == (9, 0, [0])
+
+
+def test_a_topic_whose_id_is_heard_of_stays_in_a_session_by_names() -> None:
+    """As while brokers are upgraded to those that name ids, and another topic's is not known yet.
+
+    A broker takes in what is named, then lets go what is forgotten: what is both would be read no more.
+    """
+    session = FetchSession(is_wanted=True)
+    filled(session, ZERO_UUID, has_ids=False)
+    session.on_answer(7)
+    request = filled(session, has_ids=False)
+    assert (named(request), forgotten(request)) == ([], [])
 
 
 @pytest.mark.parametrize(("error", "kept"), [(FetchSessionIdNotFound(), 0), (InvalidFetchSessionEpoch(), 9)])
