@@ -487,7 +487,8 @@ class Application:
         passing = PASSING_IN_COMMITS if what.startswith("commit") else PASSING_IN_POLL
         if not isinstance(error, passing):
             self._complain("CallsKeepTheirWord", f"{self.life.name}: {what} raised {error!r}")
-        self._rest(0.1)
+        # Also once the faults are over: what raises at once and for ever would stop time.
+        (self._done if self.is_at_peace else self._stop).wait(0.1)
 
     def _allowance(self) -> float:
         return self.pauses.get(self.life.name, 0.0)
