@@ -285,6 +285,8 @@ def ask_to_delete(side: Side, name: str) -> None:
 def ask_of_groups(side: Side, name: str) -> None:
     """What is about groups, and the topics whose offsets they commit."""
     node = side.coordinator(f"{name}-open")
+    for group in (f"{name}-open", f"{name}-closed"):  # a fresh cluster has no coordinators yet
+        side.coordinator(group, 1)
     ask = side.ask
     who: dict[str, Any] = {"broker": node, **EVE}
     groups = [f"{name}-open", f"{name}-closed"]
