@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.security.authentication import Authentication, NotAdmitted
+from pykafka2.broker.security.authentication import NotAdmitted
 from pykafka2.broker.server.api_table import ApiTable
 from pykafka2.broker.server.channel import Channel, Slot
 from pykafka2.broker.server.client import Client, ClientOrigin
@@ -22,7 +22,9 @@ from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
 from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.broker.server.entrance import Entrance
-from pykafka2.broker.server.reply_bytes import encoded, raw_token
+from pykafka2.broker.server.intake import Intake
+from pykafka2.broker.server.muted import MutedConnections
+from pykafka2.broker.server.reply_bytes import encoded
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
@@ -30,10 +32,7 @@ from pykafka2.broker.server.unsent import AllUnsent
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
 from pykafka2.network.transport import Buffer, Transport
-from pykafka2.protocol.framing import decode_request_header
-from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
-from pykafka2.protocol.registry import ApiKey, request_class
-from pykafka2.protocol.struct import Request, Response
+from pykafka2.protocol.struct import Response
 
 logger = logging.getLogger(__name__)
 
@@ -70,12 +69,11 @@ class Processor(Part):
         """With whom each is, the oldest first; views read a copy of it from other threads."""
         self._quotas = quotas
         self._requests = requests
-        self._apis = apis
+        self._intake = Intake(apis, config.int("socket.request.max.bytes"))
         self._on_request = on_request
         self._on_gone = on_gone
         self._on_left = on_left
         self._on_refused = on_refused
-        self._max_frame_bytes = config.int("socket.request.max.bytes")
         self._pipelined = config.get("channel.mode") == "pipelined"
         self._max_pipelined = config.int("max.pipelined.requests")
         self._max_pipelined_bytes = config.int("max.pipelined.bytes")
@@ -83,7 +81,7 @@ class Processor(Part):
         self._max_idle = max_idle if max_idle >= 0 else FOREVER
         self._idle_check_at = FOREVER
         self._all_unsent = AllUnsent()
-        self._throttled: dict[Connection, float] = {}  # until when each stays muted
+        self._muted = MutedConnections()
         self._commands: deque[tuple[Command, tuple[Any, ...]]] = deque()
         # Connections with replies to write or requests to take, each looked at once after all commands: many
         # produces complete with one fetch of a follower, and their replies leave in one gathered write.
@@ -133,7 +131,7 @@ class Processor(Part):
             self._let_in_who_waits(now)
         if now >= self._idle_check_at:
             self._close_idle(now)
-        if self._throttled:
+        if self._muted:
             return min(self._idle_check_at, self._end_throttles(now))
         return self._idle_check_at
 
@@ -164,61 +162,18 @@ class Processor(Part):
                     self._requests.wait_for_room(self)
                     break
                 if authentication is not None:
-                    self._limit_frames(connection, authentication)
+                    self._intake.limit_frames(connection, authentication)
                 frame = connection.frames.next_frame()
                 if frame is None:
                     break
-                self._take_request(connection, client, frame, now, is_fresh=are_fresh)
+                received = self._intake.request_in(frame, connection, authentication, now)
+                self._pass_on(client, connection, received, is_fresh=are_fresh)
         except (CorruptData, NotAdmitted, UnsupportedVersion) as error:
             logger.info("%s: closing the connection: %s", connection.peer, error)
             self._on_refused(connection.client_id or "a nameless client", str(error), now)
             self.drop(connection, error)
             return
         connection.update_interest()
-
-    def _limit_frames(self, connection: Connection, authentication: Authentication | None) -> None:
-        """Those who have not authenticated may not have much memory kept for them."""
-        limit = None if authentication is None else authentication.max_frame_bytes
-        if limit is None:
-            connection.frames.limit(self._max_frame_bytes, "socket.request.max.bytes")
-        else:
-            connection.frames.limit(limit, "sasl.server.max.receive.size")
-
-    def _take_request(
-        self, connection: Connection, client: Client, frame: bytes, now: float, *, is_fresh: bool
-    ) -> None:
-        authentication = client.origin.authentication
-        if authentication is not None and authentication.takes_raw_token:
-            self._pass_on(client, connection, raw_token(frame, connection.client_id, now), is_fresh=is_fresh)
-            return
-        header, offset = decode_request_header(frame)
-        key, version = header.request_api_key, header.request_api_version
-        if authentication is not None:
-            authentication.admit(key, now)
-        connection.client_id = header.client_id
-        is_unsupported = False
-        request: Request[Any]
-        if self._apis.is_served(key, version):
-            # Bytes after the last field are ignored, as in Kafka: librdkafka's Metadata for all topics has
-            # three of them (confluentinc/librdkafka#5049).
-            request, _ = request_class(key).decode_from(frame, offset, version)
-        elif key == ApiKey.API_VERSIONS:
-            # Its body may be of a version that we cannot read, and need not be read.
-            request, is_unsupported = ApiVersionsRequest(), True
-        else:
-            raise UnsupportedVersion(self._apis.why_not_served(key, version))
-        received = ReceivedRequest(
-            request,
-            version,
-            header.correlation_id,
-            header.client_id,
-            len(frame),
-            now,
-            is_unsupported=is_unsupported,
-        )
-        if isinstance(request, ApiVersionsRequest):
-            connection.software = f"{request.client_software_name} {request.client_software_version}".strip()
-        self._pass_on(client, connection, received, is_fresh=is_fresh)
 
     def _pass_on(
         self, client: Client, connection: Connection, received: ReceivedRequest, *, is_fresh: bool
@@ -252,7 +207,7 @@ class Processor(Part):
         delivery.slot.is_last = delivery.closing is not None
         try:
             if delivery.throttle:
-                self._throttle(connection, now + delivery.throttle)
+                self._muted.add(connection, now + delivery.throttle)
             connection.complete(delivery.slot, payload)
         except KafkaError as error:
             self.failed(connection, error)
@@ -298,20 +253,14 @@ class Processor(Part):
             connection.channel.local_processed(slot)
             self.take_frames(connection, now)
 
-    def _throttle(self, connection: Connection, until: float) -> None:
-        """Read nothing more from a connection for a while; its replies go on leaving."""
-        before = self._throttled.get(connection)
-        if before is None:
-            connection.channel.throttle()
-        self._throttled[connection] = until if before is None else max(before, until)
-
     def _end_throttles(self, now: float) -> float:
         """Let those read on whose time is up; when the next one's is."""
-        for connection in [one for one, until in self._throttled.items() if until <= now]:
-            del self._throttled[connection]
-            connection.channel.end_throttle()
-            self.take_frames(connection, now)
-        return min(self._throttled.values(), default=FOREVER)
+        for connection in self._muted.due(now):
+            try:
+                self.take_frames(connection, now)
+            except Exception as error:
+                self.failed(connection, error)
+        return self._muted.next_at
 
     def failed(self, connection: object, error: Exception) -> None:
         """Something of ours raised over a connection (or over none): note it, and end that connection."""
@@ -336,7 +285,7 @@ class Processor(Part):
 
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
         """Close one connection; its requests that still wait are given up.  Safe to repeat."""
-        self._throttled.pop(connection, None)
+        self._muted.forget(connection)
         self._wanting_room.pop(connection, None)
         self._close(connection, reset=reset)
 
@@ -361,7 +310,7 @@ class Processor(Part):
         self._commands.clear()
         self._touched.clear()
         self._wanting_room.clear()
-        self._throttled.clear()
+        self._muted.clear()
         # Accepted, but not taken over yet: nobody else would close them.
         while self._arriving:
             transport = self._arriving.popleft()
@@ -374,10 +323,10 @@ class Processor(Part):
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
         )
         connection = Connection(
-            transport, channel, self, self.loop.selector, self._max_frame_bytes, self._all_unsent, now
+            transport, channel, self, self.loop.selector, self._intake.max_frame_bytes, self._all_unsent, now
         )
         client = self.connections[connection] = Client(ClientOrigin(self, connection, entrance))
-        self._limit_frames(connection, client.origin.authentication)
+        self._intake.limit_frames(connection, client.origin.authentication)
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:
             connection.establish()

@@ -1,15 +1,14 @@
-"""Replies as bytes; and tokens of SASL that travel without requests and responses around them.
+"""Replies as bytes; the tokens of SASL among them that travel without a response around them.
 
 Called by processors, on the thread that answers.
 """
 
 from __future__ import annotations
 
-from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_response
-from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
+from pykafka2.protocol.messages.sasl import SaslAuthenticateResponse
 from pykafka2.protocol.struct import Response
 
 LENGTH_BYTES = 4
@@ -29,12 +28,6 @@ def encoded(context: RequestContext, response: Response) -> list[Buffer]:
         payload = [whole[: len(whole) // 2]]
     delivery.reply_bytes = sum(map(len, payload))
     return payload
-
-
-def raw_token(token: bytes, client_id: str | None, now: float) -> ReceivedRequest:
-    """A token that came alone, as after SaslHandshake version 0, as the request that it stands for."""
-    request = SaslAuthenticateRequest(auth_bytes=token)
-    return ReceivedRequest(request, 0, 0, client_id, len(token), now, is_raw_token=True)
 
 
 def _raw_answer(response: SaslAuthenticateResponse) -> list[Buffer]:
