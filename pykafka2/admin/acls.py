@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
+
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.values import AclBinding
 from pykafka2.driver.pollable import AnyNode
@@ -82,15 +84,15 @@ class AclsAdmin:
         wanted = list(dict.fromkeys(bindings))
         creations = [
             AclCreation(
-                resource_type=_number(ResourceType, "resource_type", one.resource_type, of_rule=True),
+                resource_type=terms.resource_type,
                 resource_name=one.resource_name,
-                resource_pattern_type=_number(PatternType, "pattern_type", one.pattern_type, of_rule=True),
+                resource_pattern_type=terms.pattern_type,
                 principal=one.principal,
                 host=one.host,
-                operation=_number(Operation, "operation", one.operation, of_rule=True),
-                permission_type=_number(Permission, "permission", one.permission, of_rule=True),
+                operation=terms.operation,
+                permission_type=terms.permission,
             )
-            for one in wanted
+            for one, terms in zip(wanted, map(_Terms.of, wanted), strict=True)
         ]
         if not creations:
             return Outcomes({})
@@ -109,15 +111,15 @@ class AclsAdmin:
         wanted = list(dict.fromkeys(bindings))
         filters = [
             DeleteAclsFilter(
-                resource_type_filter=_number(ResourceType, "resource_type", one.resource_type, of_rule=True),
+                resource_type_filter=terms.resource_type,
                 resource_name_filter=one.resource_name,
-                pattern_type_filter=_number(PatternType, "pattern_type", one.pattern_type, of_rule=True),
+                pattern_type_filter=terms.pattern_type,
                 principal_filter=one.principal,
                 host_filter=one.host,
-                operation=_number(Operation, "operation", one.operation, of_rule=True),
-                permission_type=_number(Permission, "permission", one.permission, of_rule=True),
+                operation=terms.operation,
+                permission_type=terms.permission,
             )
-            for one in wanted
+            for one, terms in zip(wanted, map(_Terms.of, wanted), strict=True)
         ]
         if not filters:
             return Outcomes({})
@@ -128,6 +130,26 @@ class AclsAdmin:
             if errors and binding not in outcomes.errors:
                 outcomes.errors[binding] = errors[0]
         return outcomes.checked("delete_acls", raise_errors)
+
+
+@attrs.define(frozen=True)
+class _Terms:
+    """What requests say in numbers of a rule."""
+
+    resource_type: int
+    pattern_type: int
+    operation: int
+    permission: int
+
+    @classmethod
+    def of(cls, rule: AclBinding) -> _Terms:
+        """Raises `IllegalArgument` for a word that no rule can have."""
+        return cls(
+            _number(ResourceType, "resource_type", rule.resource_type, of_rule=True),
+            _number(PatternType, "pattern_type", rule.pattern_type, of_rule=True),
+            _number(Operation, "operation", rule.operation, of_rule=True),
+            _number(Permission, "permission", rule.permission, of_rule=True),
+        )
 
 
 def _outcomes(wanted: list[AclBinding], results: list[Any]) -> Outcomes[AclBinding, None]:

@@ -82,8 +82,7 @@ def renew_token(
     now_ms: int,
 ) -> int:
     """Let a token live longer; when it expires then."""
-    secret_key(config)
-    token = _known(controller, token_hmac, who, now_ms)
+    token = _known(controller, config, token_hmac, who, now_ms)
     period = config.int("delegation.token.expiry.time.ms")
     if period_ms > 0:
         period = min(period, period_ms)
@@ -99,15 +98,18 @@ def expire_token(
     now_ms: int,
 ) -> int:
     """Let a token expire after a while, with a negative number now; when it expires then, or that number."""
-    secret_key(config)
-    token = _known(controller, token_hmac, who, now_ms)
+    token = _known(controller, config, token_hmac, who, now_ms)
     if period_ms < 0:
         controller.write([DelegationTokenRemoved(token.id)])
         return period_ms
     return _end_at(controller, token, now_ms + period_ms)
 
 
-def _known(controller: Controller, token_hmac: bytes, who: Principal, now_ms: int) -> DelegationToken:
+def _known(
+    controller: Controller, config: BrokerConfig, token_hmac: bytes, who: Principal, now_ms: int
+) -> DelegationToken:
+    """The token with this HMAC, which who asks may change."""
+    secret_key(config)
     for token in controller.state.tokens.values():
         if hmac.compare_digest(token.hmac, token_hmac):
             break

@@ -7,6 +7,7 @@ controller is not told by which listener a client came.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.controller.delegation_tokens import (
@@ -39,8 +40,14 @@ from pykafka2.protocol.messages.tokens import (
 )
 
 if TYPE_CHECKING:
+    from pykafka2.broker.config.configs import BrokerConfig
+    from pykafka2.broker.controller.controller import Controller
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
+    from pykafka2.protocol.primitives import Buffer
+
+    Change = Callable[[Controller, BrokerConfig, bytes, Principal, int, int], int]
+    """(controller, config, HMAC, who asks, period, time) -> when the token expires then."""
 
 FIRST_VERSION_WITH_REQUESTER = 3
 NO_TIME, CONTROLLERS_NO_TIME = -1, 0
@@ -107,21 +114,10 @@ def refuse_create(request: CreateDelegationTokenRequest, code: int) -> CreateDel
 def handle_renew(
     services: Services, context: RequestContext, request: RenewDelegationTokenRequest, now: float
 ) -> RenewDelegationTokenResponse:
-    token_hmac, who, period_ms = bytes(request.hmac), context.principal, request.renew_period_ms
-    if not may_ask(context.caller):
-        return refuse_renew(request, DelegationTokenRequestNotAllowed.code or 0)
-    try:
-        expires_at_ms = services.change_now(
-            "renew a delegation token",
-            lambda active: renew_token(
-                active, services.config, token_hmac, who, period_ms, services.clock.wall_ms()
-            ),
-        )
-    except BrokerError as error:
-        return RenewDelegationTokenResponse(
-            error_code=error.code or 0, expiry_timestamp_ms=CONTROLLERS_NO_TIME
-        )
-    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_at_ms)
+    code, at_ms = _changed(
+        services, context, "renew a delegation token", renew_token, request.hmac, request.renew_period_ms
+    )
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=at_ms)
 
 
 def refuse_renew(request: RenewDelegationTokenRequest, code: int) -> RenewDelegationTokenResponse:
@@ -131,21 +127,11 @@ def refuse_renew(request: RenewDelegationTokenRequest, code: int) -> RenewDelega
 def handle_expire(
     services: Services, context: RequestContext, request: ExpireDelegationTokenRequest, now: float
 ) -> ExpireDelegationTokenResponse:
-    token_hmac, who, period_ms = bytes(request.hmac), context.principal, request.expiry_time_period_ms
-    if not may_ask(context.caller):
-        return refuse_expire(request, DelegationTokenRequestNotAllowed.code or 0)
-    try:
-        expires_at_ms = services.change_now(
-            "expire a delegation token",
-            lambda active: expire_token(
-                active, services.config, token_hmac, who, period_ms, services.clock.wall_ms()
-            ),
-        )
-    except BrokerError as error:
-        return ExpireDelegationTokenResponse(
-            error_code=error.code or 0, expiry_timestamp_ms=CONTROLLERS_NO_TIME
-        )
-    return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_at_ms)
+    period_ms = request.expiry_time_period_ms
+    code, at_ms = _changed(
+        services, context, "expire a delegation token", expire_token, request.hmac, period_ms
+    )
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=at_ms)
 
 
 def refuse_expire(request: ExpireDelegationTokenRequest, code: int) -> ExpireDelegationTokenResponse:
@@ -192,6 +178,30 @@ def _described(token: DelegationToken, version: int) -> DescribedDelegationToken
         described.token_requester_principal_type = token.requester.kind
         described.token_requester_principal_name = token.requester.name
     return described
+
+
+def _changed(
+    services: Services,
+    context: RequestContext,
+    what: str,
+    change: Change,
+    token_hmac: Buffer,
+    period_ms: int,
+) -> tuple[int, int]:
+    """Have the controller change a token; an error's code, and when the token expires then."""
+    who = context.principal
+    at_ms = NO_TIME
+    try:
+        _check_caller(context)
+        at_ms = CONTROLLERS_NO_TIME
+        return 0, services.change_now(
+            what,
+            lambda active: change(
+                active, services.config, bytes(token_hmac), who, period_ms, services.clock.wall_ms()
+            ),
+        )
+    except BrokerError as error:
+        return error.code or 0, at_ms
 
 
 def _check_caller(context: RequestContext) -> None:

@@ -14,17 +14,10 @@ from pykafka2.protocol.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from tests.acl_filters import ANY_RULE
 from tests.testing.wire import Wire
 
 Connect = Callable[..., Wire]
-ANY = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
-}
 RULE = AclCreation(
     resource_type=2, resource_name="orders", principal="User:a", host="*", operation=3, permission_type=3
 )
@@ -34,11 +27,11 @@ RULE = AclCreation(
 @pytest.mark.parametrize("broker", [0, 1])
 def test_whichever_broker_is_asked_each_rule_is_refused(connect: Connect, broker: int) -> None:
     wire = connect(broker)
-    described = wire.call(DescribeAclsRequest(**ANY), 3)
+    described = wire.call(DescribeAclsRequest(**ANY_RULE), 3)
     assert (described.error_code, described.resources) == (SecurityDisabled.code, [])
     assert "Authorizer" in (described.error_message or "")
     created = wire.call(CreateAclsRequest(creations=[RULE, RULE]), 3)
     assert [one.error_code for one in created.results] == [SecurityDisabled.code] * 2
-    deleted = wire.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY)]), 3)
+    deleted = wire.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY_RULE)]), 3)
     assert [one.error_code for one in deleted.filter_results] == [SecurityDisabled.code]
     assert wire.call(CreateAclsRequest(creations=[]), 3).results == []

@@ -16,6 +16,7 @@ from pykafka2.errors import name_of as error_named
 from pykafka2.protocol.registry import name_of
 from pykafka2.protocol.struct import Struct
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
+from tests.acl_filters import ANY_RULE
 from tests.conformance.behaviour.plain import request_of
 from tests.testing.wire import Wire, batch
 
@@ -51,15 +52,6 @@ REFUSALS = {
 Needs = list[tuple[str, dict[str, Any]]]
 """What is needed, in the order in which it is asked for."""
 
-ANY_RULE = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "pattern_type_filter": 1,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
-}
 AS_PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 RECORDS = [{"index": 0, "records": batch([b"v"])}]
 TRANSACTIONAL = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...acl_filters import ANY_RULE
 from ...testing.wire import batch
 from .on_fetch import fill
 from .side import Side, scenario
@@ -18,15 +19,6 @@ LITERAL, PREFIXED = 3, 4
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(2, 10)
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
 DENY, ALLOW = 2, 3
-ANY_RULE = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "pattern_type_filter": 1,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
-}
 EVE = {"client": "eve"}
 
 

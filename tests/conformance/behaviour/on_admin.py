@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ...acl_filters import ANY_RULE
 from .side import Side, scenario
 
 
@@ -389,22 +390,13 @@ def acls_without_an_authorizer(side: Side) -> None:
         "operation": 3,
         "permission_type": 3,
     }
-    any_rule = {
-        "resource_type_filter": 1,
-        "resource_name_filter": None,
-        "pattern_type_filter": 1,
-        "principal_filter": None,
-        "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
-    }
     for version in (1, 3):
-        side.ask(f"describe v{version}", "DescribeAcls", version, **any_rule)
+        side.ask(f"describe v{version}", "DescribeAcls", version, **ANY_RULE)
         side.ask(f"create v{version}", "CreateAcls", version, creations=[rule, {**rule, "operation": 4}])
-        side.ask(f"delete v{version}", "DeleteAcls", version, filters=[any_rule, any_rule])
+        side.ask(f"delete v{version}", "DeleteAcls", version, filters=[ANY_RULE, ANY_RULE])
     side.ask("create nothing", "CreateAcls", 3, creations=[])
     side.ask("delete nothing", "DeleteAcls", 3, filters=[])
     side.ask("create of a type that nobody knows", "CreateAcls", 3, creations=[{**rule, "resource_type": 99}])
     side.ask(
-        "describe of a type that nobody knows", "DescribeAcls", 3, **{**any_rule, "resource_type_filter": 99}
+        "describe of a type that nobody knows", "DescribeAcls", 3, **{**ANY_RULE, "resource_type_filter": 99}
     )
