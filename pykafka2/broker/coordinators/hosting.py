@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from pykafka2.broker.base.image import GROUP_RESOURCE, ClusterImage, TopicImage
 from pykafka2.broker.coordinators.internal_topics import partitions_of
 from pykafka2.broker.coordinators.replica_log import ImageTopics, ReplicaLog
@@ -247,15 +249,27 @@ class Coordinators:
     # ------------------------------------------------------------------ requests
 
     def ask(
-        self, service: CoordinatorService[Any], context: RequestContext, request: Request[Any], now: float
+        self,
+        service: CoordinatorService[Any],
+        context: RequestContext,
+        request: Request[Any],
+        now: float,
+        may_describe: Callable[[str], bool] | None = None,
+        rules: object = None,
     ) -> None:
-        """Have a coordinator answer a request, now or later; an answer that comes too late is dropped."""
+        """Have a coordinator answer a request, now or later; an answer that comes too late is dropped.
+
+        Where there are access `rules`, `may_describe` says which topics who asks may hear of.
+        """
 
         def reply(response: Response) -> None:
             if not context.is_answered:
                 context.reply(response)
 
-        service.submit(caller_of(context), request, now).then(reply)
+        caller = caller_of(context)
+        if may_describe is not None:
+            caller = attrs.evolve(caller, may_describe=may_describe, rules=rules)
+        service.submit(caller, request, now).then(reply)
 
     def coordinates(self, key: Key) -> bool:
         """Whether this partition of an internal topic is ours, loaded or not."""

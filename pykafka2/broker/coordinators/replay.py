@@ -108,6 +108,10 @@ class Caller:
     version: int
     client_id: str = ""
     client_host: str = "/127.0.0.1"
+    may_describe: Callable[[str], bool] = lambda topic: True
+    """Whether who asks may hear of a topic; asked where a request names none."""
+    rules: object = None
+    """The access rules by which that is decided: other rules are another object.  None: there are none."""
 
 
 class Deferred(Generic[ResponseT]):

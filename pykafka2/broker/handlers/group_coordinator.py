@@ -7,15 +7,18 @@ a message: coordinators and their messages come with the first group.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.broker.handlers.registry import APIS, Api
 from pykafka2.errors import UnsupportedVersion
+from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.security.asker import Asker
     from pykafka2.broker.server.request_context import RequestContext
 
 VERSIONS: Final = {
@@ -35,6 +38,8 @@ VERSIONS: Final = {
 
 
 OF_CONSUMER_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
+RESOLVE_PATTERNS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT})
+"""Those that may look what the patterns of a KIP-848 group match: topics that who asks may describe."""
 
 
 def _has_consumer_protocol(services: Services) -> bool:
@@ -48,7 +53,17 @@ def handle(services: Services, context: RequestContext, request: Request[Any], n
     if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(services):
         context.reply(refuse(request, context.version, UnsupportedVersion.code))
         return
-    services.coordinators.ask(services.coordinators.groups, context, request, now)
+    coordinators = services.coordinators
+    asker = services.asker_of(context) if context.api_key in RESOLVE_PATTERNS else None
+    if asker is None:
+        coordinators.ask(coordinators.groups, context, request, now)
+    else:
+        may_describe = partial(_may_describe, asker)
+        coordinators.ask(coordinators.groups, context, request, now, may_describe, services.image.acls)
+
+
+def _may_describe(asker: Asker, topic: str) -> bool:
+    return asker.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, notes=False)
 
 
 def refuse(request: Request[Any], version: int, code: int) -> Response:

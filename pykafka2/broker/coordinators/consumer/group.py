@@ -61,7 +61,7 @@ class ConsumerGroups(ConsumerSteps):
         if updated != member or member_id not in group.members:
             records.write_member(out, group.id, updated)
         draft.put(updated)
-        has_new_patterns = self.resolve_patterns(draft, member, updated, out, now)
+        has_new_patterns = self.resolve_patterns(caller, draft, member, updated, out, now)
         has_changed = updated.topics != member.topics or has_new_patterns
         self.bump_epoch(draft, has_changed, out)
         self.assign(draft, out, now)
@@ -87,7 +87,7 @@ class ConsumerGroups(ConsumerSteps):
                 self.disarm(group.id, replaced.id)
             live = self.groups.get(group.id)
             if isinstance(live, ConsumerGroup):
-                live.topics_seen = self.topics
+                live.topics_seen, live.rules_seen = self.topics, caller.rules
                 if live is not group:  # it may have been upgraded with members that are gone by now
                     for member in live.members.values():
                         self.arm_session(group.id, member, now)

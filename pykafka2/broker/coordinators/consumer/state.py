@@ -153,8 +153,9 @@ class ConsumerGroup:
         self.targets: dict[str, Target] = {}
         self.regexes: dict[str, frozenset[str]] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
-        # Soft: the topics its hash and patterns were last compared with.
+        # Soft: the topics its hash and patterns were last compared with, and the access rules.
         self.topics_seen: Topics | None = None
+        self.rules_seen: object = None
 
     def draft(self) -> ConsumerGroup:
         """A copy to try an operation on, before its records are in the log."""
@@ -163,7 +164,8 @@ class ConsumerGroup:
         draft.assignment_epoch, draft.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
         draft.members, draft.static_members = dict(self.members), dict(self.static_members)
         draft.targets, draft.regexes = dict(self.targets), dict(self.regexes)
-        draft.owners, draft.topics_seen = dict(self.owners), self.topics_seen
+        draft.owners = dict(self.owners)
+        draft.topics_seen, draft.rules_seen = self.topics_seen, self.rules_seen
         return draft
 
     @property

@@ -25,7 +25,7 @@ from pykafka2.broker.coordinators.groups.settings import (
     no_group_configs,
     seconds_of,
 )
-from pykafka2.broker.coordinators.replay import Result
+from pykafka2.broker.coordinators.replay import Caller, Result
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import (
     GroupIdNotFound,
@@ -60,29 +60,41 @@ class ConsumerSteps:
     # -- the three steps ----------------------------------------------------------------------------
 
     def resolve_patterns(
-        self, draft: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: Result, now: float
+        self,
+        caller: Caller,
+        draft: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        out: Result,
+        now: float,
     ) -> bool:
-        """Bring what patterns match up to date; whether anybody's topics changed."""
+        """Bring what patterns match up to date; whether anybody's topics changed.
+
+        Topics that who asks may not describe are left out, for all members with that pattern, as in Kafka.
+        """
         old, new = member.regex or None, updated.regex or None
         changed = False
         if old is not None and old != new and draft.subscribers_of_regex(old) == 0:
             draft.regexes.pop(old, None)
             records.write_regex(out, draft.id, old, None)
             changed = True
-        stale = set(draft.regexes) if draft.topics_seen is not self.topics else set()
+        is_old = draft.topics_seen is not self.topics or draft.rules_seen is not caller.rules
+        stale = set(draft.regexes) if is_old else set()
         if new is not None and new not in draft.regexes:
             stale.add(new)
         for regex in sorted(stale):
-            topics = self._matching(regex)
+            topics = self._matching(regex, caller)
             if topics != draft.regexes.get(regex):
                 draft.regexes[regex] = topics
                 records.write_regex(out, draft.id, regex, topics, self._wall_ms(now))
                 changed = True
         return changed or old != new
 
-    def _matching(self, regex: str) -> frozenset[str]:
+    def _matching(self, regex: str, caller: Caller) -> frozenset[str]:
         pattern = compile_pattern(regex)
-        return frozenset(name for name in self.topics.names() if pattern.fullmatch(name))
+        return frozenset(
+            name for name in self.topics.names() if pattern.fullmatch(name) and caller.may_describe(name)
+        )
 
     def bump_epoch(self, draft: ConsumerGroup, must: bool, out: Result) -> None:
         """A new epoch where subscriptions or the topics behind them changed."""

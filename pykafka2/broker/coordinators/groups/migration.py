@@ -187,7 +187,7 @@ class MixedGroups(ConsumerGroups):
         if updated != member or member_id not in group.members:
             records.write_member(out, group.id, updated)
         draft.put(updated)
-        has_patterns = self.resolve_patterns(draft, member, updated, out, now)
+        has_patterns = self.resolve_patterns(caller, draft, member, updated, out, now)
         has_changed = updated.topics != member.topics or (has_patterns and bool(member.regex))
         self.bump_epoch(draft, has_changed, out)
         self.assign(draft, out, now)
@@ -204,7 +204,7 @@ class MixedGroups(ConsumerGroups):
                 self.disarm(group.id, old.id)
             live = self.groups.get(group.id)
             if isinstance(live, ConsumerGroup):
-                live.topics_seen = self.topics
+                live.topics_seen, live.rules_seen = self.topics, caller.rules
             self.timers.cancel(("rejoin", group.id, moved.id))
             self.arm_session(group.id, moved, now)
             self.arm_fence("resync", group.id, moved.id, now + moved.rebalance_timeout)

@@ -1,0 +1,62 @@
+"""What a KIP-848 group's pattern matches: of the topics, those that who asks may describe (Kafka 4.3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.testing import STANDARD_AUTHORIZER
+from pykafka2.testing.simulation import Simulation
+from tests.broker.coordinators.bench import GROUP
+from tests.broker.group_bench import GroupBench
+
+ME = "User:ANONYMOUS"
+BOTH = "orders|refunds"
+
+
+@pytest.fixture
+def bench(simulation: Simulation) -> GroupBench:
+    """Everybody may do everything to what has no rules; Describe on one of the two topics is denied."""
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
+    bench = GroupBench(simulation, config=config)
+    bench.cluster.acls.deny(ME, "DESCRIBE", topic="refunds")
+    return bench
+
+
+def matched(bench: GroupBench) -> set[str]:
+    return {topic for topics in bench.consumer().regexes.values() for topic in topics}
+
+
+def test_topics_that_a_member_may_not_describe_are_left_out(bench: GroupBench) -> None:
+    joined = bench.beat("one", 0, regex=BOTH)
+    assert joined.error_code == 0
+    assert matched(bench) == {"orders"}
+    assert bench.cluster.acls.denials() == []  # nothing was refused: it is only not told
+
+
+def test_other_rules_are_heeded_with_the_next_heartbeat(bench: GroupBench) -> None:
+    epoch = bench.beat("one", 0, regex=BOTH).member_epoch
+    bench.cluster.acls.revoke()
+    bench.advance(1.0)
+    assert bench.beat("one", epoch).member_epoch == epoch + 1
+    assert matched(bench) == {"orders", "refunds"}
+    bench.cluster.acls.deny(ME, "DESCRIBE", topic="orders")
+    bench.advance(1.0)
+    bench.beat("one", epoch + 1, owned={})
+    assert matched(bench) == {"refunds"}
+
+
+def test_a_member_by_names_is_refused_in_words_as_before(bench: GroupBench) -> None:
+    assert bench.beat("one", 0, topics=["orders", "refunds"]).error_code == 29
+    assert [one.facts["resource"] for one in bench.cluster.acls.denials()] == ["refunds"]
+    assert GROUP not in bench.shard.groups
+
+
+def test_so_does_a_classic_member_that_joins_such_a_group(bench: GroupBench) -> None:
+    """Its JoinGroup looks patterns up again where topics or rules have changed."""
+    bench.cluster.acls.revoke()
+    bench.beat("one", 0, regex=BOTH)
+    assert matched(bench) == {"orders", "refunds"}
+    bench.cluster.acls.deny(ME, "DESCRIBE", topic="refunds")
+    bench.advance(1.0)
+    bench.join(instance="two")
+    assert matched(bench) == {"orders"}
