@@ -90,9 +90,8 @@ def _refuse_later(
 ) -> None:
     """Tell the client after a while; the connection ends with it."""
     node = services.node
-    who = f"{context.client_id or 'a nameless client'} at {context.client_host}"
-    shown = reason if reason.isprintable() else repr(reason)  # it may quote a name in a token
-    node.events.client_refused(now, node.id, who, f"{authentication.mechanism}: {shown}")
+    client, why = context.client_id or "a nameless client", f"{authentication.mechanism}: {reason}"
+    node.events.client_refused(now, node.id, client, why, context.client_host)
     context.delivery.closing = ClosingReply(resets=False)
 
     def tell(at: float) -> None:

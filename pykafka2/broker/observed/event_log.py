@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import attrs
 
 from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.base.shown import printable, shown
 from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 
@@ -64,18 +65,19 @@ class EventLog:
 
     def note(self, at: float, kind: str, text: str, **facts: object) -> None:
         """Something happened."""
-        self._events.append(ClusterEvent(at, kind, text, facts))
+        self._events.append(ClusterEvent(at, kind, printable(text), facts))
 
     def events(self, kind: str | None = None) -> list[ClusterEvent]:
         """Oldest first, of one kind (see `KINDS`; a misspelt one raises) or all."""
         check_kind(kind)
         return [event for event in list(self._events) if kind in (None, event.kind)]
 
-    def client_refused(self, now: float, broker: int, client: str, reason: str) -> None:
-        """A broker closed a client's connection because of what it sent.
+    def client_refused(self, now: float, broker: int, client: str, reason: str, host: str = "") -> None:
+        """A broker closed a client's connection because of what it sent; `host` where that is worth saying.
 
         Noted once for each client and reason, as clients try again and again.
         """
+        client, reason = f"{shown(client)} at {host}" if host else shown(client), shown(reason)
         refusal = (broker, client, reason)
         if refusal not in self._refusals and len(self._refusals) < MAX_REFUSALS:
             self._refusals[refusal] = None
@@ -98,6 +100,7 @@ class EventLog:
         Noted once for each principal, API and resource, as clients ask again and again; the first thousand
         of these are, as clients may also ask for one name after the other.
         """
+        principal, resource = shown(principal), shown(resource)
         denial = (broker, principal, f"{api} {operation} {resource_type} {resource}")
         if denial not in self._denials and len(self._denials) < MAX_DENIALS:
             self._denials.add(denial)

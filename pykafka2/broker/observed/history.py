@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 import attrs
 
 from pykafka2.broker.base.names import ApiName, api_name
+from pykafka2.broker.base.shown import shown
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.server.context_parts import HistoryEntry
 from pykafka2.broker.server.request_context import RequestContext
@@ -80,7 +81,7 @@ class Entry:
         return None if self.answered_at is None else self.answered_at - self.received_at
 
     def __str__(self) -> str:
-        who = f"{self.client_id or 'nobody'} ({self.peer})"
+        who = f"{shown(self.client_id or 'nobody')} ({self.peer})"
         return f"{self.received_at:.6f} broker {self.broker} <- {who}: {self.api} v{self.version}"
 
 

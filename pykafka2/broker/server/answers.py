@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from pykafka2.broker.base.problems import Problems
+from pykafka2.broker.base.shown import printable
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
 from pykafka2.protocol.struct import Request, Response
@@ -64,7 +65,7 @@ class Answers:
             code = error.code or code
         elif isinstance(error, KafkaError) and not isinstance(error, IllegalState):
             name = self._apis[context.api_key].name
-            logger.warning("broker %d refused %s: %s", self._broker_id, name, error)
+            logger.warning("broker %d refused %s: %s", self._broker_id, name, printable(str(error)))
         else:
             self._problems.note(f"broker {self._broker_id} at {context.request!r}", error)
         if context.is_answered:

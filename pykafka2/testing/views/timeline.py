@@ -12,6 +12,7 @@ from typing import Any
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.names import error_name
+from pykafka2.broker.base.shown import shown
 from pykafka2.broker.faults.request_parts import partitions_of
 from pykafka2.broker.observed.event_log import ClusterEvent
 from pykafka2.broker.observed.history import Entry
@@ -75,13 +76,14 @@ class Timeline:
             return f"{item.at - self._started_at:12.6f}  -- {item.kind}: {item.text}"
         data = self._data(item)
         took = "unanswered" if data["latency"] is None else f"{data['latency'] * 1000:.3f} ms"
-        parts = data["partitions"]
+        parts = list(map(shown, data["partitions"]))
+        client = shown(str(item.client_id))
         named = " ".join(parts[:MAX_NAMED]) + (
             f" +{len(parts) - MAX_NAMED}" if len(parts) > MAX_NAMED else ""
         )
         errors = f"  {' '.join(data['errors'])}" if data["errors"] else ""
         return (
-            f"{data['at']:12.6f}  {item.broker} <- {item.client_id} {item.peer}  {item.api} v{item.version} "
+            f"{data['at']:12.6f}  {item.broker} <- {client} {item.peer}  {item.api} v{item.version} "
             f"#{item.correlation_id}  {named}{'  ' if named else ''}{took}{errors}"
         )
 

@@ -1,0 +1,67 @@
+"""Names of a client's choice in logs and timelines: no line ends, no terminals' commands, not 32 KiB."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.broker.base.shown import MAX_SHOWN, shown
+from pykafka2.protocol.messages.group import HeartbeatRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
+from tests.testing.wire import Wire
+
+from .wires import raw_frame
+
+ODD = {
+    "a line end": "a\nbroker 0 stopped",
+    "a terminal's commands": "\x1b[2J\x1b]0;owned\x07",
+    "NUL": "a\0b",
+    "right to left": "a‮txt.exe",
+    "a line separator": "a\u2028b",
+    "a path": "../../etc/passwd",
+    "32,767 characters": "x" * 32_767,
+    "10,000 emojis": "\U0001f600" * 8_000,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_shown_name_can_be_printed_and_is_short(name: str) -> None:
+    told = shown(ODD[name])
+    assert told.isprintable()
+    assert len(told) <= MAX_SHOWN + 3
+    assert shown("orders-1") == "orders-1"
+    assert shown(r"a\n") == r"a\n"  # what can be printed stays as it is
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    with KafkaCluster(1, config=config) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_clients_call_things_a_timeline_can_be_printed(
+    cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """As a client's id, as its software, a topic, a group and a resource that access is denied to."""
+    caplog.set_level(logging.DEBUG)
+    cluster.forget()
+    odd = ODD[name]
+    with Wire(cluster.bootstrap_servers, odd) as wire:
+        wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=odd)]), 12)
+        assert wire.call(HeartbeatRequest(group_id=odd, generation_id=1, member_id=odd), 4).error_code
+        wire.socket.sendall(raw_frame(b"\x03\xe7\0\0\0\0\0\1\xff\xff"))  # no such API
+        assert wire.is_closed_by_broker()
+    assert len(cluster.acls.denials()) == 2
+    (refused,) = cluster.events.events("refused")
+    assert refused.text.isprintable()
+    lines = cluster.timeline().text().splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert max(map(len, lines)) < 4 * MAX_SHOWN
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+    assert all(str(entry).isprintable() for entry in cluster.history)
+    cluster.check()
