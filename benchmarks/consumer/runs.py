@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
+from benchmarks.side_by_side.run import Run as OneRun
+
 CODECS = ("none", "lz4", "zstd")
 SIZES = (100, 1000, 10_000)
 PARTITIONS = 6
@@ -39,15 +41,7 @@ class Cell:
         return f"{self.broker}, {PARTITIONS} partitions, {size}{own}, codec {self.codec}"
 
 
-@attrs.frozen
-class Run:
-    """One client in one cell, once."""
-
-    client: str
-    cell: Cell
-    records: int
-    bootstrap_servers: str = ""
-    topic: str = ""
+Run = OneRun[Cell]
 
 
 def records_of(cell: Cell, share: float) -> int:

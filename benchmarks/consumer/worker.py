@@ -51,4 +51,4 @@ def _check_silence(since: float, run: Run, count: int) -> None:
 
 
 if __name__ == "__main__":
-    answer(sys.argv[1], Run, Cell, play)
+    answer(sys.argv[1], Cell, play)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
+from benchmarks.side_by_side.run import Run as OneRun
+
 KEYS = ("none", "1000", "unique")
 CODECS = ("none", "lz4", "zstd")
 SIZES = (100, 1000, 10_000)
@@ -48,15 +50,7 @@ class Cell:
         return f"{where}, {size}{own}, {keys}, codec {self.codec}"
 
 
-@attrs.frozen
-class Run:
-    """One client in one cell, once."""
-
-    client: str
-    cell: Cell
-    records: int
-    bootstrap_servers: str = ""
-    topic: str = ""
+Run = OneRun[Cell]
 
 
 def records_of(cell: Cell, share: float) -> int:

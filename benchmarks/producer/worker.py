@@ -37,4 +37,4 @@ def _send_all(run: Run) -> Measured:
 
 
 if __name__ == "__main__":
-    answer(sys.argv[1], Run, Cell, play)
+    answer(sys.argv[1], Cell, play)

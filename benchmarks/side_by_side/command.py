@@ -16,7 +16,8 @@ import attrs
 from tqdm import tqdm
 
 from benchmarks.side_by_side.report import machine, versions
-from benchmarks.side_by_side.turns import Results, Run
+from benchmarks.side_by_side.run import AnyRun
+from benchmarks.side_by_side.turns import Results
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 
@@ -27,7 +28,7 @@ class Plan(Protocol):
     @property
     def cells(self) -> Sequence[Any]: ...
 
-    def runs_of(self, cell: Any) -> Sequence[Run]:
+    def runs_of(self, cell: Any) -> Sequence[AnyRun]:
         """One round in this cell."""
         ...
 
@@ -64,7 +65,7 @@ def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, given: 
     started = time.monotonic()
     with tqdm(total=len(plan), unit="run", disable=None) as bar:
 
-        def on_run(run: Run) -> None:
+        def on_run(run: AnyRun) -> None:
             bar.set_postfix_str(f"{run.client} | {run.cell}")
             bar.update()
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import attrs
 
+from benchmarks.side_by_side.run import Run
+
 
 @attrs.define
 class Measured:
@@ -64,12 +66,10 @@ def wait_for_each(
     )
 
 
-def answer(
-    text: str, run_of: Callable[..., Any], cell_of: Callable[..., Any], play: Callable[[Any], Measured]
-) -> None:
+def answer(text: str, cell_of: Callable[..., Any], play: Callable[[Any], Measured]) -> None:
     """The client's process: play the run that the text describes, and print what came out."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     given = json.loads(text)
-    run = run_of(**{**given, "cell": cell_of(**given["cell"])})
+    run = Run(**{**given, "cell": cell_of(**given["cell"])})
     print(json.dumps(attrs.asdict(play(run))))

@@ -11,31 +11,19 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from statistics import median
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
 from benchmarks.side_by_side.measured import Measured
+from benchmarks.side_by_side.run import AnyRun
 
 RUN_TIMEOUT = 300.0
 
 Cell = TypeVar("Cell")
 
 
-class Run(Protocol):
-    """One client in one cell, once; an attrs class of the benchmark's own."""
-
-    @property
-    def client(self) -> str: ...
-
-    @property
-    def cell(self) -> Any: ...
-
-    @property
-    def records(self) -> int: ...
-
-
-R = TypeVar("R", bound=Run)
+R = TypeVar("R", bound=AnyRun)
 
 
 @attrs.define
@@ -48,7 +36,7 @@ class Results(Generic[Cell]):
     notes: list[str] = attrs.Factory(list)
     """What else is said above the tables."""
 
-    def add(self, run: Run, measured: Measured) -> None:
+    def add(self, run: AnyRun, measured: Measured) -> None:
         self.rounds.setdefault(run.cell, {}).setdefault(run.client, []).append(measured)
 
     def median(self, cell: Cell, client: str, read: Callable[[Measured], float]) -> float:
@@ -81,7 +69,7 @@ def play_rounds(
                 results.problems.append(f"{run.client} | {run.cell}: {problem}")
 
 
-def play_in_process(worker: str, run: Any) -> Measured:
+def play_in_process(worker: str, run: AnyRun) -> Measured:
     """Play a run (attrs) in a process of the module `worker`, counting instructions if possible."""
     command = [sys.executable, "-m", worker, json.dumps(attrs.asdict(run))]
     if not counts_instructions():

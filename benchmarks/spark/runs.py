@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from benchmarks.side_by_side.measured import Measured
+from benchmarks.side_by_side.run import Run as OneRun
 
 OURS, CONFLUENT, BULK, JVM = "pykafka2", "confluent-kafka", "confluent-kafka produce_batch", "JVM connector"
 ONCE, PER_TASK = "pykafka2, exactly once", "pykafka2, once per task"
@@ -47,15 +48,7 @@ class Cell:
         return f"{self.broker}: {what}; rows of {VALUE_BYTES} B, {rows}"
 
 
-@attrs.frozen
-class Run:
-    """One client in one cell, once.  records: rows; micro-batches of a quiet stream."""
-
-    client: str
-    cell: Cell
-    records: int
-    bootstrap_servers: str = ""
-    topic: str = ""
+Run = OneRun[Cell]
 
 
 @attrs.define
