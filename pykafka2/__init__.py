@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pykafka2.admin.admin import KafkaAdminClient
-    from pykafka2.admin.values import NewTopic
+    from pykafka2.admin.values import (
+        AclBinding,
+        DelegationToken,
+        NewTopic,
+        ScramCredentialInfo,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
     from pykafka2.consumer.assignors.assignor import (
         Assignment,
         Assignor,
@@ -71,7 +78,12 @@ _HOMES = {
     "KafkaConsumer": "pykafka2.consumer.consumer",
     "KafkaError": "pykafka2.errors",
     "KafkaProducer": "pykafka2.producer.producer",
+    "AclBinding": "pykafka2.admin.values",
+    "DelegationToken": "pykafka2.admin.values",
     "NewTopic": "pykafka2.admin.values",
+    "ScramCredentialInfo": "pykafka2.admin.values",
+    "UserScramCredentialDeletion": "pykafka2.admin.values",
+    "UserScramCredentialUpsertion": "pykafka2.admin.values",
     "BadRecord": "pykafka2.types",
     "BatchMetadata": "pykafka2.types",
     "Columns": "pykafka2.records.columns",
@@ -92,6 +104,7 @@ _HOMES = {
 __version__ = "0.1.0"
 
 __all__ = [
+    "AclBinding",
     "Assignment",
     "Assignor",
     "BadRecord",
@@ -105,6 +118,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "DefaultSerializer",
+    "DelegationToken",
     "Delivery",
     "Deserializer",
     "JsonSerializer",
@@ -124,10 +138,13 @@ __all__ = [
     "ProducerRecord",
     "RebalanceProtocol",
     "RecordMetadata",
+    "ScramCredentialInfo",
     "Serializer",
     "SubscriptionPattern",
     "TopicPartition",
     "TransactionHandle",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "end_transaction",
     "end_transactions",
 ]

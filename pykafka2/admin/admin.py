@@ -16,6 +16,7 @@ from pykafka2.admin.acls import AclsAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.groups import GroupsAdmin
 from pykafka2.admin.options import ADMIN_OPTIONS
+from pykafka2.admin.tokens import TokensAdmin
 from pykafka2.admin.topics import TopicsAdmin
 from pykafka2.admin.transactions import TransactionsAdmin
 from pykafka2.admin.users import UsersAdmin
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
 
-class KafkaAdminClient(TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersAdmin, TransactionsAdmin):
+class KafkaAdminClient(
+    TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersAdmin, TokensAdmin, TransactionsAdmin
+):
     """Creates, describes, alters and deletes what a cluster holds.  Thread-safe.
 
     Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);

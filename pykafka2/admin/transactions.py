@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pykafka2.admin.arguments import texts
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import TransactionDescription, TransactionListing
@@ -44,7 +45,7 @@ class TransactionsAdmin:
         from pykafka2.protocol.messages.metadata import MetadataRequest
         from pykafka2.protocol.messages.transaction_admin import ListTransactionsRequest
 
-        wanted, producers = _texts("states", states), list(producer_ids)
+        wanted, producers = texts("states", states), list(producer_ids)
         brokers = self._cluster.request(
             MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout=timeout
         ).brokers
@@ -87,7 +88,7 @@ class TransactionsAdmin:
                 timeout,
                 _error_of_description,
             )
-            for name in _texts("transactional_ids", transactional_ids)
+            for name in texts("transactional_ids", transactional_ids)
         }
         seconds = cluster.options.default_api_timeout if timeout is None else timeout
         found: dict[str, TransactionDescription] = {}
@@ -115,17 +116,6 @@ class TransactionsAdmin:
     ) -> list[TransactionDescription]:
         """Transactions that are open in a log, but unknown to their coordinator, for so many seconds."""
         not_yet("KafkaAdminClient.find_hanging_transactions")
-
-
-def _texts(argument: str, given: Iterable[str]) -> list[str]:
-    """A list of strings; one string alone would be read letter by letter."""
-    if isinstance(given, str):
-        raise IllegalArgument(f"{argument}={given!r}: takes several strings, in a list for one")
-    found = list(dict.fromkeys(given))
-    for one in found:
-        if not isinstance(one, str):
-            raise IllegalArgument(f"{argument} has {one!r}: takes strings")
-    return found
 
 
 def _error_of_listing(answer: ListTransactionsResponse) -> KafkaError | None:

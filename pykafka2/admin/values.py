@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
 import attrs
 
+from pykafka2.option_fields import hidden
 from pykafka2.types import Node, PartitionInfo, TopicPartition
 
 
@@ -139,3 +141,54 @@ class QuotaEntity:
     user: str | None = None
     client_id: str | None = None
     ip: str | None = None
+
+
+@attrs.define(frozen=True)
+class ScramCredentialInfo:
+    """What is told of a user's credential: "SCRAM-SHA-256" or "SCRAM-SHA-512", and the iterations."""
+
+    mechanism: str
+    iterations: int
+
+
+@attrs.define(frozen=True)
+class UserScramCredentialUpsertion:
+    """A user's new password for one mechanism.  Without a salt a random one is made."""
+
+    user: str
+    password: str = attrs.field(repr=hidden)
+    mechanism: str = "SCRAM-SHA-512"
+    iterations: int = 8192
+    salt: bytes | None = attrs.field(default=None, repr=hidden)
+
+
+@attrs.define(frozen=True)
+class UserScramCredentialDeletion:
+    """A user's credential to be taken away, for one mechanism."""
+
+    user: str
+    mechanism: str = "SCRAM-SHA-512"
+
+
+@attrs.define(frozen=True)
+class DelegationToken:
+    """What stands for its owner at a login by SCRAM: `sasl_delegation_token=True`, with `token_id` as
+    `sasl_username` and `password` as `sasl_password`.
+
+    Principals are as "User:ann"; times are milliseconds since 1970.  It expires at `expiry_time_ms` unless it
+    is renewed, and can be renewed until `max_time_ms`.
+    """
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_time_ms: int
+    expiry_time_ms: int
+    max_time_ms: int
+    hmac: bytes = attrs.field(repr=hidden)
+
+    @property
+    def password(self) -> str:
+        """The HMAC as text: a secret."""
+        return base64.b64encode(self.hmac).decode()

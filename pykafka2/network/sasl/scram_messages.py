@@ -92,10 +92,13 @@ def verify_server_final(message: bytes, server_signature: bytes) -> None:
 
 
 def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int) -> Keys:
+    """The keys of a password, hashed `iterations` times."""
+    return keys_of_salted(mechanism, salted_password(mechanism, password, salt, iterations))
+
+
+def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
     """Hash the password `iterations` times: up to a second of work, without the interpreter's lock."""
-    return keys_of_salted(
-        mechanism, hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
-    )
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 def keys_of_salted(mechanism: str, salted: bytes) -> Keys:

@@ -1,0 +1,164 @@
+"""SCRAM users by the admin client: set, described, taken away, refused; what is set lets its user log in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2 import (
+    KafkaAdminClient,
+    KafkaProducer,
+    ScramCredentialInfo,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+    errors,
+)
+from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Listener, Simulation
+
+CANARY = "canary-of-a-password"
+ANN = UserScramCredentialUpsertion("ann", CANARY, "SCRAM-SHA-256", 4096)
+BOB = UserScramCredentialUpsertion("bob", CANARY, iterations=4097)
+LISTENERS = {"PLAINTEXT": None, "SASL_PLAINTEXT": Listener(mechanisms=["SCRAM-SHA-256", "SCRAM-SHA-512"])}
+
+
+@pytest.fixture
+def cluster(simulation: Simulation) -> KafkaCluster:
+    return simulation.cluster(brokers=3, topics=["orders"], listeners=LISTENERS)
+
+
+@pytest.fixture
+def admin(simulation: Simulation, cluster: KafkaCluster) -> Iterator[KafkaAdminClient]:
+    servers = cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:
+        yield admin
+
+
+def log_in(simulation: Simulation, cluster: KafkaCluster, user: str, password: str, mechanism: str) -> None:
+    options: dict[str, Any] = {
+        "bootstrap_servers": cluster.bootstrap_servers_of("SASL_PLAINTEXT"),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_username": user,
+        "sasl_password": password,
+    }
+    with KafkaProducer(**options, runtime=simulation.runtime.at(user)) as producer:
+        producer.send("orders", b"v").result(10)
+
+
+def test_users_are_set_described_and_taken_away(admin: KafkaAdminClient, cluster: KafkaCluster) -> None:
+    assert admin.describe_scram_users() == {}
+    assert list(admin.alter_user_scram_credentials([ANN, BOB])) == ["ann", "bob"]
+    admin.upsert_scram_user("ann", "another", mechanism="SCRAM-SHA-512", iterations=5000)
+    described = admin.describe_user_scram_credentials()
+    assert dict(described) == {
+        "ann": (ScramCredentialInfo("SCRAM-SHA-256", 4096), ScramCredentialInfo("SCRAM-SHA-512", 5000)),
+        "bob": (ScramCredentialInfo("SCRAM-SHA-512", 4097),),
+    }
+    assert list(admin.describe_user_scram_credentials(["bob", "bob"])) == ["bob"]
+    admin.alter_user_scram_credentials([UserScramCredentialDeletion("ann", "SCRAM-SHA-256"), BOB])
+    admin.delete_scram_user("bob")
+    assert admin.describe_scram_users(["ann", "bob"]) == {"ann": {"SCRAM-SHA-512": 5000}, "bob": {}}
+    before = cluster.history.count("AlterUserScramCredentials")
+    assert (
+        dict(admin.alter_user_scram_credentials([])) == dict(admin.describe_user_scram_credentials([])) == {}
+    )
+    assert cluster.history.count("AlterUserScramCredentials") == before
+
+
+def test_who_was_set_logs_in_with_the_newest_password_alone(
+    simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster
+) -> None:
+    admin.alter_user_scram_credentials([ANN, BOB])
+    log_in(simulation, cluster, "ann", CANARY, "SCRAM-SHA-256")
+    log_in(simulation, cluster, "bob", CANARY, "SCRAM-SHA-512")
+    with pytest.raises(errors.SaslAuthenticationFailed):
+        log_in(simulation, cluster, "ann", CANARY, "SCRAM-SHA-512")
+    admin.upsert_scram_user("ann", "new,=\N{SNOWMAN}", mechanism="SCRAM-SHA-256", iterations=4096)
+    with pytest.raises(errors.SaslAuthenticationFailed):
+        log_in(simulation, cluster, "ann", CANARY, "SCRAM-SHA-256")
+    log_in(simulation, cluster, "ann", "new,=\N{SNOWMAN}", "SCRAM-SHA-256")
+    admin.delete_scram_user("ann", mechanism="SCRAM-SHA-256")
+    with pytest.raises(errors.SaslAuthenticationFailed):
+        log_in(simulation, cluster, "ann", "new,=\N{SNOWMAN}", "SCRAM-SHA-256")
+
+
+def test_a_salt_of_ones_own_is_kept_and_others_are_random(
+    admin: KafkaAdminClient, cluster: KafkaCluster
+) -> None:
+    own = UserScramCredentialUpsertion("own", "x", "SCRAM-SHA-256", 4096, salt=b"0123456789")
+    admin.alter_user_scram_credentials([own, ANN, BOB])
+    (request,) = cluster.history.requests("AlterUserScramCredentials")
+    salts = {one.name: bytes(one.salt) for one in request.upsertions}
+    assert salts["own"] == b"0123456789"
+    assert len(salts["ann"]) == len(salts["bob"]) == 24
+    assert salts["ann"] != salts["bob"]
+
+
+def test_what_is_refused_is_told_by_user_and_the_others_are_done(admin: KafkaAdminClient) -> None:
+    many = UserScramCredentialUpsertion("many", CANARY, "SCRAM-SHA-256", 16_385)
+    nobody = UserScramCredentialDeletion("nobody")
+    with pytest.raises(ItemsFailed, match="Too many iterations") as failed:
+        admin.alter_user_scram_credentials([ANN, many, nobody])
+    outcomes = failed.value.outcomes
+    assert isinstance(outcomes.errors["many"], errors.UnacceptableCredential)
+    assert isinstance(outcomes.errors["nobody"], errors.ResourceNotFound)
+    assert list(admin.describe_user_scram_credentials()) == ["ann"]
+    with pytest.raises(errors.ResourceNotFound):
+        admin.delete_scram_user("nobody")
+    with pytest.raises(errors.UnacceptableCredential):
+        admin.upsert_scram_user("many", CANARY, iterations=20_000)
+    with pytest.raises(ItemsFailed, match="nobody"):
+        admin.describe_user_scram_credentials(["ann", "nobody"])
+    outcomes = admin.describe_user_scram_credentials(["nobody"], raise_errors=False)
+    assert isinstance(outcomes.errors["nobody"], errors.ResourceNotFound)
+
+
+@pytest.mark.parametrize(
+    ("alterations", "words"),
+    [
+        ([ANN, UserScramCredentialDeletion("ann")], "user='ann' is named twice"),
+        ([UserScramCredentialDeletion("")], "user='': takes a name"),
+        ([UserScramCredentialDeletion("ann", "PLAIN")], "mechanism='PLAIN': say one of SCRAM-SHA-256, SCR"),
+        ([UserScramCredentialUpsertion("ann", "")], "password of user 'ann' must be text"),
+        ([UserScramCredentialUpsertion("ann", b"x")], "password of user 'ann' must be text"),  # type: ignore[arg-type]
+        ([UserScramCredentialUpsertion("ann", "x", iterations=4095)], "iterations=4095: takes .* 4096 to"),
+        ([UserScramCredentialUpsertion("ann", "x", iterations=10**9)], "iterations=1000000000"),
+        (["ann"], "alterations have a str"),
+    ],
+)
+def test_what_no_broker_takes_is_refused_before_anything_is_sent(
+    admin: KafkaAdminClient, cluster: KafkaCluster, alterations: list[Any], words: str
+) -> None:
+    with pytest.raises(errors.IllegalArgument, match=words):
+        admin.alter_user_scram_credentials(alterations)
+    with pytest.raises(errors.IllegalArgument, match="users='ann': takes several strings"):
+        admin.describe_user_scram_credentials("ann")
+    cluster.history.never("AlterUserScramCredentials")
+    cluster.history.never("DescribeUserScramCredentials")
+
+
+def test_who_may_not_is_told_so(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, config={"authorizer.class.name": STANDARD_AUTHORIZER})
+    servers = cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:
+        with pytest.raises(errors.ClusterAuthorizationFailed):
+            admin.describe_user_scram_credentials()
+        with pytest.raises(errors.ClusterAuthorizationFailed):
+            admin.describe_scram_users(["ann"])
+        outcomes = admin.alter_user_scram_credentials([ANN], raise_errors=False)
+        assert isinstance(outcomes.errors["ann"], errors.ClusterAuthorizationFailed)
+
+
+def test_passwords_and_salts_are_in_no_text(
+    admin: KafkaAdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    salted = UserScramCredentialUpsertion("ann", CANARY, iterations=20_000, salt=CANARY.encode())
+    with pytest.raises(ItemsFailed) as failed:
+        admin.alter_user_scram_credentials([salted])
+    for text in (repr(salted), repr(ANN), str(failed.value), repr(failed.value.outcomes), caplog.text):
+        assert CANARY not in text
+    assert "[hidden]" in repr(salted)
