@@ -228,7 +228,9 @@ class Links(Part):
         on_response(response, now)
 
     def fail(self, call: Call, why: str) -> None:
-        self._fail(call, why)
+        """End a call without an answer.  From any thread: whoever gives a request up may hold no lock."""
+        with self._lock:
+            self._fail(call, why)
 
     def _fail(self, call: Call, why: str) -> None:
         if call.is_done:

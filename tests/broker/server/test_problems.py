@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from pykafka2.broker.base.problems import MAX_KEPT, Problems
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import IllegalState
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.cluster import KafkaCluster
@@ -103,6 +104,36 @@ def test_what_fails_over_a_connection_costs_that_connection(
     assert sum(one == "handler-0-0: MetadataRequest" for one in where) == 1
     assert sum("at its answer to MetadataRequest" in one for one in where) == 1
     assert sum("the connection of" in one for one in where) >= 2
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"threads": "separate"})
+def test_a_request_of_a_broker_that_fails_is_given_up_under_the_lock(
+    kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    """Its handler's thread has let go of the lock, which guards the links between brokers."""
+    view = kafka_cluster.partition("t", 0)
+    lock: Any = kafka_cluster.brokers[0].lock
+    requests: Any = kafka_cluster.brokers[view.leader].requests
+    links: Any = kafka_cluster.brokers[view.leader].process._shared.links
+    with_lock: list[bool] = []
+    answer, fail = requests.answer, links._fail
+
+    def fails_once(context: RequestContext, now: float) -> None:
+        if context.is_from_broker and not with_lock:
+            raise ZeroDivisionError("planted")
+        answer(context, now)
+
+    def spy(*arguments: Any) -> None:
+        with_lock.append(lock._is_owned())
+        fail(*arguments)
+
+    with lock:
+        requests.answer, links._fail = fails_once, spy
+    wait_for(lambda: bool(with_lock))
+    assert all(with_lock)
+    with lock:
+        del requests.answer, links._fail
+    assert len(taken(kafka_cluster)) == 1
 
 
 def test_an_answer_that_fails_late_closes_its_connection(
