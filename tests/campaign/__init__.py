@@ -9,6 +9,8 @@ work while faults happen, heals everything, and asks the checkers.  Each has its
     *_evidence.py   what is known afterwards, of logs and requests
     *_promises.py   the checkers: what must hold all the same
 
+What several stories share stands by itself, such as recovery.py: when a cluster has recovered.
+
 To add one: write a story with `run_seed(seed, shape, *, keep_timeline) -> Report` (`seed.play_seed`
 does what all have in common; producer_story.py is the shortest to begin from), enter it into `SCENARIOS` of
 scenarios.py, play it with `python -m tests.campaign.run --scenario mine --seed 1`, plant bugs that its

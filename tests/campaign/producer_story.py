@@ -25,6 +25,7 @@ from tests.campaign.producer_faults import paused_seconds, producer_kinds
 from tests.campaign.producer_lives import ALL, MOST_LIVES, Life, drawn_options
 from tests.campaign.producer_promises import promises_of
 from tests.campaign.producer_work import Worker
+from tests.campaign.recovery import wait_until_recovered
 from tests.campaign.seed import Report, Sabotage, play_seed
 
 TOPICS = {"orders": 2}
@@ -117,7 +118,7 @@ class ProducerStory:
             simulation.note("peace")
             self.world.cluster.controls.clear()
             self.world.heal()
-            self._wait_for_leaders()
+            wait_until_recovered(self.world, all_brokers_know=True)
             self._stop.set()
             self._wait_for(actors)
         finally:
@@ -142,20 +143,6 @@ class ProducerStory:
         """Until these actors have ended; raises what ended them."""
         for actor in actors:
             actor.result()
-
-    def _wait_for_leaders(self) -> None:
-        """All replicas in sync again, and all brokers know the newest metadata, or it did not recover."""
-
-        def recovered() -> bool:
-            cluster = self.world.cluster
-            if any(broker.image.version < cluster.controller.image.version for broker in cluster.brokers):
-                return False
-            states = [self.world.partition(*one) for one in self.world.partitions()]
-            return all(state.leader >= 0 and len(state.isr) == len(state.replicas) for state in states)
-
-        if not self._simulation.wait_until(recovered, 60.0):
-            states = [self.world.partition(*one) for one in self.world.partitions()]
-            raise InvariantViolated(f"liveness: the cluster did not recover: {states}")
 
     def _fill_report(self, injector: Injector) -> None:
         history = self.world.history

@@ -22,6 +22,7 @@ from pykafka2.testing.simulation.inner_checkers import AnswersAreTrue, InSyncHas
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import World
 from tests.campaign.groups import CommitsAreKept, Member, OneOwnerPerGeneration
+from tests.campaign.recovery import wait_until_recovered
 from tests.campaign.seed import Report, Sabotage, play_seed
 from tests.campaign.workloads import Consuming, Producing
 
@@ -134,7 +135,7 @@ class SystemStory:
             self._wait_for([faults])
             self._simulation.note("peace")
             self.world.heal()
-            self._wait_for_leaders()
+            wait_until_recovered(self.world)
             self._stop.set()
             self._wait_for(actors)
         finally:
@@ -188,17 +189,6 @@ class SystemStory:
         """Until these actors have ended; raises what ended them."""
         for actor in actors:
             actor.result()
-
-    def _wait_for_leaders(self) -> None:
-        """All replicas in sync again, or the cluster did not recover."""
-
-        def recovered() -> bool:
-            states = [self.world.partition(*one) for one in self.world.partitions()]
-            return all(state.leader >= 0 and len(state.isr) == len(state.replicas) for state in states)
-
-        if not self._simulation.wait_until(recovered, 60.0):
-            states = [self.world.partition(*one) for one in self.world.partitions()]
-            raise InvariantViolated(f"liveness: the cluster did not recover: {states}")
 
     def _fill_report(self, injector: Injector) -> None:
         history = self.world.history
