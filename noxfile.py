@@ -122,6 +122,7 @@ def long(session: nox.Session) -> None:
         "broker_acks",
         "broker_speed",
         "hostile_readers",
+        "security",
     )
     figures = ("--figures", f"figures-{str(commit).strip()}.log")
     session.run("python", "-m", "benchmarks.every", *figures, *benchmarks)

@@ -22,7 +22,7 @@ COLUMN_RECORDS = 20_000
 def pykafka2_consumer(run: Run) -> Any:
     from pykafka2 import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(bootstrap_servers=run.bootstrap_servers, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(**run.for_pykafka2(), auto_offset_reset="earliest")
     consumer.assign([TopicPartition(run.topic, number) for number in range(PARTITIONS)])
     return consumer
 
@@ -66,7 +66,7 @@ def confluent_consumer(run: Run, options: dict[str, Any]) -> Any:
 
     consumer = Consumer(
         {
-            "bootstrap.servers": run.bootstrap_servers,
+            **run.for_confluent(),
             "group.id": "benchmark",
             "enable.auto.commit": False,
             **options,

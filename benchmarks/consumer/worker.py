@@ -21,10 +21,10 @@ def play(run: Run) -> Measured:
     if run.client in WAITING:
         turn, close = WAITING[run.client](run)
         return wait_for_each(turn, close, bytes(run.cell.size), run.records, WARM_UP_WAITS)
-    return _read_all(run)
+    return read_all(run)
 
 
-def _read_all(run: Run) -> Measured:
+def read_all(run: Run) -> Measured:
     """The clock begins with the first records: connecting is not what is measured."""
     arriving = CLIENTS[run.client](run)
     begun = time.monotonic()

@@ -58,7 +58,7 @@ class Pykafka2(_Base):
                 "batch_size": SINGLE_BATCH_BYTES,
                 "buffer_memory": BUFFER_BYTES,
             }
-        self.producer = KafkaProducer(bootstrap_servers=run.bootstrap_servers, **options)
+        self.producer = KafkaProducer(**run.for_pykafka2(), **options)
 
     def _told(self, metadata: object, error: object) -> None:
         if error is not None:
@@ -146,7 +146,7 @@ class Confluent(_Base):
         from confluent_kafka import Producer
 
         options: dict[str, Any] = {
-            "bootstrap.servers": run.bootstrap_servers,
+            **run.for_confluent(),
             "enable.idempotence": True,
             "compression.type": run.cell.codec,
         }

@@ -44,12 +44,12 @@ class Benchmark:
     play_all: Callable[[Any, Callable[[Any], None]], Results[Any]]
     tables: Callable[[Results[Any]], Iterable[str]]
     reached: Callable[[Results[Any]], tuple[list[str], int]]
-    plot: Callable[[Results[Any], Path], None]
+    plot: Callable[[Results[Any], Path], None] | None = None
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """The options that say what becomes of the results."""
-    parser.add_argument("--write", action="store_true", help="keep table and plot in docs/evidence/")
+    parser.add_argument("--write", action="store_true", help="keep the table, and a plot, in docs/evidence/")
     parser.add_argument("--out", type=Path, help="keep the table here, and the plot as .svg beside it")
     parser.add_argument("--list", action="store_true", help="say what would be played, and end")
 
@@ -87,6 +87,8 @@ def _keep(benchmark: Benchmark, results: Results[Any], text: str, out: Path) -> 
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text + "\n", encoding="utf-8")
     print(f"kept in {out}")
+    if benchmark.plot is None:
+        return
     if find_spec("matplotlib") is None:
         print("no plot: matplotlib is missing (python -m pip install 'pykafka2[bench]')")
         return

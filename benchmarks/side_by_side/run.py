@@ -13,7 +13,8 @@ Cell = TypeVar("Cell")
 class Run(Generic[Cell]):
     """One client in one cell (what is done where, whoever does it), once.
 
-    records: how many, or rows; of a client that repeats one thing, how often.
+    records: how many, or rows; of a client that repeats one thing, how often.  options: how to
+    connect besides the addresses, as pykafka2's clients take it.
     """
 
     client: str
@@ -21,6 +22,27 @@ class Run(Generic[Cell]):
     records: int
     bootstrap_servers: str = ""
     topic: str = ""
+    options: dict[str, Any] = attrs.Factory(dict)
+
+    def for_pykafka2(self) -> dict[str, Any]:
+        """Where and how pykafka2's clients connect."""
+        return {"bootstrap_servers": self.bootstrap_servers, **self.options}
+
+    def for_confluent(self) -> dict[str, Any]:
+        """Where and how confluent-kafka's clients connect."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            **{_CONFLUENT[name]: value for name, value in self.options.items()},
+        }
 
 
 AnyRun = Run[Any]
+
+_CONFLUENT = {
+    "security_protocol": "security.protocol",
+    "ssl_cafile": "ssl.ca.location",
+    "sasl_mechanism": "sasl.mechanisms",
+    "sasl_username": "sasl.username",
+    "sasl_password": "sasl.password",
+}
+"""librdkafka's names of pykafka2's options."""

@@ -45,8 +45,8 @@ process.roles={roles}
 node.id={node}
 controller.quorum.voters=0@127.0.0.1:{controller_port}
 listeners={listeners}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+advertised.listeners={advertised}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
 listener.name.sasl_plaintext.connections.max.reauth.ms={max_reauth_ms}
 listener.name.sasl_plaintext.plain.sasl.jaas.config={security}.plain.PlainLoginModule required \\
@@ -79,6 +79,11 @@ authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS;User:{user}
 """
 
+ENCRYPTED = """\
+ssl.keystore.type=PEM
+ssl.keystore.location={certificate}
+"""
+
 SASL_USER, SASL_PASSWORD = "ann", "ann-secret"
 RESTRICTED_USER, RESTRICTED_PASSWORD = "eve", "eve-secret"
 """Who may do what access rules allow, and nothing else."""
@@ -107,11 +112,16 @@ class RealKafka:
         brokers: int = 1,
         extra: str = "",
         authorizes: bool = False,
+        certificate: Path | None = None,
     ) -> None:
         self._jars = jars
         self._brokers = brokers
         if authorizes:
             extra = AUTHORIZED.format(user=SASL_USER) + extra
+        # A PEM file with key (PKCS 8) and chain: then there is a listener with TLS, too.
+        self._has_tls = certificate is not None
+        if certificate is not None:
+            extra = ENCRYPTED.format(certificate=certificate) + extra
         # More lines of properties, "{node}" in them is the broker's id; the last one of a name counts.
         self._extra = extra
         self._flags = flags
@@ -121,6 +131,7 @@ class RealKafka:
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: list[int] = []
         self._sasl_ports: list[int] = []
+        self._tls_ports: list[int] = []
         self._ready = False
 
     def start(self) -> Self:
@@ -155,6 +166,11 @@ class RealKafka:
         """Where each broker asks for authentication, by SASL without TLS."""
         return [f"127.0.0.1:{port}" for port in self._sasl_ports]
 
+    @property
+    def tls_addresses(self) -> list[str]:
+        """Where each broker speaks TLS; none without a certificate."""
+        return [f"127.0.0.1:{port}" for port in self._tls_ports]
+
     def log(self) -> str:
         """What the server complained about so far."""
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
@@ -181,12 +197,17 @@ class RealKafka:
     def _spawn(self) -> None:
         if self._process is not None:
             _kill(self._process)
-        *ports, controller_port = _free_ports(2 * self._brokers + 1)
-        self._ports, self._sasl_ports = ports[: self._brokers], ports[self._brokers :]
+        count = self._brokers
+        *ports, controller_port = _free_ports((3 if self._has_tls else 2) * count + 1)
+        self._ports, self._sasl_ports, self._tls_ports = (
+            ports[:count],
+            ports[count : 2 * count],
+            ports[2 * count :],
+        )
         folder = Path(tempfile.mkdtemp(prefix="nodes-", dir=self._folder))
         settings = [
-            _settings_of(node, port, sasl_port, controller_port, folder, self._brokers, self._extra)
-            for node, (port, sasl_port) in enumerate(zip(self._ports, self._sasl_ports, strict=True))
+            _settings_of(node, self._listeners_of(node), controller_port, folder, count, self._extra)
+            for node in range(count)
         ]
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -197,6 +218,10 @@ class RealKafka:
                 start_new_session=True,  # Ctrl-C is ours to handle: the pipe's end reaches it
             )
 
+    def _listeners_of(self, node: int) -> str:
+        names = {"PLAINTEXT": self._ports, "SASL_PLAINTEXT": self._sasl_ports, "SSL": self._tls_ports}
+        return ",".join(f"{name}://127.0.0.1:{ports[node]}" for name, ports in names.items() if ports)
+
     def _is_ready_within(self, timeout: float) -> bool:
         assert self._process is not None
         assert self._process.stdout is not None
@@ -205,18 +230,16 @@ class RealKafka:
 
 
 def _settings_of(
-    node: int, port: int, sasl_port: int, controller_port: int, folder: Path, brokers: int, extra: str
+    node: int, listeners: str, controller_port: int, folder: Path, brokers: int, extra: str
 ) -> str:
     """Write a node's properties; the file's name.  The first node is the controller, too."""
-    listener = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}"
     controller = f"CONTROLLER://127.0.0.1:{controller_port}"
     quick = "".join(f"{name}={value}\n" for name, value in QUICK_GROUPS.items())
     text = quick + PROPERTIES.format(
         roles="broker" if node else "broker,controller",
-        listeners=listener if node else f"{listener},{controller}",
+        listeners=listeners if node else f"{listeners},{controller}",
+        advertised=listeners,
         node=node,
-        port=port,
-        sasl_port=sasl_port,
         max_reauth_ms=MAX_REAUTH_MS,
         security="org.apache.kafka.common.security",
         user=SASL_USER,

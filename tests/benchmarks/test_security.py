@@ -1,0 +1,69 @@
+"""The benchmark of what security costs still runs, and its tables have a row for each client and way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.producer.clients import CLIENTS as PRODUCERS
+from benchmarks.security.__main__ import main, parse, plan_of
+from benchmarks.security.logins import LOGINS
+from benchmarks.security.report import targets
+from benchmarks.security.runs import CLIENTS, LOG_IN, POLL, SEND, Cell, Run, names_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_ratio_that_is_asked_for_is_played() -> None:
+    plan = plan_of(parse([]))
+    played = {(run.cell, run.client) for cell in plan.cells for run in plan.runs_of(cell)}
+    for broker in ("apache", "bundled"):
+        for target in targets(broker):
+            assert (target.cell, target.one) in played
+            assert (target.cell, target.other) in played
+    assert set(CLIENTS[LOG_IN]) == set(LOGINS)
+    assert set(CLIENTS[SEND]) <= set(PRODUCERS)
+
+
+def test_each_client_is_told_how_to_connect_in_its_own_words() -> None:
+    options = {"security_protocol": "SASL_SSL", "ssl_cafile": "ca.pem", "sasl_mechanism": "SCRAM-SHA-256"}
+    run = Run("any", Cell(), 1, "localhost:1", options=options)
+    assert run.for_pykafka2() == {"bootstrap_servers": "localhost:1", **options}
+    assert run.for_confluent() == {
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "ca.pem",
+        "sasl.mechanisms": "SCRAM-SHA-256",
+    }
+
+
+def test_it_says_what_it_would_play(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--smoke"]) == 0
+    shown = capsys.readouterr().out
+    assert "pykafka2 send, TLS" in shown
+    assert "22 runs" in shown
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_the_command_writes_a_table(tmp_path: Path) -> None:
+    out = tmp_path / "cost.txt"
+    command = [sys.executable, "-m", "benchmarks.security", "--smoke", "--out", str(out)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    table = out.read_text()
+    assert "Traceback" not in done.stderr + done.stdout + table
+    for kind in (SEND, POLL, LOG_IN):
+        for name in names_of(kind):
+            assert f"\n  {name} " in table
+    assert "ratios that were asked for" in table
