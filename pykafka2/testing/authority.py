@@ -16,6 +16,8 @@ from pykafka2.errors import ConfigurationError, IllegalState
 
 ALWAYS = ("localhost", "127.0.0.1")
 """Names under which clients of a test reach its brokers, wherever these listen."""
+NO_HOST = "client.invalid"
+"""The alternative name of a client's certificate: Java reads none whose list of them is empty."""
 
 
 class Authority:
@@ -49,7 +51,7 @@ class Authority:
         file = f"client-{hashlib.sha256(name.encode()).hexdigest()}.pem"
         if file not in self._files:
             issued = self._authority.issue_cert(
-                common_name=name, organization_name="pykafka2", organization_unit_name="clients"
+                NO_HOST, common_name=name, organization_name="pykafka2", organization_unit_name="clients"
             )
             self._files[file] = issued.private_key_and_cert_chain_pem.bytes()
             self._write(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -180,6 +181,16 @@ def test_a_certificate_names_the_principal(with_tls: KafkaCluster) -> None:
         with Wire(address_of(with_tls, listener), tls=tls_of(with_tls, "Ann")) as wire:
             wire.call(MetadataRequest(topics=[]), 12)
             assert "User:ann" in principals(with_tls)
+
+
+def test_a_client_certificate_has_an_alternative_name_as_java_refuses_an_empty_list(
+    with_tls: KafkaCluster,
+) -> None:
+    from cryptography import x509
+
+    (certificate, *_) = x509.load_pem_x509_certificates(Path(with_tls.client_certificate("Ann")).read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert len(list(names)) == 1
 
 
 @pytest.mark.slow
