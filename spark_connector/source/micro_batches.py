@@ -105,10 +105,20 @@ class MicroBatches:
             self._check_losses(start, ends)
         if missing and (start is None or not self._were_known(start, missing)):
             raise UnknownTopicOrPartition("; ".join(missing))
-        if self._available_now is not None:
-            target = self._available_now
-            ends = {one: min(end, target[one]) for one, end in ends.items() if one in target}
-        return ends
+        return ends if self._available_now is None else self._up_to(self._available_now, start or {}, ends)
+
+    def _up_to(self, target: Offsets, start: Offsets, ends: Offsets) -> Offsets:
+        """What Trigger.AvailableNow set out to read; it fails if that is not there any more."""
+        gone = target.keys() - ends.keys() - start.keys()  # of those in `start` it was said
+        if gone:
+            self._tell(f"{shown(gone)}: gone since the run of Trigger.AvailableNow began")
+        for one in sorted(target.keys() & ends.keys()):
+            if start.get(one, 0) <= ends[one] < target[one]:
+                self._tell(
+                    f"{shown({one})} ended at offset {target[one]} when the run of Trigger.AvailableNow "
+                    f"began, and ends at {ends[one]} now"
+                )
+        return {one: min(end, target[one]) for one, end in ends.items() if one in target}
 
     def _were_known(self, start: Offsets, missing: list[str]) -> bool:
         """Whether what the options name and is not there once was: then it is a loss, and told as one."""

@@ -29,6 +29,7 @@ NEED_AVAILABLE_NOW = ["test_elsewhere.py", "test_stream_source.py", "test_whole_
 """Files whose queries end by Trigger.AvailableNow, which sources in Python have since 4.2; before, Spark ends
 after one micro-batch.  test_plain_stream.py is for all."""
 NEED_PYSPARK = [
+    "test_batch_ranges.py",
     "test_crashes.py",
     "test_exactly_once.py",
     "test_kills.py",

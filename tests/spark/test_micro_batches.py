@@ -122,6 +122,14 @@ def test_once_reads_at_once_where_the_beginning_is_found_again(
     [
         ({"startingOffsets": '{"t": {"0": 2, "1": -2}}'}, {T0: 2, T1: 0}),
         ({"startingOffsets": '{"t": {"0": -1, "1": 1}}'}, {T0: 5, T1: 1}),
+        ({"assign": '{"t": [1]}'}, {T1: 3}),
+        ({"assign": '{"t": [1]}', "startingOffsets": '{"t": {"1": 2}}'}, {T1: 2}),
+        ({"assign": '{"t": [1]}', "startingTimestamp": "2000"}, {T1: 1}),
+        ({"subscribePattern": "t", "startingOffsets": "earliest"}, {T0: 0, T1: 0}),
+        (
+            {"subscribePattern": "t", "startingOffsetsByTimestamp": '{"t": {"0": 3500, "1": 0}}'},
+            {T0: 3, T1: 0},
+        ),
         ({"startingTimestamp": "2000"}, {T0: 1, T1: 1}),
         ({"startingOffsetsByTimestamp": '{"t": {"0": 3500, "1": 0}}'}, {T0: 3, T1: 0}),
         ({"startingTimestamp": "1000", "startingOffsets": "latest"}, {T0: 0, T1: 0}),
@@ -258,6 +266,14 @@ def test_once_knows_no_limit(kafka_cluster: KafkaCluster) -> None:
         assert query.next(query.batches.first_offsets(), once=True) == {T0: 30, T1: 10}
 
 
+def test_the_largest_limits_are_none(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [30, 10])
+    most = str(2**63 - 1)
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": most, "maxBytesPerTrigger": most}
+    with stream(kafka_cluster, **given) as query:
+        assert query.next(query.begin()) == {T0: 30, T1: 10}
+
+
 def test_few_records_wait_for_more_or_for_the_delay(kafka_cluster: KafkaCluster) -> None:
     given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "5s", "startingOffsets": "earliest"}
     with stream(kafka_cluster, **given) as query:
@@ -319,6 +335,40 @@ def test_available_now_ends_where_it_began_to_look(kafka_cluster: KafkaCluster) 
         assert query.next(at) == at
 
 
+@pytest.mark.parametrize("is_lenient", [False, True], ids=["fails", "goes on"])
+def test_what_was_available_and_is_lost_in_between_is_a_loss(
+    kafka_cluster: KafkaCluster, is_lenient: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic is made anew, with more than was read and less than was there."""
+    send(kafka_cluster, "t", [8, 0])
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}
+    with stream(kafka_cluster, **given, failOnDataLoss=str(not is_lenient)) as query:
+        query.batches.prepare_for_available_now()
+        at = query.next({T0: 0, T1: 0})
+        assert at == {T0: 4, T1: 0}
+        kafka_cluster.delete_topic("t")
+        kafka_cluster.create_topic("t", partitions=2)
+        send(kafka_cluster, "t", [6, 0])
+        if is_lenient:
+            assert query.next(at) == {T0: 6, T1: 0}
+            assert "t-0 ended at offset 8 when the run" in caplog.text
+            return
+        with pytest.raises(DataLoss, match=r"t-0 ended at offset 8 .* and ends at 6 now"):
+            query.next(at)
+
+
+def test_a_partition_that_was_available_and_never_begun_is_missed(kafka_cluster: KafkaCluster) -> None:
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        first = query.begin()
+        add_partitions(kafka_cluster, "t", 3)
+        send(kafka_cluster, "t", [0, 0, 5])
+        query.batches.prepare_for_available_now()
+        kafka_cluster.delete_topic("t")
+        kafka_cluster.create_topic("t", partitions=2)
+        with pytest.raises(DataLoss, match=r"t-2: gone since the run of Trigger\.AvailableNow began"):
+            query.next(first)
+
+
 # ---------------------------------------------------------------------------------------- losses
 
 
@@ -363,6 +413,27 @@ def test_a_topic_that_was_deleted_is_a_loss(kafka_cluster: KafkaCluster) -> None
         with pytest.raises(DataLoss, match="t-0, t-1: gone"):
             query.next(first)
         assert lenient.next(first) == {}
+
+
+def test_of_a_pattern_topics_may_come_and_go(kafka_cluster: KafkaCluster) -> None:
+    """What is gone is a loss as any other; what matches by now is read from its beginning."""
+    kafka_cluster.create_topic("orders-1", partitions=1)
+    kafka_cluster.create_topic("orders-2", partitions=1)
+    send(kafka_cluster, "orders-1", [3])
+    kept, later = TopicPartition("orders-1", 0), TopicPartition("orders-3", 0)
+    given = {"subscribePattern": r"orders-\d", "startingOffsets": "earliest"}
+    with (
+        stream(kafka_cluster, **given) as strict,
+        stream(kafka_cluster, **given, failOnDataLoss="false") as lenient,
+    ):
+        first = strict.begin()
+        assert lenient.begin() == first
+        kafka_cluster.delete_topic("orders-2")
+        kafka_cluster.create_topic("orders-3", partitions=1)
+        send(kafka_cluster, "orders-3", [4])
+        with pytest.raises(DataLoss, match="orders-2-0: gone"):
+            strict.next(first)
+        assert lenient.next(first) == {kept: 3, later: 4}
 
 
 def test_a_new_partition_that_does_not_begin_at_0_is_a_loss(kafka_cluster: KafkaCluster) -> None:
