@@ -268,7 +268,7 @@ class _ColumnDecoder:
     def _uniform(self, index: int, at: int, layout: Layout, position: int) -> UniformRun | None:
         """The records from `index` on that are laid out like the one at `at`, if they are some."""
         buffer, stride = self._buffer, layout.stride
-        if buffer[position] != buffer[at]:
+        if position >= len(buffer) or buffer[position] != buffer[at]:
             return None
         width, limit = offset_bytes(index - 1)
         most = min(min(limit, self._batch.count) - index, (len(buffer) - position) // stride)

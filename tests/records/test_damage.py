@@ -152,6 +152,20 @@ def test_damaged_records_raise_when_their_turn_comes(body: bytes, why: str) -> N
     assert columns.offsets == [r.offset for r in records]
 
 
+def test_records_that_end_before_their_number_are_corrupt_as_rows_and_as_columns() -> None:
+    """Each is as long as four of the shortest, so the number alone looks possible."""
+    body = bytes.fromhex("48 00 00 00 01 3c".replace(" ", "")) + b"v" * 30 + b"\0"
+    for present, said in ((1, 2), (1, 4), (3, 5), (40, 60)):
+        [batch] = batches(with_records(_numbered(body, present), said))
+        for decode in (decode_tuples, partial(decode_columns, columns=Columns())):
+            with pytest.raises(CorruptData, match=f"orders-1 at offset {500 + present}.*ends within"):
+                list(decode(batch, where="orders-1"))  # type: ignore[operator]
+
+
+def _numbered(body: bytes, count: int) -> bytes:
+    return b"".join(body[:3] + bytes([number << 1]) + body[4:] for number in range(count))
+
+
 def test_an_offset_that_is_read_must_not_be_negative() -> None:
     [batch] = batches(with_records(GOOD[:3] + b"\x01" + GOOD[4:], 1, last_offset_delta=5))
     with pytest.raises(CorruptData, match="negative offset delta"):
