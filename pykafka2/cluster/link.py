@@ -24,6 +24,7 @@ from pykafka2.errors import (
     IllegalTransition,
     KafkaError,
     NoBrokersAvailable,
+    UnsupportedVersion,
 )
 from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
@@ -32,6 +33,7 @@ from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.setting_up import OnWorkDone
 from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.options import ClientOptions
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import Node
 
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
@@ -315,6 +317,14 @@ class NodeLink:
         self._driver.offload(work, lambda outcome, now: on_done(outcome.value, outcome.error, now))
 
     def _on_ready(self, now: float) -> None:
+        connection = self.connection
+        if connection is not None:
+            try:
+                connection.version_for(MetadataRequest)
+            except UnsupportedVersion as error:
+                # A controller, say: nothing can be done with it, and another address may lead to a broker.
+                connection.fail(error, now)
+                return
         self._move_to(LinkState.READY)
         self.has_failed = False
         self.last_error = None

@@ -24,13 +24,20 @@ from pykafka2.errors import (
     SaslAuthenticationFailed,
     TlsError,
     UnsupportedSaslMechanism,
+    UnsupportedVersion,
 )
 from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request
 from pykafka2.types import Node
 
-AUTHENTICATION_ERRORS = (TlsError, SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState)
+HOPELESS_ERRORS = (
+    TlsError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+    IllegalSaslState,
+    UnsupportedVersion,
+)
 
 NodeLinkMaker = Callable[[Node, Purpose], NodeLink]
 
@@ -232,11 +239,15 @@ class Nodes:
         links = self._candidates(now)
         now_possible = [link for link in links if link.retry_at <= now]
         if now_possible:
-            return self._random.choice(now_possible)
+            # Those that failed longest ago, or never: one that takes its time to fail must not be tried again
+            # and again while others have not been tried at all.
+            earliest = min(link.retry_at for link in now_possible)
+            return self._random.choice([link for link in now_possible if link.retry_at == earliest])
         return min(links, key=lambda link: link.retry_at, default=None)
 
 
 def _needs_the_user(error: KafkaError | None) -> bool:
-    """True for failures of TLS and of authentication: as in Java they are told at once, for only another
-    configuration helps; everything else may be a broker that starts, and is tried again."""
-    return isinstance(error, AUTHENTICATION_ERRORS) and not error.retriable
+    """True for failures of TLS and of authentication, and for versions that do not meet: as in Java they are
+    told at once, for only another configuration helps; everything else may be a broker that starts, and is
+    tried again."""
+    return isinstance(error, HOPELESS_ERRORS) and not error.retriable

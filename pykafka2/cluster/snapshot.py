@@ -85,10 +85,11 @@ def merge_answer(
     Raises `CorruptResponse` for an answer that no cluster could mean (see answers.py).
     """
     nodes = checked_metadata(answer)
+    node_ids = frozenset(node.id for node in nodes)
     topics = {name: topic for name, topic in old.topics.items() if keep_topics is None or name in keep_topics}
     for told in answer.topics:
         if told.name is not None:
-            topics[told.name] = _merge_topic(old.topics.get(told.name), told)
+            topics[told.name] = _merge_topic(old.topics.get(told.name), told, node_ids)
     return ClusterSnapshot(
         version=old.version + 1,
         cluster_id=answer.cluster_id or old.cluster_id,
@@ -131,7 +132,9 @@ def _names_by_id(topics: Iterable[TopicSnapshot]) -> dict[bytes, str]:
     return {topic.topic_id: topic.name for topic in topics if topic.topic_id != ZERO_UUID}
 
 
-def _merge_topic(old: TopicSnapshot | None, told: MetadataResponseTopic) -> TopicSnapshot:
+def _merge_topic(
+    old: TopicSnapshot | None, told: MetadataResponseTopic, node_ids: frozenset[int]
+) -> TopicSnapshot:
     name = told.name or ""
     if told.error_code:
         return _topic_in_error(old, name, told.error_code)
@@ -143,7 +146,9 @@ def _merge_topic(old: TopicSnapshot | None, told: MetadataResponseTopic) -> Topi
         name=name,
         topic_id=told.topic_id,
         partitions={
-            partition.partition_index: _merge_partition(known.get(partition.partition_index), name, partition)
+            partition.partition_index: _merge_partition(
+                known.get(partition.partition_index), name, partition, node_ids
+            )
             for partition in told.partitions
         },
         is_internal=told.is_internal,
@@ -159,9 +164,14 @@ def _topic_in_error(old: TopicSnapshot | None, name: str, error_code: int) -> To
     return attrs.evolve(old, error_code=error_code, unknown_answers=unknown_answers)
 
 
-def _merge_partition(old: PartitionInfo | None, topic: str, told: MetadataResponsePartition) -> PartitionInfo:
-    if old is not None and NO_EPOCH < told.leader_epoch < old.leader_epoch:
-        return old  # the broker asked is behind the one asked before
+def _merge_partition(
+    old: PartitionInfo | None, topic: str, told: MetadataResponsePartition, node_ids: frozenset[int]
+) -> PartitionInfo:
+    # The broker asked is behind the one asked before; but a leader that is none of the brokers may have been
+    # a wrong hint, of an epoch that never comes, and would be waited for without end.
+    is_behind = old is not None and NO_EPOCH < told.leader_epoch < old.leader_epoch
+    if old is not None and is_behind and (old.leader in node_ids or old.leader == NO_LEADER):
+        return old
     return PartitionInfo(
         topic=topic,
         partition=told.partition_index,

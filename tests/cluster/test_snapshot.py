@@ -132,6 +132,15 @@ def test_a_hint_at_a_newer_leader_is_taken_and_an_older_one_is_not() -> None:
     assert with_leader(after, "bills", 0, 1, 7) is after
 
 
+def test_a_hint_at_a_leader_that_is_none_of_the_brokers_is_not_waited_for_without_end() -> None:
+    before = known(topic("orders", partition(0, 1, 5)))
+    misled = with_leader(before, "orders", 0, 7, 2**31 - 1, [Node(7, "h7", 9092)])
+    after = merge_answer(misled, answer(topic("orders", partition(0, 1, 5))), ())
+    info = after.partition("orders", 0)
+    assert info is not None
+    assert (info.leader, info.leader_epoch) == (1, 5)
+
+
 def test_forgotten_topics_are_gone() -> None:
     assert not without_topics(known(topic("orders", partition(0, 1, 5))), {"orders"}).topics
 
@@ -141,7 +150,7 @@ def test_an_epoch_never_runs_back_while_the_topic_is_the_same(told: list[tuple[i
     snapshot = ClusterSnapshot()
     highest = -1
     for leader, epoch in told:
-        snapshot = merge_answer(snapshot, answer(topic("orders", partition(0, leader, epoch))), ())
+        snapshot = merge_answer(snapshot, answer(topic("orders", partition(0, leader, epoch)), brokers=4), ())
         info = snapshot.partition("orders", 0)
         assert info is not None
         if epoch >= 0:
