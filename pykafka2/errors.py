@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pykafka2.foreign_text import shown
+
 
 class KafkaError(Exception):
     """Root of all errors raised by pykafka2.
@@ -1119,7 +1121,10 @@ class UnknownErrorCode(BrokerError):
     """
 
     def __init__(self, code: int | str, message: str = "") -> None:
-        super().__init__(message or (code if isinstance(code, str) else f"error code {code}"))
+        number = code if isinstance(code, str) else f"error code {code}"
+        if message and number not in message:
+            message = f"{message}: {number}"
+        super().__init__(message or number)
         self.unknown_code = None if isinstance(code, str) else code
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -1143,10 +1148,14 @@ def for_code(code: int) -> type[BrokerError]:
 
 
 def error_of(code: int, message: str | None = None) -> BrokerError:
-    """An error object for a broker's code and message; the class's own words where there is none."""
+    """An error object for a broker's code and message; the class's own words where there is none.
+
+    What cannot be printed is escaped, and a very long message is cut: the text may be any.
+    """
     cls = for_code(code)
+    message = shown(message) if message else ""
     if cls is UnknownErrorCode:
-        return UnknownErrorCode(code, message or "")
+        return UnknownErrorCode(code, message)
     return cls(message) if message else cls()
 
 

@@ -16,6 +16,7 @@ from pykafka2.errors import (
     UnsupportedVersion,
     error_of,
 )
+from pykafka2.foreign_text import shown
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.sasl.mechanism import Exchange, SaslMechanism
 from pykafka2.network.script import Offload, Script, call
@@ -24,6 +25,8 @@ from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandsha
 
 SOFTWARE_NAME = "pykafka2"
 SOFTWARE_VERSION = "0.1.0"
+MOST_OFFERED = 200
+"""Characters of the names of mechanisms that an error shows."""
 
 
 @attrs.define(frozen=True)
@@ -84,7 +87,7 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
     version = versions.choose(SaslHandshakeRequest, min_version=1)
     offer = yield from call(SaslHandshakeRequest(mechanism=sasl.name), version)
     if offer.error_code:
-        offered = ", ".join(offer.mechanisms) or "none"
+        offered = shown(", ".join(offer.mechanisms), MOST_OFFERED) or "none"
         raise UnsupportedSaslMechanism(
             f"{broker} does not offer sasl_mechanism={sasl.name}; it offers {offered}"
         )

@@ -21,6 +21,7 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.events import BatchCompleted, BatchRetried, EventSink
+from pykafka2.foreign_text import shown
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import BatchState, ProducerBatch
@@ -235,7 +236,8 @@ def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> di
     own = type(error_of(answer.error_code))
     return {
         index: own(
-            f"{where}: record {index} of the batch: {named[index] or answer.error_message or own.__doc__}"
+            f"{where}: record {index} of the batch: "
+            f"{shown(named[index] or answer.error_message or own.__doc__ or '')}"
         )
         if index in named
         else others

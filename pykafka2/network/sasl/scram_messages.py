@@ -22,6 +22,8 @@ MAX_ITERATIONS = 1_000_000
 """More would let anybody who answers as a broker burn minutes of the client's processor."""
 MAX_MESSAGE_BYTES = 4_096
 NO_CHANNEL_BINDING = b"n,,"
+LONGEST_SHOWN = 200
+"""Characters of an error of the server's that are shown."""
 
 _PRINTABLE = re.compile(r"[!-+\--~]+")
 """What a nonce is made of: ASCII that can be seen, but for the comma."""
@@ -84,7 +86,7 @@ def verify_server_final(message: bytes, server_signature: bytes) -> None:
     """The server's last message proves that it knows the password.  Raises `SaslAuthenticationFailed`."""
     first = _text(message).split(",")[0]
     if first.startswith("e="):
-        raise SaslAuthenticationFailed(f"the broker refused the credentials: {first[2:]!r}")
+        raise SaslAuthenticationFailed(f"the broker refused the credentials: {first[2:LONGEST_SHOWN]!r}")
     if not first.startswith("v="):
         raise SaslAuthenticationFailed("the broker's last SCRAM message cannot be read")
     if not hmac.compare_digest(_decoded(first[2:], "signature"), server_signature):
