@@ -85,6 +85,12 @@ class Router:
         link = self._nodes.known_link(node_id)
         return link is not None and (link.has_failed or link.is_backing_off)
 
+    def connection_to(self, node_id: int) -> str:
+        """What a request to this node waits for, in words, with why the last attempt to connect failed."""
+        link = self._nodes.known_link(node_id)
+        why = f" ({link.last_error})" if link is not None and link.last_error is not None else ""
+        return f"a connection to node {node_id}{why}"
+
     def route(self, send: Send[Any], now: float) -> None:
         """Send it now or as soon as its node can be reached; its timeout counts from here."""
         if self._closed_because is not None:

@@ -56,6 +56,10 @@ class Readiness(Protocol):
         """Whether a request would leave at once; if not, a connection is wanted from now on."""
         ...
 
+    def connection_to(self, node_id: int) -> str:
+        """What is waited for in that case, in words, with the reason why it takes so long."""
+        ...
+
 
 @attrs.define(eq=False)
 class _Flight:
@@ -212,7 +216,7 @@ class Sender:
                 self._metadata.request_update(f"no leader of {queue} is known")
                 waiting_for[str(queue)] = "a leader"
             elif not self._router.is_ready(leader.leader, now):
-                waiting_for[str(queue)] = f"a connection to node {leader.leader}"
+                waiting_for[str(queue)] = self._router.connection_to(leader.leader)
                 slow.add(leader.leader)
             else:
                 by_node.setdefault(leader.leader, []).append(queue)

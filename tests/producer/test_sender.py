@@ -51,6 +51,9 @@ class Connections:
     def is_ready(self, node_id: int, now: float) -> bool:
         return node_id not in self.down
 
+    def connection_to(self, node_id: int) -> str:
+        return f"a connection to node {node_id}"
+
 
 class Bench:
     """A sender between an accumulator and a cluster of two nodes; partition n of `orders` is led by n % 2."""
