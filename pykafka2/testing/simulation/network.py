@@ -54,6 +54,8 @@ class SimNetwork:
         """Counts writes of all ends of connections."""
         self.break_at_write = 0
         """The write of this number (from 1) loses its bytes and its connection: a test tries them in turn."""
+        self.on_connection: Callable[[SimConnection], None] = lambda connection: None
+        """Hears of each connection before a byte is on it: a test may put itself between the two ends."""
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._hosts: dict[str, None] = {"127.0.0.1": None, "localhost": None}
         self._next_port = FIRST_PORT
@@ -140,6 +142,7 @@ class SimNetwork:
         client.join(there, back, connection)
         server.join(back, there, connection)
         self.connections[number] = connection
+        self.on_connection(connection)
         self.trace.note(self.now, f"{connection} is made")
         listener.backlog.append(server)
         listener.readiness_changed()

@@ -1,0 +1,17 @@
+"""What holds for all cases: no traceback is logged, whatever a broker says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_tracebacks_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.WARNING)
+    yield
+    told = caplog.get_records("call")
+    assert [one.getMessage() for one in told if one.exc_info] == []
+    assert [one.getMessage()[:200] for one in told if len(one.getMessage()) > 3_000] == []
