@@ -16,6 +16,11 @@ def shown(text: str, most: int = MOST_CHARACTERS) -> str:
     """The text with everything escaped that cannot be printed, cut after `most` characters."""
     if len(text) > most:
         text = f"{text[:most]}… ({len(text) - most} more characters)"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """The text with escapes in place of what cannot be printed: line ends, commands of terminals."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

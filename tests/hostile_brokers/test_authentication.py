@@ -17,9 +17,12 @@ from pykafka2.errors import (
     UnsupportedVersion,
 )
 from pykafka2.testing import Simulation
+from tests.gate import rest_in_gate
 from tests.hostile_brokers.liar import Bytes, End, Question, Several, Silence
 from tests.hostile_brokers.lies import Lie, body, changing, saying, setting
 from tests.hostile_brokers.worlds import World, check, ending
+
+pytestmark = pytest.mark.slow
 
 PASSWORD = "secret-of-ann"
 MECHANISM, TOKEN = "SaslHandshake", "SaslAuthenticate"
@@ -248,7 +251,7 @@ def a_producer(world: World) -> KafkaProducer:
     )
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
+@pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
 def test_a_broker_that_does_not_authenticate_as_it_must_is_not_used(simulation: Simulation, lie: Lie) -> None:
     world = World(simulation, listeners=["SASL_PLAINTEXT"], users={"ann": PASSWORD})
     producer = a_producer(world)

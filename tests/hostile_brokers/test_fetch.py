@@ -16,10 +16,13 @@ from pykafka2.protocol.messages.fetch import (
 )
 from pykafka2.records.varint import varint
 from pykafka2.testing import Simulation
+from tests.gate import rest_in_gate
 from tests.hostile_brokers.batches import GOOD as GOOD_RECORD
 from tests.hostile_brokers.batches import batch, bomb, record, records
 from tests.hostile_brokers.lies import Lie, body, body_of, changing, setting
 from tests.hostile_brokers.worlds import BAD, GOOD, LIES_LAST, World, check, poll_for
+
+pytestmark = pytest.mark.slow
 
 VALUES = [b"%d" % number for number in range(6)]
 DAMAGE = (CorruptData, CorruptMessage, UnsupportedCompressionType)
@@ -244,7 +247,7 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
+@pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
 def test_a_lie_about_a_log_loses_nothing_and_makes_up_nothing(simulation: Simulation, lie: Lie) -> None:
     world = World(simulation)
     with world.producer() as producer:

@@ -10,9 +10,12 @@ import pytest
 from pykafka2.errors import DeliveryTimeout, KafkaError, UnsupportedVersion
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from pykafka2.testing import Simulation
+from tests.gate import rest_in_gate
 from tests.hostile_brokers.liar import Bytes, End, Question, Reset, Several, Silence
 from tests.hostile_brokers.lies import Lie, body, body_of, changing, raw, saying, setting
 from tests.hostile_brokers.worlds import World, check, ending
+
+pytestmark = pytest.mark.slow
 
 ASKED = "ApiVersions"
 ALWAYS = DeliveryTimeout
@@ -176,7 +179,7 @@ VERSIONS = [
 LIES = [*FRAMES, *VERSIONS]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
+@pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
 def test_a_handshake_that_is_none_costs_one_connection(simulation: Simulation, lie: Lie) -> None:
     world = World(simulation)
     producer = world.producer(socket_connection_setup_timeout_ms=2_000)

@@ -19,9 +19,12 @@ from pykafka2.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from pykafka2.testing import Simulation
+from tests.gate import rest_in_gate
 from tests.hostile_brokers.liar import End, Reset, Silence
 from tests.hostile_brokers.lies import Lie, body, body_of, changing, saying, setting
 from tests.hostile_brokers.worlds import LIES_LAST, World, check, ending
+
+pytestmark = pytest.mark.slow
 
 
 def brokers(*told: tuple[int, str, int]) -> Any:
@@ -183,7 +186,7 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
+@pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
 def test_a_lie_about_the_cluster_is_refused_or_told_and_what_is_known_stays(
     simulation: Simulation, lie: Lie
 ) -> None:

@@ -22,8 +22,11 @@ from pykafka2.protocol.messages.produce import (
     NodeEndpoint,
 )
 from pykafka2.testing import Simulation
+from tests.gate import rest_in_gate
 from tests.hostile_brokers.lies import Lie, body, body_of, changing, setting
 from tests.hostile_brokers.worlds import World, check, ending
+
+pytestmark = pytest.mark.slow
 
 PARTITION = "responses.0.partition_responses.0."
 
@@ -206,7 +209,7 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
+@pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
 def test_a_lie_about_records_costs_its_own_partition_at_most(simulation: Simulation, lie: Lie) -> None:
     is_first = lie.api == "InitProducerId"
     world = World(simulation, everywhere=is_first)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykafka2.foreign_text import printable
+
 MAX_SHOWN: Final = 256
 """Characters of a name; Kafka's longest string has 32,767."""
 
@@ -11,10 +13,3 @@ MAX_SHOWN: Final = 256
 def shown(name: str) -> str:
     """A name of a client's choice, cut and without anything that a terminal or a log would act upon."""
     return printable(name if len(name) <= MAX_SHOWN else f"{name[:MAX_SHOWN]}...")
-
-
-def printable(text: str) -> str:
-    """A text with escapes in place of what cannot be printed: line ends and terminals' commands are that."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
