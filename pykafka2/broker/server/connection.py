@@ -136,6 +136,7 @@ class Connection:
         "frames",
         "idle_since",
         "is_closed",
+        "is_ending",
         "is_established",
         "peer",
         "software",
@@ -160,6 +161,7 @@ class Connection:
         self.software = ""  # what its ApiVersions said, such as "librdkafka 2.10"
         self.is_closed = False
         self.is_established = False
+        self.is_ending = False  # a reply is on its way out with which the connection ends
         self.wants_room = False
         self.idle_since = now  # when it last sent or accepted a byte
         self.unsent_bytes = 0  # of replies, whether or not their turn has come
@@ -227,6 +229,8 @@ class Connection:
     @property
     def takes_requests(self) -> bool:
         """Whether its next request may be taken in: those before it allow it, and its replies leave."""
+        if self.is_ending:
+            return False
         return self.channel.is_readable and not self._all_unsent.is_too_much(self.unsent_bytes)
 
     @property
@@ -245,7 +249,7 @@ class Connection:
 
     def write_ready(self, now: float) -> None:
         """Queue the replies whose turn has come and hand them to the transport."""
-        ready = self.channel.take_ready()
+        ready = [] if self.is_ending else self.channel.take_ready()
         if not ready:
             return
         for number, slot in enumerate(ready):
@@ -255,7 +259,8 @@ class Connection:
             self._reply_ends.append(self._written_bytes)
             slot.payload = None
             if slot.is_last:
-                del ready[number + 1 :]  # the connection ends with this reply
+                self.is_ending = True
+                del ready[number + 1 :]
                 break
         self._owner.replies_leave(self, ready)
         self.flush(now)

@@ -34,6 +34,9 @@ class Handler(Part):
 
     def run(self, now: float) -> float:
         requests, loop = self._requests, self.loop
+        if loop.is_shared and requests.stopped_in_pass == loop.passes:
+            self.signal()  # another handler has stopped for replies, which leave first
+            return FOREVER
         had_fresh = requests.has_fresh
         for _ in range(MAX_REQUESTS_PER_TURN):
             context = None if self.stands_still else requests.take()
@@ -49,6 +52,7 @@ class Handler(Part):
             # Replies to those that have just come leave before anything else is done.  On a thread of its own
             # a handler holds up nobody.
             if loop.is_shared and (loop.is_turn_over or (had_fresh and not requests.has_fresh)):
+                requests.stopped_in_pass = loop.passes
                 self.signal()
                 break
         else:

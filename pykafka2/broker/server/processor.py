@@ -29,6 +29,7 @@ from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.broker.server.unsent import AllUnsent
+from pykafka2.broker.server.waiting_for_room import WaitingForRoom
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
 from pykafka2.network.transport import Buffer, Transport
@@ -86,7 +87,7 @@ class Processor(Part):
         # Connections with replies to write or requests to take, each looked at once after all commands: many
         # produces complete with one fetch of a follower, and their replies leave in one gathered write.
         self._touched: dict[Connection, None] = {}
-        self._wanting_room: dict[Connection, None] = {}
+        self._waiting = WaitingForRoom(self, requests)
         self._arriving: deque[Transport] = deque()
         self._scratch: memoryview | None = None
 
@@ -127,7 +128,7 @@ class Processor(Part):
                     self._go_on(connection, now)
                 except Exception as error:
                     self.failed(connection, error)
-        if self._wanting_room:
+        if self._waiting.is_in_line:
             self._let_in_who_waits(now)
         if now >= self._idle_check_at:
             self._close_idle(now)
@@ -136,30 +137,28 @@ class Processor(Part):
         return self._idle_check_at
 
     def _let_in_who_waits(self, now: float) -> None:
-        """Those that have found no room in the request queue, if there is some by now."""
-        if self._requests.is_full:  # others were faster
-            self._requests.wait_for_room(self)
-            return
-        wanting, self._wanting_room = self._wanting_room, {}
-        for connection in wanting:
-            connection.wants_room = False
+        """Those that have found no room in the request queue, if there is some and it is their turn."""
+        for connection in self._waiting.turns():
             try:
-                self.take_frames(connection, now)
+                self.take_frames(connection, now, has_turn=True)
             except Exception as error:
                 self.failed(connection, error)
 
-    def take_frames(self, connection: Connection, now: float, *, are_fresh: bool = False) -> None:
-        """Turn what was read (`are_fresh`: just now) into requests, as far as the channel lets them in."""
+    def take_frames(
+        self, connection: Connection, now: float, *, are_fresh: bool = False, has_turn: bool = False
+    ) -> None:
+        """Turn what was read (`are_fresh`: just now) into requests, as far as the channel lets them in.
+
+        `has_turn`: it has waited for room in the queue.
+        """
         client = self.connections.get(connection)
         if client is None:
             return  # it was closed just now
         authentication = client.origin.authentication
         try:
             while connection.takes_requests and not connection.is_closed:
-                if self._requests.is_full or self._wanting_room:  # who has waited for room is first
-                    connection.wants_room = True
-                    self._wanting_room[connection] = None
-                    self._requests.wait_for_room(self)
+                if self._waiting.must_wait(has_turn=has_turn):
+                    self._waiting.add(connection)
                     break
                 if authentication is not None:
                     self._intake.limit_frames(connection, authentication)
@@ -286,7 +285,7 @@ class Processor(Part):
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
         """Close one connection; its requests that still wait are given up.  Safe to repeat."""
         self._muted.forget(connection)
-        self._wanting_room.pop(connection, None)
+        self._waiting.drop(connection)
         self._close(connection, reset=reset)
 
     def _close(self, connection: Connection, *, reset: bool) -> None:
@@ -309,7 +308,7 @@ class Processor(Part):
             self._close(connection, reset=reset)
         self._commands.clear()
         self._touched.clear()
-        self._wanting_room.clear()
+        self._waiting.clear()
         self._muted.clear()
         # Accepted, but not taken over yet: nobody else would close them.
         while self._arriving:

@@ -6,11 +6,16 @@ TCP holds the clients back.
 Requests that have just come stand in a line of their own, from which every other one is taken: who asks one
 thing at a time does not wait behind all those whose next request was read long ago, and these have at least
 every other turn.
+
+Processors that find no room stand in line for it.  The first lets in a request of each connection that waits
+with it (waiting_for_room.py), then it is the next one's turn; so room is shared between connections,
+whichever processor is turned first.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from threading import Lock
 
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
@@ -26,8 +31,11 @@ class RequestChannel:
         self._fresh: deque[RequestContext] = deque()
         self._took_fresh = False  # the last time
         self._handlers: tuple[Part, ...] = ()
-        self._blocked: dict[Part, None] = {}  # in order, so that the same seed wakes them in it
+        self._line: deque[Part] = deque()  # processors that wait for room; whose turn it is first
+        self._line_guard = Lock()
         self._next = 0
+        self.stopped_in_pass = -1
+        """In which pass of their loop a handler has stopped for replies; no other goes on in it."""
 
     def connect(self, handlers: tuple[Part, ...]) -> None:
         """Name those who take requests out."""
@@ -76,19 +84,40 @@ class RequestChannel:
                 continue
             self._took_fresh = line is self._fresh
             break
-        if context is None:
-            return None
-        if self._blocked and not self.is_full:
-            for part in tuple(self._blocked):  # a processor may say meanwhile that it waits
-                self._blocked.pop(part, None)
-                part.signal()
+        if self._line and context is not None:
+            self._tell_first()
         return context
 
-    def wait_for_room(self, processor: Part) -> None:
-        """Signal `processor` once there is room again."""
-        self._blocked[processor] = None
-        if not self.is_full:  # a handler may have been faster
-            processor.signal()
+    # ------------------------------------------------------------------ the line of processors
+
+    def has_room_for(self, processor: Part) -> bool:
+        """Whether it may put a request now: there is room, and nobody else stands before it."""
+        line = self._line
+        if line:
+            with self._line_guard:
+                if line and line[0] is not processor:
+                    return False
+        return not self.is_full
+
+    def stand_in_line(self, processor: Part) -> None:
+        """Signal `processor`, which stands in no line yet, once there is room and it is its turn."""
+        with self._line_guard:
+            self._line.append(processor)
+        self._tell_first()  # a handler may have been faster
+
+    def leave_line(self, processor: Part) -> None:
+        """Its turn is over."""
+        with self._line_guard:
+            self._line.remove(processor)
+        self._tell_first()
+
+    def _tell_first(self) -> None:
+        if not self._line or self.is_full:
+            return
+        with self._line_guard:
+            first = self._line[0] if self._line else None
+        if first is not None:
+            first.signal()
 
     def clear(self) -> None:
         self._requests.clear()

@@ -101,6 +101,8 @@ class Loop:
         self._resting: dict[Part, float] = {}  # parts that have failed, which none of the two holds meanwhile
         self._until = FOREVER  # when this turn is over
         self._held_back = 0  # for how many turns the last ones have waited
+        self.passes = 0
+        """How often it has gone over its parts."""
         self._commands: deque[Callable[[], None]] = deque()
         self._is_stopped = False
         self._turning_in = NO_THREAD
@@ -246,7 +248,10 @@ class Loop:
     def _pass(self, parts: tuple[Part, ...], now: float) -> bool:
         """Run those whose turn it is; False if there were none."""
         ran = False
+        self.passes += 1
         for part in parts:
+            if part._loop is not self:
+                continue  # one before it has had it removed
             if (part.is_signalled or part.wake_at <= now) and not part.stands_still:
                 part.is_signalled = False
                 self._running = part
@@ -261,8 +266,9 @@ class Loop:
     def _failed(self, part: Part, error: Exception, now: float) -> None:
         """A part has raised: the others go on, and it is run again after a rest."""
         self.problems.note(part.name, error)
-        self._leave_out(part)
-        self._resting[part] = now + REST
+        if part._loop is self:  # it may have ended meanwhile, or have ended itself
+            self._leave_out(part)
+            self._resting[part] = now + REST
 
     def _end_rests(self, now: float) -> None:
         for part in [one for one, until in self._resting.items() if until <= now]:

@@ -5,7 +5,8 @@ test_pipelining.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -13,13 +14,14 @@ from pykafka2 import errors
 from pykafka2.broker.handlers.registry import APIS, load
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
+from pykafka2.network.tcp import TcpTransport
 from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
 Connect = Callable[..., Wire]
@@ -262,6 +264,46 @@ def test_a_processor_that_came_too_late_for_room_is_told_again(
         one.receive(MetadataRequest, 12)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.kafka(brokers=1, config={"queued.max.requests": 2, "num.network.threads": 2})
+def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_processors(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, which: int
+) -> None:
+    """Whichever is turned first: five connections of one, which ask without end, and one of the other."""
+    wires = [connect() for _ in range(10)]
+    for wire in wires:
+        wire.call(METADATA, 12)
+    many, one = wires[which::2], wires[1 - which]
+    broker = kafka_cluster.brokers[0]
+    requests, queue = broker.requests, broker.parts.queue
+    answer, taken = requests.answer, queue.take
+    answered: list[str | None] = []
+
+    def spy(context: RequestContext, now: float) -> None:
+        if not context.is_from_broker:
+            answered.append(context.client_id)
+        answer(context, now)
+
+    requests.answer = spy  # type: ignore[method-assign]
+    queue.take = lambda: None  # type: ignore[method-assign]
+    for wire in many:
+        wire.socket.sendall(b"".join(b"".join(encode_request(METADATA, 12, n, "many")) for n in range(20)))
+    wait_for(lambda: queue.is_full)
+    one.socket.sendall(b"".join(b"".join(encode_request(METADATA, 12, n, "one")) for n in range(10)))
+    wait_for(
+        lambda: sum(found.wants_room for part in broker.processors for found in [*part.connections]) >= 4
+    )
+    queue.take = taken  # type: ignore[method-assign]
+    broker.parts.handlers[0].signal()
+    for wire in (*many, one):
+        for _ in range(10 if wire is one else 20):
+            wire.receive(MetadataRequest, 12)
+    at = [-1, *(number for number, client in enumerate(answered) if client == "one")]
+    assert len(at) == 11
+    # Each of the five once, and what was in the queue already.
+    assert max(after - before for before, after in pairwise(at)) <= 5 + 2 + 1, answered
+
+
 load()
 BETWEEN_BROKERS = [
     (key, version)
@@ -397,6 +439,36 @@ def test_the_rate_of_new_connections_is_limited() -> None:
         assert counts == [3, 6, 9, 10]
         for transport in transports:
             transport.close()
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": Topic(assignment=[[0, 1], [0, 1]])})
+def test_a_connection_ends_with_the_reply_it_is_to_end_with(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the next reply is there before its last byte has left."""
+    write = TcpTransport.write
+    is_blocked = True
+
+    def slow(transport: TcpTransport, buffers: Sequence[memoryview]) -> int:
+        return 0 if is_blocked and transport.peer == peer else write(transport, buffers)
+
+    wire = connect(0)
+    peer = "{}:{}".format(*wire.socket.getsockname())
+    kafka_cluster.controls.pause_followers()
+    kafka_cluster.controls.add_rule({"api": "Produce", "nth": 1, "then": "close_after"})
+    first = wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
+    wire.send(produce_request("t", 1, batch(), timeout_ms=60_000), 12)
+    wait_for(lambda: kafka_cluster.log("t", 1).log_end_offset == 1)
+    (connection,) = kafka_cluster.brokers[0].processors[0].connections
+    monkeypatch.setattr(TcpTransport, "write", slow)
+    kafka_cluster.controls.shrink_isr(("t", 0), 1)
+    wait_for(lambda: connection.unsent_bytes > 0)
+    unsent_bytes = connection.unsent_bytes
+    kafka_cluster.controls.shrink_isr(("t", 1), 1)
+    wait_for(lambda: connection.unsent_bytes > unsent_bytes)
+    is_blocked = False
+    assert wire.receive(ProduceRequest, 12)[0] == first
+    assert wire.is_closed_by_broker()
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})

@@ -30,46 +30,43 @@ REQUEST = cast(RequestContext, object())
 def test_a_processor_that_waits_for_room_is_told_of_it(is_fresh: bool) -> None:
     channel, processor = RequestChannel(1), Part("processor")
     channel.put(REQUEST, is_fresh=is_fresh)
+    assert not channel.has_room_for(processor)
     processor.is_signalled = False
-    channel.wait_for_room(processor)
+    channel.stand_in_line(processor)
     assert not processor.is_signalled
     assert channel.take() is REQUEST
     assert processor.is_signalled
+    assert channel.has_room_for(processor)
 
 
 def test_room_that_is_there_already_is_told_at_once() -> None:
     channel, processor = RequestChannel(1), Part("processor")
     processor.is_signalled = False
-    channel.wait_for_room(processor)
+    channel.stand_in_line(processor)
     assert processor.is_signalled
 
 
-class Overtaken(Part):
-    """While it says that it waits, a handler takes a request, and another processor is faster."""
-
-    def __init__(self, channel: RequestChannel) -> None:
-        super().__init__("overtaken")
-        self._channel = channel
-        self._is_first = True
-
-    def __hash__(self) -> int:
-        if self._is_first:
-            self._is_first = False
-            assert self._channel.take() is not None
-            self._channel.put(REQUEST)
-        return id(self)
-
-
-def test_a_processor_that_says_so_while_a_handler_takes_a_request_is_told_by_the_next() -> None:
-    channel, first = RequestChannel(1), Part("first")
-    overtaken = Overtaken(channel)
+@pytest.mark.parametrize("takes_the_room", [False, True])
+def test_processors_have_room_one_after_another(takes_the_room: bool) -> None:
+    channel, first, second = RequestChannel(1), Part("first"), Part("second")
     channel.put(REQUEST)
-    channel.wait_for_room(first)
-    overtaken.is_signalled = False
-    channel.wait_for_room(overtaken)
-    assert not overtaken.is_signalled
-    assert channel.take() is REQUEST
-    assert overtaken.is_signalled
+    for one in (first, second):
+        one.is_signalled = False
+        channel.stand_in_line(one)
+    channel.take()
+    assert (first.is_signalled, second.is_signalled) == (True, False)
+    assert channel.has_room_for(first)
+    assert not channel.has_room_for(second)
+    assert not channel.has_room_for(Part("who has come just now"))
+    if takes_the_room:
+        channel.put(REQUEST)
+    channel.leave_line(first)
+    assert second.is_signalled is not takes_the_room
+    channel.take()
+    assert second.is_signalled
+    assert channel.has_room_for(second)
+    channel.leave_line(second)
+    assert channel.has_room_for(first)
 
 
 def test_who_has_just_come_waits_for_one_of_the_others_and_holds_up_none_of_them_for_long() -> None:
@@ -232,6 +229,72 @@ def test_a_handler_stops_for_the_replies_to_those_that_have_just_come(runtime: T
     assert runtime.wait_until(lambda: bool(handled) and handled[-1] == 40, 10)
     loops.stop()
     assert names[: handled[0]] == ["fresh"]
+
+
+class Replying(Part):
+    """Notes how many requests were handled when it has replies to write."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__("replying")
+        self._names = names
+        self.at: list[int] = []
+
+    def run(self, now: float) -> float:
+        self.at.append(len(self._names))
+        return FOREVER
+
+
+def test_handlers_that_share_a_loop_all_stop_for_the_replies_to_those_that_have_just_come(
+    runtime: ThreadRuntime,
+) -> None:
+    names: list[str] = []
+    channel, replying = RequestChannel(100), Replying(names)
+
+    def handle(context: RequestContext, now: float) -> None:
+        names.append(cast(str, context.client_id))
+        replying.signal()
+
+    handlers = tuple(Handler(f"handler-{number}", channel, handle, lambda now: None) for number in range(3))
+    channel.connect(handlers)
+    for number in range(40):
+        context = SimpleNamespace(progress=Progress(), client_id="fresh" if number == 20 else "other")
+        channel.put(cast(RequestContext, context), is_fresh=number == 20)
+    loops = Loops(runtime, "test", separate=False)
+    loops.add_all([*handlers, replying])
+    assert runtime.wait_until(lambda: len(names) == 40, 10)
+    loops.stop()
+    assert names[0] == "fresh"
+    assert 1 in replying.at, replying.at
+
+
+class Ending(Part):
+    """Has another part removed in its turn, then raises."""
+
+    def __init__(self, other: Part) -> None:
+        super().__init__("ending")
+        self._other = other
+
+    def run(self, now: float) -> float:
+        self.loop.remove(self._other)
+        self.loop.remove(self)
+        raise ZeroDivisionError("planted")
+
+
+def test_a_part_that_was_removed_in_a_turn_is_not_run_again(runtime: ThreadRuntime) -> None:
+    """Neither in that turn nor after a rest, where it has failed at its end."""
+    turns: list[str] = []
+    other, going_on = Worker("other", turns, 1), Worker("going on", turns, 1)
+    loops = Loops(runtime, "test", separate=False)
+    ending = Ending(other)
+    loops.add_all([ending, other, going_on])
+    assert runtime.wait_until(lambda: "going on" in turns, 10)
+    loop = going_on.loop
+    loops.call(going_on, lambda: None)
+    assert not loop._resting
+    assert not set(loop._parts) - {going_on}
+    loops.stop()
+    assert turns == ["going on"]
+    assert [one.where for one in loops.problems.take()] == ["ending"]
 
 
 @pytest.mark.parametrize("separate", [False, True])
