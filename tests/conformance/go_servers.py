@@ -1,7 +1,7 @@
 """The clusters that the Go suites want, as their compose files describe them.
 
-Each is a context manager that yields the environment for the suite's tests.  `kafka-go` and `sarama` count
-their brokers from 1, so broker 0 is stopped before the tests begin.
+Each is a context manager that yields the environment for the suite's tests.  Those of `kafka-go` and `sarama`
+count their brokers from 1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
-from pykafka2.driver.thread_driver import ThreadRuntime
-from pykafka2.network.tcp import TcpListener, TcpNetwork
-from pykafka2.network.tls import TlsContext
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import KafkaCluster, Listener
 
 from .maven import kafka_jars
 from .real_kafka import RealKafka
@@ -88,11 +85,19 @@ def kafka_go(folder: Path, real: bool) -> Iterator[dict[str, str]]:
             assert kafka.bootstrap_servers  # waits until it serves
             yield {}
         return
+    mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
     cluster = KafkaCluster(
-        brokers=2, controller=1, host="localhost", ports=[9091, 9092], config={**LARGE_MESSAGES, **AUTHORIZER}
+        brokers=1,
+        first_broker_id=1,
+        host="localhost",
+        listeners={
+            "PLAINTEXT": Listener(ports=[9092]),
+            "SASL_PLAINTEXT": Listener(ports=[9093], mechanisms=mechanisms),
+        },
+        users={"adminplain": "admin-secret"},
+        config={**LARGE_MESSAGES, **AUTHORIZER},
     )
     with cluster:
-        cluster.controls.stop_broker(0)
         yield {}
 
 
@@ -100,17 +105,15 @@ def kafka_go(folder: Path, real: bool) -> Iterator[dict[str, str]]:
 def sarama(folder: Path, real: bool) -> Iterator[dict[str, str]]:
     if real:
         raise SystemExit("sarama's proxies and its docker are made for the bundled broker alone")
-    count = len(SARAMA_BROKERS) + 1
     cluster = KafkaCluster(
-        brokers=count,
-        controller=1,
-        ports=[ADVERTISED + broker for broker in range(count)],
-        racks=[str(broker) for broker in range(count)],
+        brokers=len(SARAMA_BROKERS),
+        first_broker_id=SARAMA_BROKERS[0],
+        ports=[LISTENING + broker for broker in SARAMA_BROKERS],
+        advertised_ports=[ADVERTISED + broker for broker in SARAMA_BROKERS],
+        racks=[str(broker) for broker in SARAMA_BROKERS],
         config=SARAMA,
-        runtime=ThreadRuntime(network=BehindProxies()),
     )
     with cluster, toxiproxy(folder):
-        cluster.controls.stop_broker(0)
         admin = cluster.open_admin_port()
         docker = folder / "docker"
         docker.write_text(DOCKER.format(python=sys.executable, address=admin.address, token=admin.token))
@@ -121,23 +124,6 @@ def sarama(folder: Path, real: bool) -> Iterator[dict[str, str]]:
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path) or str(Path.cwd()),
             "TOXIPROXY_ADDR": f"http://127.0.0.1:{TOXIPROXY_PORT}",
         }
-
-
-class BehindProxies(TcpNetwork):
-    """Brokers listen elsewhere than they are told to, and advertise what they were told: the proxies."""
-
-    def listen(self, host: str, port: int, *, tls: TlsContext | None = None) -> TcpListener:
-        behind = port - ADVERTISED
-        if not 0 <= behind <= len(SARAMA_BROKERS):
-            return _listening(super().listen(host, port, tls=tls))
-        listener = _listening(super().listen(host, LISTENING + behind, tls=tls))
-        listener.port = port
-        return listener
-
-
-def _listening(listener: object) -> TcpListener:
-    assert isinstance(listener, TcpListener)
-    return listener
 
 
 @contextmanager
