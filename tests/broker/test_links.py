@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from threading import Thread
 
 import pytest
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing.arguments import Topic
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.testing.sim_wire import SimWire
@@ -192,6 +195,29 @@ def test_an_isr_shrinks_and_grows_by_a_control(kafka_cluster: KafkaCluster, lead
     assert set(kafka_cluster.partition("t", 0).isr) == {0, 1, 2}
     with pytest.raises(ConfigurationError, match=f"broker {view.leader} does not follow t-0"):
         controls.shrink_isr(("t", 0), view.leader)
+
+
+@pytest.mark.kafka(
+    brokers=2, topics={"t": Topic(assignment=[[1, 0]])}, config={"replica.fetch.wait.max.ms": 10}
+)
+def test_one_that_was_taken_out_of_the_isr_stays_out(
+    kafka_cluster: KafkaCluster, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    """Although its leader has a fetch in its queue that was sent before."""
+    parts = kafka_cluster.brokers[1].parts
+    take = parts.queue.take
+    parts.queue.take = lambda: None  # type: ignore[method-assign]
+    wait_for(lambda: len(parts.queue) > 0)
+    shrinking = Thread(target=kafka_cluster.controls.shrink_isr, args=(("t", 0), 0))
+    shrinking.start()
+    wait_for(lambda: ("t", 0) in kafka_cluster.brokers[0].fetchers.paused_keys)
+    time.sleep(0.02)
+    parts.queue.take = take  # type: ignore[method-assign]
+    parts.handlers[0].signal()
+    shrinking.join(timeout=10)
+    assert kafka_cluster.partition("t", 0).isr == (1,)
+    time.sleep(0.05)
+    assert kafka_cluster.partition("t", 0).isr == (1,)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import attrs
 
 from pykafka2.broker.security.caller import BROKER
-from pykafka2.broker.server.context_parts import ReceivedRequest
+from pykafka2.broker.server.context_parts import Progress, ReceivedRequest
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
@@ -44,6 +44,8 @@ class Call:
     on_response: OnResponse
     on_failure: OnFailure
     is_done: bool = False
+    progress: Progress | None = None
+    """How far the request has come where it was sent to; None before it has arrived there."""
 
     def end(self) -> None:
         """None of its ends is called any more.  Whoever still holds the call, such as a request that waits
@@ -150,6 +152,15 @@ class Links(Part):
     def is_cut(self, source: int, target: int) -> bool:
         return (source, target) in self._cut
 
+    def is_under_way(self, request: type[Request[Any]], source: int, target: int) -> bool:
+        """Whether a request of this kind was sent that nobody has taken up yet."""
+        return any(
+            call.request is request
+            and (call.source, call.target) == (source, target)
+            and (call.progress is None or not call.progress.taken_at)
+            for call in self._calls
+        )
+
     # ------------------------------------------------------------------ calls
 
     def call(
@@ -194,7 +205,9 @@ class Links(Part):
         received = ReceivedRequest(
             request, call.version, header.correlation_id, header.client_id, len(frame), now
         )
-        inlet.put(RequestContext(LinkOrigin(self, call), received))
+        context = RequestContext(LinkOrigin(self, call), received)
+        call.progress = context.progress
+        inlet.put(context)
 
     def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
         """Carry an answer back; the bytes that set out."""

@@ -10,12 +10,15 @@ from collections.abc import Callable
 
 from pykafka2.broker.base.arguments import partition_key
 from pykafka2.errors import ConfigurationError, KafkaTimeoutError
+from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.testing.running import Running
 from pykafka2.testing.views.partitions import partition_view
 from pykafka2.types import TopicPartition
 
 # Far above what a change takes; a follower that cannot reach its leader never joins.
 TIMEOUT = 30.0
+# A fetch that a fault rule or a paused leader holds is not waited for any longer.
+UNDER_WAY_TIMEOUT = 0.5
 # Nobody notifies waiters of a new image.
 POLL_EVERY = 0.002
 
@@ -33,6 +36,10 @@ class IsrControls:
         with running.lock:
             for broker in brokers:
                 running.broker(broker).fetchers.pause([key])
+        for _ in range(int(UNDER_WAY_TIMEOUT / POLL_EVERY)):
+            if not self._is_fetch_under_way(key, brokers):
+                break
+            running.runtime.wait_until(lambda: False, POLL_EVERY)
 
         def drop() -> None:
             leader = running.controllers.partition(*key).leader
@@ -44,6 +51,13 @@ class IsrControls:
                 leading.isrs.drop(replica, followers, running.now())
 
         self._wait_for_isr(key, lambda isr: not isr & set(brokers), "shrink", drop)
+
+    def _is_fetch_under_way(self, key: tuple[str, int], brokers: tuple[int, ...]) -> bool:
+        """Whether the leader has not seen yet what these have asked before: it would let them in again."""
+        running = self._running
+        with running.lock:
+            leader = running.controllers.partition(*key).leader
+            return any(running.links.is_under_way(FetchRequest, one, leader) for one in brokers)
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
         running = self._running
