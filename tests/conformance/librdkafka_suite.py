@@ -68,6 +68,9 @@ FAILURES: dict[str, str] = {
 }
 """Tests that fail on the bundled broker, and why; docs/fidelity.md says more."""
 
+RACING = frozenset({"0115_producer_auth"})
+"""Those that pass all the same where the broker is slow enough."""
+
 EAGER = "fails on Apache Kafka 4.3.1 alike: written for rebalances that revoke everything"
 FAILURES_OF_CONSUMER_PROTOCOL = {
     "0045_resubscribe_with_regex": "fails on Apache Kafka 4.3.1 alike: one answer brings all ten partitions",
@@ -257,7 +260,7 @@ def _report(outcomes: list[Outcome], expected: dict[str, str]) -> int:
     for one in failed:
         known = expected.get(one.name)
         print(f"{'as expected' if known else 'UNEXPECTED':12} {one.name}  {known or one.complaint[:600]}")
-    mended = [one.name for one in states["PASSED"] if one.name in expected]
+    mended = [one.name for one in states["PASSED"] if one.name in expected and one.name not in RACING]
     for name in mended:
         print(f"{'MENDED':12} {name}")
     return 1 if mended or not {one.name for one in failed} <= expected.keys() else 0
