@@ -92,13 +92,13 @@ def test_waiting_for_followers_is_remote_time(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    kafka_cluster.controls.delay_link(0, 1, 0.02)
+    kafka_cluster.controls.delay_link(0, 1, 0.06)
     wire = leader("t", 0)
     produce(wire, "t", 0, batch())
     produce(wire, "t", 0, batch(), acks=1)
     produced = broker.metrics.api("Produce")
     wait_for(lambda: produced.count == 2)
-    assert produced.remote.max > 0.015
+    assert produced.remote.max > 0.05
     assert produced.local.max < produced.remote.max
     assert produced.remote.p50 == 0.0 or produced.remote.p50 < 0.01
 
@@ -108,11 +108,11 @@ def test_in_pipelined_mode_the_wait_for_ones_turn_is_response_queue_time(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    kafka_cluster.controls.delay_link(0, 1, 0.03)
+    kafka_cluster.controls.delay_link(0, 1, 0.09)
     wire = leader("t", 0)
     wire.send(produce_request("t", 0, batch()), 12)
     wire.send(MetadataRequest(topics=None), 12)
     wait_for(lambda: broker.metrics.api("Metadata").count == 1)
     asked = broker.metrics.api("Metadata")
-    assert asked.response_queue.max > 0.02
-    assert asked.local.max + asked.remote.max < 0.02
+    assert asked.response_queue.max > 0.08
+    assert asked.local.max + asked.remote.max < 0.08
