@@ -9,6 +9,7 @@ from pykafka2.broker.handlers.registry import APIS, handles, refuses
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.caller import ANONYMOUS, Caller, host_from_bytes, principal_from_bytes
 from pykafka2.broker.server.context_parts import ReceivedRequest
+from pykafka2.broker.server.reply_bytes import answer_bytes
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import (
     CorruptData,
@@ -18,7 +19,7 @@ from pykafka2.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from pykafka2.protocol.framing import decode_request, encode_response
+from pykafka2.protocol.framing import decode_request
 from pykafka2.protocol.messages.cluster import EnvelopeRequest, EnvelopeResponse
 from pykafka2.protocol.struct import Response
 
@@ -68,9 +69,8 @@ class EnvelopeOrigin:
             self.disconnect(context)
             return
         try:
-            frame = b"".join(encode_response(response, context.version, context.received.correlation_id))
-        except KafkaError:
-            # Such as an error's message that quotes a name of 32 KiB; the controller goes on.
+            frame = b"".join(answer_bytes(response, context.version, context.received.correlation_id))
+        except KafkaError:  # a mistake of ours; the controller goes on
             logger.exception("%r cannot be sent in version %d", response, context.version)
             self.disconnect(context)
             return

@@ -6,12 +6,17 @@ Called by processors, on the thread that answers.
 from __future__ import annotations
 
 from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.errors import SerializationError
 from pykafka2.network.transport import Buffer
+from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.messages.sasl import SaslAuthenticateResponse
-from pykafka2.protocol.struct import Response
+from pykafka2.protocol.struct import Response, Struct
 
 LENGTH_BYTES = 4
+WORDED = ("error_message", "batch_index_error_message")
+# A character has four bytes at most, and Kafka's longest string 32,767.
+MAX_WORDS = 8_000
 
 
 def encoded(context: RequestContext, response: Response) -> list[Buffer]:
@@ -22,12 +27,41 @@ def encoded(context: RequestContext, response: Response) -> list[Buffer]:
     else:
         version = 0 if received.is_unsupported else received.version
         body = None if delivery.throttle else delivery.known_body
-        payload = encode_response(response, version, received.correlation_id, body)
+        payload = answer_bytes(response, version, received.correlation_id, body)
     if delivery.closing is not None and delivery.closing.sends_half:
         whole = b"".join(payload)
         payload = [whole[: len(whole) // 2]]
     delivery.reply_bytes = sum(map(len, payload))
     return payload
+
+
+def answer_bytes(
+    response: Response, version: int, correlation_id: int, body: bytes | None = None
+) -> list[Buffer]:
+    """An answer's bytes with their length; `body` if they are known already.
+
+    Words that no message could carry are cut: errors quote what clients call things, which may have 32 KiB.
+    """
+    try:
+        return encode_response(response, version, correlation_id, body)
+    except SerializationError:
+        if not _cut_words(response):
+            raise
+        return encode_response(response, version, correlation_id, body)
+
+
+def _cut_words(struct: Struct) -> bool:
+    """Shorten an answer's words for people; whether there were long ones."""
+    has_cut = False
+    for one in resolved_fields(type(struct)):
+        value = getattr(struct, one.name)
+        if one.name in WORDED and value is not None and len(value) > MAX_WORDS:
+            setattr(struct, one.name, f"{value[:MAX_WORDS]}...")
+            has_cut = True
+        elif one.struct is not None and value is not None:
+            for inner in value if one.array else (value,):
+                has_cut |= _cut_words(inner)
+    return has_cut
 
 
 def _raw_answer(response: SaslAuthenticateResponse) -> list[Buffer]:
