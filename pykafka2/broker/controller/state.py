@@ -64,6 +64,7 @@ class State:
         self.first_host = 0
         """Where placement begins, as the cluster's seed says."""
         self.image = ClusterImage(0, cluster_id, {}, {}, {}, features)
+        self._partition_count = 0  # of all topics
         self._changed: dict[str, TopicImage | None] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}  # of topics that this replay touches
         self._acls: dict[Acl, bytes] | None = None  # if this replay touches them
@@ -88,7 +89,7 @@ class State:
     @property
     def next_host(self) -> int:
         """Where the next placement begins: leaders go round the brokers over all topics."""
-        return self.first_host + sum(len(topic.partitions) for topic in self.topics.values())
+        return self.first_host + self._partition_count
 
     def copy(self) -> State:
         """Another one that says the same and shares the immutable parts."""
@@ -96,6 +97,7 @@ class State:
         other.brokers = dict(self.brokers)
         other.topics = dict(self.topics)
         other.topic_names = dict(self.topic_names)
+        other._partition_count = self._partition_count
         other.configs = self.configs
         other.acls = self.acls
         other.scram_users = self.scram_users
@@ -150,6 +152,7 @@ class State:
     def _topic_deleted(self, record: TopicDeleted) -> None:
         self._partitions.pop(record.name, None)
         topic = self.topics.pop(record.name)
+        self._partition_count -= len(topic.partitions)
         self.topic_names.pop(topic.id, None)
         self._changed[record.name] = None
 
@@ -176,6 +179,8 @@ class State:
         partitions[record.partition : record.partition + 1] = [record.image]
 
     def _set_topic(self, topic: TopicImage) -> None:
+        before = self.topics.get(topic.name)
+        self._partition_count += len(topic.partitions) - (0 if before is None else len(before.partitions))
         self.topics[topic.name] = self._changed[topic.name] = topic
 
     def _feature_set(self, record: FeatureSet) -> None:

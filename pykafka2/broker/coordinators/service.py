@@ -106,10 +106,12 @@ class CoordinatorService(Generic[ShardT]):
             self._ask(self.key_of(request), caller, deferred, now)
             return deferred
         answers: list[Response | None] = [None] * len(parts)
+        answered: list[int] = []
 
         def note(position: int, response: Response) -> None:
             answers[position] = response
-            if None not in answers:
+            answered.append(position)
+            if len(answered) == len(parts):
                 deferred.complete(merge(request, cast("list[Response]", answers)))
 
         if not parts:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from pykafka2.broker.config.topic_names import INTERNAL_TOPICS, check_topic_name
 from pykafka2.broker.controller import NewTopic
+from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from pykafka2.broker.coordinators.hosting import INTERNAL
 from pykafka2.broker.coordinators.internal_topics import create_internal_topic
 from pykafka2.broker.handlers.registry import handles, refuses
@@ -57,7 +58,10 @@ def handle(
     if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(map(_is_by_id, asked)):
         return refuse(request, InvalidRequest.code or 0)
     distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
-    topics = [_asked(services, image, topic, may_create=may_create) for topic in distinct]
+    unknown: list[str] = []
+    topics = [_asked(image, topic, unknown) for topic in distinct]
+    if may_create and unknown:
+        _create(services, unknown)
     response = _about_brokers(services, context, request)
     response.topics = _with_operations(topics) if request.include_topic_authorized_operations else topics
     return response
@@ -115,10 +119,23 @@ def _is_by_id(topic: MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
 
 
-def _asked(
-    services: Services, image: ClusterImage, asked: MetadataRequestTopic, *, may_create: bool
-) -> MetadataResponseTopic:
-    """One topic that was asked for by name, or by id (version 10 on)."""
+def _create(services: Services, names: list[str]) -> None:
+    """Have topics created, as many as one request may.  Whether they can be is not told: whoever asks finds
+    them the next time, or not.
+    """
+    with suppress(KafkaError):
+        for name in INTERNAL:
+            if name in names:
+                create_internal_topic(services.node, services.create_topic, name)
+        own = [NewTopic(name) for name in names[:MAX_PARTITIONS_PER_REQUEST] if name not in INTERNAL]
+        if own:
+            services.create_topics(own)
+
+
+def _asked(image: ClusterImage, asked: MetadataRequestTopic, unknown: list[str]) -> MetadataResponseTopic:
+    """One topic that was asked for by name, or by id (version 10 on); a name that nobody has goes to
+    `unknown`.
+    """
     if asked.topic_id != ZERO_UUID:
         by_id = image.topic_by_id(asked.topic_id)
         if by_id is None:
@@ -132,13 +149,7 @@ def _asked(
         check_topic_name(name)
     except BrokerError as error:
         return _failed(name, type(error))
-    if may_create:
-        # Whether it can be made is not told here: whoever asks finds it the next time, or not.
-        with suppress(KafkaError):
-            if name in INTERNAL:
-                create_internal_topic(services.node, services.create_topic, name)
-            else:
-                services.create_topic(NewTopic(name))
+    unknown.append(name)
     return _failed(name, UnknownTopicOrPartition)
 
 

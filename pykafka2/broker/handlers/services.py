@@ -6,7 +6,8 @@ handler has to wait for it hands on (`go_on_with`).  Under the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pykafka2.broker.base.image import ClusterImage
@@ -24,6 +25,7 @@ from pykafka2.broker.security.asker import Asker
 from pykafka2.broker.server.answers import Answers
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import Clock, Entropy
+from pykafka2.errors import BrokerError
 from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
@@ -158,6 +160,18 @@ class Services:
         self._controllers.change_now(
             self.id, f"create topic {new.name}", lambda active: active.create_topic(new)
         )
+
+    def create_topics(self, new: Sequence[NewTopic]) -> None:
+        """Have the controller create topics that a client needs, those that can be; `NotController` where no
+        controller is in reach, or it is busy.
+        """
+
+        def create(active: Controller) -> None:
+            for one in new:
+                with suppress(BrokerError):
+                    active.create_topic(one)
+
+        self._controllers.change_now(self.id, f"create {len(new)} topics", create)
 
     def catch_up(self, broker_id: int, now: float) -> None:
         """As the controller: see that a broker that was heard gets what it lacks of the metadata."""

@@ -118,12 +118,13 @@ class ReplicaManager:
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
         """Lead, follow or drop replicas as the image says."""
-        brokers_changed = image.brokers != self.image.brokers
+        before = self.image
+        brokers_changed = image.brokers != before.brokers
         self.hosted.image = image
         for name, topic in changed.items():
-            known = [key for key in self.replicas if key[0] == name]
-            for key in known:
-                if (
+            old = before.topics.get(name)
+            for key in [(name, number) for number in range(0 if old is None else len(old.partitions))]:
+                if key in self.replicas and (
                     topic is None
                     or self.replicas[key].log.topic_id != topic.id
                     or self.broker_id not in topic.partitions[key[1]].replicas
