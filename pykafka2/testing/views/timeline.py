@@ -151,7 +151,7 @@ def errors_in(struct: Struct) -> Iterator[str]:
     """Kafka's names of the errors that a response tells of, wherever it keeps them."""
     for one in resolved_fields(type(struct)):
         value = getattr(struct, one.name)
-        if one.name == "error_code" and value:
+        if one.name.endswith("error_code") and value:
             yield error_name(for_code(value))
         elif one.struct is not None and value is not None:
             for inner in value if one.array else (value,):

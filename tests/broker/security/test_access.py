@@ -720,3 +720,17 @@ def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
 def test_hundreds_of_refusals_are_noted(cluster: KafkaCluster, wire: Wire) -> None:
     ask(wire, "Metadata", 9, topics=[{"name": f"hidden-{number}"} for number in range(1_200)])
     assert len(cluster.acls.denials(ME)) == 1_000
+
+
+def test_a_page_goes_on_behind_a_topic_that_one_may_not_describe_any_more(cluster: KafkaCluster) -> None:
+    """Who asks for all topics, page by page, hears of the next that it may."""
+    cluster.acls.revoke()
+    cluster.acls.allow(ME, "DESCRIBE", topic=OTHER_TOPIC)
+    fields = {
+        "topics": [],
+        "response_partition_limit": 10,
+        "cursor": {"topic_name": TOPIC, "partition_index": 0},
+    }
+    with Wire(cluster.bootstrap_servers) as wire:
+        answer = wire.call(request_of("DescribeTopicPartitions", fields), 0)
+        assert [(one.name, one.error_code) for one in answer.topics] == [(OTHER_TOPIC, 0)]

@@ -54,12 +54,17 @@ def check_topic_partitions(checked: Checked) -> Verdict:
     asker, named = checked.asker, {topic.name: topic for topic in checked.request.topics}
     names = list(named) or list(checked.image.topics)
     kept = [one for one in names if asker.may(Operation.DESCRIBE, TOPIC, one, notes=bool(named))]
+    cursor = checked.request.cursor
+    if cursor is not None and not named and cursor.topic_name not in kept:
+        # Where all are asked for, the next page begins at the next topic; the handler takes names for asked.
+        kept = [one for one in kept if one > cursor.topic_name]
+        cursor = None
     if len(kept) < len(names):
         described = set(kept)
         refused = [_refused_partitions(one) for one in names if one not in described] if named else []
         if not kept:
             return DescribeTopicPartitionsResponse(topics=refused)
-        checked.replace(topics=[TopicRequest(name=one) for one in kept])
+        checked.replace(topics=[TopicRequest(name=one) for one in kept], cursor=cursor)
         checked.amend(lambda response: response.topics.extend(refused))
     checked.amend(lambda response: _tell_topic_operations(asker, response))
     return None
