@@ -1,0 +1,138 @@
+"""A user who has logged in and sends what no honest client would: told so, or cut off; nobody else is."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.broker.handlers.registry import APIS, load
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.registry import API_KEYS
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Topic
+from pykafka2.testing.views.timeline import errors_in
+from tests.conformance.behaviour.plain import request_of
+from tests.testing.wire import Wire, batch, produce
+
+from .hostile_requests import ATTACKS, MANY
+from .wires import USERS, address_of, frame_of, log_in, raw_frame
+
+ME = "User:bob"
+TOPICS = {"t", "raw", "__consumer_offsets", "__transaction_state"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    config = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ann",
+        "delegation.token.secret.key": "k",
+        "group.initial.rebalance.delay.ms": 0,
+        "log.validate": "strict",
+    }
+    topics = {"t": 1, "raw": Topic(configs={"compression.type": "uncompressed"})}
+    with KafkaCluster(1, topics, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster:
+        for resource in ("topic", "group", "transactional_id"):
+            cluster.acls.allow(ME, "ALL", **{resource: "*"})
+        with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+            log_in(wire)
+            for kind in (0, 1):
+                while find_coordinator(wire, kind):
+                    cluster.wait_until(lambda: True)
+        yield cluster
+
+
+def find_coordinator(wire: Wire, kind: int) -> int:
+    """The error; the internal topic is made when it is first looked for."""
+    asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"])
+    return wire.call(asked, 6).coordinators[0].error_code
+
+
+@pytest.fixture(scope="module")
+def victim(cluster: KafkaCluster) -> Iterator[Wire]:
+    with Wire(address_of(cluster, "SASL_PLAINTEXT"), "well-behaved") as wire:
+        assert log_in(wire).error_code == 0
+        assert produce(wire, "t", 0, batch([b"good"])).error_code == 0
+        yield wire
+
+
+@pytest.fixture
+def evil(cluster: KafkaCluster) -> Iterator[Wire]:
+    with Wire(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
+        assert log_in(wire, "bob").error_code == 0
+        yield wire
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_no_honest_client_sends_is_refused(
+    cluster: KafkaCluster, evil: Wire, victim: Wire, name: str
+) -> None:
+    attack = ATTACKS[name]
+    answer = evil.call(request_of(attack.api, attack.fields), attack.version)
+    assert " ".join(dict.fromkeys(errors_in(answer))) == attack.outcome, answer
+    nobody_noticed(cluster, victim)
+
+
+def nobody_noticed(cluster: KafkaCluster, victim: Wire) -> None:
+    """The broker made no mistake, others are served, and there is what was there."""
+    cluster.check()
+    assert {one.name for one in victim.call(MetadataRequest(topics=None), 12).topics} == TOPICS
+    assert cluster.log("t", 0).values() == [b"good"]
+
+
+load()
+CLIENTS_APIS = sorted(key for key, api in APIS.items() if not api.between_brokers)
+BROKERS_APIS = sorted(key for key in API_KEYS if key not in CLIENTS_APIS)
+BODIES = {
+    "nothing": b"",
+    "lengths of 2 GiB": b"\x7f\xff\xff\xff" * 16,
+    "lengths below zero": b"\xff\xff\xff\xff" * 16,
+    "varints without end": b"\x80" * 64,
+    "zeros": bytes(64),
+    "128 tagged fields of 16 KiB": b"\x7f\x01\xff\x7f" * 16,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", BODIES)
+def test_no_body_costs_more_than_its_connection(cluster: KafkaCluster, victim: Wire, body: str) -> None:
+    """Of every API that clients may ask, in its first and its last version: closed, or answered in time."""
+    for key in CLIENTS_APIS:
+        for version in {APIS[key].min_version, APIS[key].max_version}:
+            with Wire(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
+                assert log_in(wire, "bob").error_code == 0
+                wire.socket.sendall(raw_frame(frame_of(key, version, BODIES[body])))
+                wire.socket.shutdown(socket.SHUT_WR)
+                while wire.socket.recv(65_536):
+                    pass
+    nobody_noticed(cluster, victim)
+
+
+def test_what_brokers_ask_each_other_costs_a_user_its_connection(cluster: KafkaCluster, victim: Wire) -> None:
+    for key in BROKERS_APIS:
+        with Wire(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
+            assert log_in(wire, "bob").error_code == 0
+            wire.socket.sendall(raw_frame(frame_of(key, API_KEYS[key].max_version, bytes(64))))
+            assert wire.is_closed_by_broker(), API_KEYS[key].name
+    nobody_noticed(cluster, victim)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MANY)
+def test_many_of_something_are_answered_in_proportion(
+    cluster: KafkaCluster, evil: Wire, victim: Wire, name: str
+) -> None:
+    """Five times as much takes no more than nine times as long; others are served after it."""
+    times = []
+    for count in (200, 1_000):
+        attack = MANY[name](count)
+        request = request_of(attack.api, attack.fields)
+        began = time.process_time()
+        for _ in range(3):
+            evil.call(request, attack.version)
+        times.append(time.process_time() - began)
+    assert times[1] < 9 * times[0] + 0.05
+    nobody_noticed(cluster, victim)
