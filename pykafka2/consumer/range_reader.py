@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.snapshot import TopicSnapshot
 from pykafka2.consumer.fetched import FetchedData, without_frames
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.completion import Completion
@@ -41,8 +42,8 @@ FIRST_VERSION_WITH_IDS = 13
 NO_LIMIT = 1 << 62
 # An answer that brings nothing is not asked for again sooner than so long after it was asked for.
 FRUITLESS_GAP = 0.1
-# A topic that brokers do not know is given up after so many seconds: they may hear of a new one a little
-# late, but offsets that are to be read are of a topic that was there.
+# A topic or a partition that brokers do not know is given up after so many seconds: they may hear of a new
+# one a little late, but offsets that are to be read are of one that was there.
 PATIENCE_WITH_MISSING = 5.0
 # The driver ends calls itself, with better words than a waiter has.
 GRACE = 1.0
@@ -106,9 +107,22 @@ class RangeReader:
                 raise
             known = self._cluster.wait_for_topic(topic, left)
         if number not in known.partitions:
-            count = len(known.partitions)
-            raise UnknownTopicOrPartition(f"topic {topic!r} has {count} partitions and no partition {number}")
+            known = self._with_partition(known, patience)
         self._topic_id = known.topic_id
+
+    def _with_partition(self, known: TopicSnapshot, patience: float) -> TopicSnapshot:
+        """The topic with the partition, which may have been added since the client heard of the topic."""
+        (topic, number), monotonic = self._partition, self._cluster.driver.clock.monotonic
+        deadline = monotonic() + patience
+        while number not in known.partitions:
+            left = deadline - monotonic()
+            if left <= 0 or not self._cluster.wait_for_metadata(self._cluster.metadata.version, left):
+                count = len(known.partitions)
+                raise UnknownTopicOrPartition(
+                    f"topic {topic!r} has {count} partitions and no partition {number}"
+                )
+            known = self._cluster.wait_for_topic(topic, max(deadline - monotonic(), 0.0))
+        return known
 
     def _ask(self, position: int) -> Completion[FetchResponse]:
         topic, number = self._partition

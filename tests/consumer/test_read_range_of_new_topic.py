@@ -1,4 +1,4 @@
-"""`read_range` where the topic was deleted, or made anew, since the client heard of it."""
+"""`read_range` where the topic was deleted, made anew, or given partitions since the client heard of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pykafka2.errors import UnknownTopicOrPartition
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.spark.kafka_data import add_partitions
 
 T0 = TopicPartition("t", 0)
 
@@ -36,6 +37,17 @@ def test_what_the_new_one_has_is_read(kafka_cluster: KafkaCluster) -> None:
         kafka_cluster.create_topic("t")
         send(kafka_cluster, b"new")
         assert [one.values for one in consumer.read_range(T0, 0, 1)] == [[b"new"]]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_a_partition_that_was_added_is_read(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, b"old")
+    with consumer_of(kafka_cluster) as consumer:
+        assert [one.values for one in consumer.read_range(T0, 0, 1)] == [[b"old"]]
+        add_partitions(kafka_cluster, "t", 2)
+        with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            producer.send("t", value=b"new", partition=1)
+        assert [one.values for one in consumer.read_range(TopicPartition("t", 1), 0, 1)] == [[b"new"]]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
