@@ -7,6 +7,7 @@
         ...  # .option("kafka.bootstrap.servers", spark_kafka.bootstrap_servers)
 
 The brokers run in a process of their own, as py4j holds up this one; they end with it, however it ends.
+Without pytest there is `local_session` alone.
 Neighbour: `pykafka2.testing`, whose controls, views and history are all there.
 """
 
@@ -20,12 +21,17 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pykafka2.testing import ClusterApi, KafkaCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+try:
+    import pytest
+except ImportError:  # programs and examples need none
+    HAS_PYTEST = False
+else:
+    HAS_PYTEST = True
 
 
 class SparkUnavailable(RuntimeError):
@@ -35,8 +41,11 @@ class SparkUnavailable(RuntimeError):
 def why_no_spark() -> str | None:
     """What is missing for a session in this process, None if nothing is."""
     if find_spec("pyspark") is None:
-        return "pyspark is not installed: pip install 'pykafka2[spark-local]'"
-    if which("java") is None and not os.environ.get("JAVA_HOME"):
+        return "pyspark is not installed: pip install 'pyspark>=4.1', or pykafka2 with its extra spark-local"
+    home = os.environ.get("JAVA_HOME")
+    if home and which("java", path=str(Path(home) / "bin")) is None:
+        return f"JAVA_HOME is {home}, where there is no bin/java: set it to a JRE 17 or newer, or unset it"
+    if not home and which("java") is None:
         return "there is no Java: install a JRE 17 or newer, or set JAVA_HOME"
     return None
 
@@ -77,8 +86,10 @@ def local_session(master: str = "local[2]", **conf: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-@pytest.fixture(scope="session")
-def spark_kafka() -> Iterator[ClusterApi]:
-    """A cluster of one broker in a process of its own, for the whole session; make topics of new names."""
-    with KafkaCluster(brokers=1, process=True) as cluster:
-        yield cluster
+if HAS_PYTEST:
+
+    @pytest.fixture(scope="session")
+    def spark_kafka() -> Iterator[ClusterApi]:
+        """A cluster of one broker in a process of its own, for all tests; make topics of new names."""
+        with KafkaCluster(brokers=1, process=True) as cluster:
+            yield cluster
