@@ -56,6 +56,8 @@ class LinkState(Enum):
     BACKING_OFF = "backing off"
     CLOSED = "closed"
 
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+
 
 _S = LinkState
 LEGAL_MOVES: dict[LinkState, frozenset[LinkState]] = {

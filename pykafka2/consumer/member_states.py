@@ -24,6 +24,8 @@ class MemberState(Enum):
     FENCED = "fenced"
     """Another consumer has taken over its group_instance_id: for good."""
 
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+
 
 class MemberEvent(Enum):
     JOIN = "the application polls and is ready to join"
@@ -34,6 +36,8 @@ class MemberEvent(Enum):
     REFUSED = "the coordinator refuses for another reason"
     LEAVE = "the member leaves"
     FENCE = "another has its group_instance_id"
+
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
 
 
 _S, _E = MemberState, MemberEvent

@@ -73,6 +73,8 @@ class ConnectionState(Enum):
     REAUTHENTICATING = "re-authenticating"
     CLOSED = "closed"
 
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+
 
 _S = ConnectionState
 LEGAL_MOVES: dict[ConnectionState, frozenset[ConnectionState]] = {

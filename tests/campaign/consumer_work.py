@@ -106,6 +106,8 @@ class Application:
         self._fenced = False
         self._has_news = False
         """Something was handed over since the last commit."""
+        self._handed = 0
+        """Records, to all of its consumers."""
         self._begin()
 
     @property
@@ -243,7 +245,7 @@ class Application:
         life = self.life
         before = life.consumer.group_metadata().member_id
         self._world.simulation.sleep(self.computes)
-        for _ in range(5):
+        for _ in range(2):
             self._read(200)  # which tells whether it was put out
         after = life.consumer.group_metadata().member_id
         if before != after:
@@ -301,8 +303,11 @@ class Application:
         if self.habits.iterates:
             timeout_ms = self.life.options["consumer_timeout_ms"]
             for _ in range(self._random.choice([1, 3, 20])):
+                before = self._handed
                 if not self._call("next", timeout_ms / 1000, self._iterate):
                     return
+                if self._handed == before:
+                    break  # nobody waits twenty times for nothing
                 self._mark()
                 self._rest(self._random.choice([0.0, 0.0, 0.0, 0.05]))
                 self._come_back()
@@ -327,6 +332,7 @@ class Application:
             self._complain("ListenersArePaired", f"{self.life.name} reads {place}, which it does not own")
             return
         self._has_news = True
+        self._handed += 1
         holding.handed.append(Handed(record.offset, record.value, self._world.now))
         self._world.history.polls += 1
 

@@ -8,6 +8,7 @@ for this API, so that the asker can come down.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.features import SUPPORTED
@@ -51,7 +52,7 @@ def handle(
     if context.authentication is not None:
         context.authentication.versions_told()
     return ApiVersionsResponse(
-        api_keys=[_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers],
+        api_keys=_ranges(),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
             for name, levels in SUPPORTED.items()
@@ -69,6 +70,12 @@ def handle(
 @refuses(ApiVersionsRequest)
 def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=code, api_keys=[])
+
+
+@cache
+def _ranges() -> list[ApiVersion]:
+    """Of all that clients may ask: every connection begins with this question."""
+    return [_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers]
 
 
 def _range(api: Api) -> ApiVersion:

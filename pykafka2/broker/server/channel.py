@@ -34,6 +34,8 @@ class ChannelState(Enum):
     MUTED_AND_THROTTLED_AND_REQCACHED = "muted, throttled, requests cached"
     MUTED_AND_THROTTLED_AND_REQPROCESSING = "muted, throttled, request processing, requests cached"
 
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+
 
 class ChannelEvent(Enum):
     """What moves a channel.  A response is the last one if no other request is cached."""
@@ -45,6 +47,8 @@ class ChannelEvent(Enum):
     THROTTLE_STARTED = "throttle started"
     THROTTLE_ENDED = "throttle ended"
     UNMUTED = "unmuted"
+
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
 
 
 _S = ChannelState

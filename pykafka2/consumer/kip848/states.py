@@ -31,6 +31,8 @@ class MemberState(Enum):
     FATAL = "fatal"
     """The coordinator refuses this member: another subscribe() is needed, or another consumer."""
 
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+
 
 class MemberEvent(Enum):
     JOIN = "the application polls and is ready to join"
@@ -43,6 +45,8 @@ class MemberEvent(Enum):
     REFUSED = "the coordinator refuses for a reason that does not pass"
     LEAVE = "the application leaves"
     LEFT = "the coordinator has been told that the member leaves, or cannot be told"
+
+    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
 
 
 _S, _E = MemberState, MemberEvent

@@ -49,6 +49,8 @@ class Actor:
         self.token = 0
         self.deadline = FOREVER
         self.predicate: Callable[[], bool] | None = None
+        self.place: object = None
+        """Whose doing may make the predicate true; None for anybody's."""
         self.baton = threading.Lock()
         self.baton.acquire()
         self.thread: threading.Thread | None = None
@@ -87,9 +89,12 @@ class Actor:
         """Actors are resumed by a hand-over, never called."""
         raise AssertionError("the scheduler resumes actors itself")
 
-    def begin_wait(self, predicate: Callable[[], bool], deadline: float, why: str) -> None:
+    def begin_wait(
+        self, predicate: Callable[[], bool], deadline: float, why: str, place: object = None
+    ) -> None:
         """It waits for the predicate until a virtual time, for the reason that a report would give."""
         self.predicate = predicate
+        self.place = place
         self.deadline = deadline
         self._why = why
 

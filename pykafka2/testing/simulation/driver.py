@@ -6,6 +6,7 @@ One `SimRuntime` stands for one place (a process); all of a simulation share its
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TypeVar, cast
 
@@ -68,10 +69,10 @@ class SimClock:
 
 
 class _Waiter:
-    """An actor in wait queues: a wake has the scheduler look at the predicates of all who wait."""
+    """An actor in wait queues: a wake has the scheduler look at the predicates of its place."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.unpark = scheduler.notify
+    def __init__(self, scheduler: Scheduler, place: object) -> None:
+        self.unpark = partial(scheduler.check_waiters, place)
 
 
 class SimRuntime:
@@ -111,11 +112,11 @@ class SimRuntime:
         return self.scheduler.spawn_task(name, place, step, cast("TaskSelector | None", selector), on_failed)
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
-        waiter = _Waiter(self.scheduler)
+        waiter = _Waiter(self.scheduler, self)
         for queue in queues:
             queue.join(waiter)
         try:
-            return self.scheduler.wait_until(predicate, timeout)
+            return self.scheduler.wait_until(predicate, timeout, of=self)
         finally:
             for queue in queues:
                 queue.leave(waiter)
@@ -124,7 +125,7 @@ class SimRuntime:
         self.scheduler.notify()
 
     def check_waiters(self) -> None:
-        self.scheduler.notify()  # which wakes only those whose predicate holds
+        self.scheduler.check_waiters(self)
 
     def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
         """Run `work` in one go after a virtual delay; it may take real time, but may not wait in virtual."""

@@ -80,6 +80,7 @@ class Scheduler:
         self._heap: list[tuple[float, float, int, int, Due]] = []
         self._pushed = 0
         self._dirty = False
+        self._dirty_places: dict[object, None] = {}
         self.paused: dict[str, float] = {}
         """Until when each place stands still that ever did."""
         self.deferred: dict[str, int] = {}
@@ -141,9 +142,16 @@ class Scheduler:
         return actor
 
     def notify(self) -> None:
+        """Whatever anybody waits for may have come."""
         self._dirty = True
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float, why: str = "") -> bool:
+    def check_waiters(self, place: object) -> None:
+        """What those wait for may have come who wait `of` this place, or of none."""
+        self._dirty_places[place] = None
+
+    def wait_until(
+        self, predicate: Callable[[], bool], timeout: float, why: str = "", *, of: object = None
+    ) -> bool:
         """Block the calling actor; see `Runtime.wait_until`."""
         self._refuse_in_a_loop()
         actor = self.threads.current()
@@ -160,7 +168,7 @@ class Scheduler:
         elif timeout <= 0:
             self._resume_later(actor)
         # At least a hop, or a rest that is lost in rounding would be waited for again and again.
-        actor.begin_wait(predicate, self.now + (max(timeout, SHORTEST_HOP) if timeout > 0 else 0.0), why)
+        actor.begin_wait(predicate, self.now + (max(timeout, SHORTEST_HOP) if timeout > 0 else 0.0), why, of)
         if actor.deadline < FOREVER and timeout > 0:
             self.push(actor.deadline, actor)
         self._waiting.append(actor)
@@ -207,8 +215,7 @@ class Scheduler:
     def _drive(self, me: Actor) -> None:
         """Let things happen until it is `me`'s turn, on this thread or with the baton given away."""
         while True:
-            if self._dirty:
-                self._dirty = False
+            if self._dirty or self._dirty_places:
                 self._look_at_waiters()
             if self.failure is not None:
                 if not me.is_main:
@@ -278,8 +285,12 @@ class Scheduler:
         return f"nothing is left to happen at {self.now - START:.6f} s, yet\n" + "\n".join(lines)
 
     def _look_at_waiters(self) -> None:
+        every, places = self._dirty, self._dirty_places
+        self._dirty, self._dirty_places = False, {}
         for actor in self._waiting:
-            if not actor.is_scheduled and actor.predicate is not NEVER and holds(actor.predicate):
+            if actor.is_scheduled or actor.predicate is NEVER:
+                continue
+            if (every or actor.place is None or actor.place in places) and holds(actor.predicate):
                 actor.is_scheduled = True
                 self.push(self.now + self.hop(), actor)
 

@@ -36,10 +36,8 @@ class Trace:
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = name.encode()
-        gathered = self._gathered
-        gathered.append(_TIME.pack(now))
-        gathered.append(known)
-        if len(gathered) >= MOST_GATHERED:
+        self._gathered += (_TIME.pack(now), known)
+        if not self.events % MOST_GATHERED:
             self._hash_gathered()
 
     def carried(self, now: float, what: str, data: bytes | memoryview) -> None:
