@@ -5,7 +5,7 @@ Pure; used on the driver's thread by commits.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from pykafka2.consumer.group_identity import GroupIdentity, GroupStanding
 from pykafka2.errors import (
@@ -13,7 +13,9 @@ from pykafka2.errors import (
     CorruptResponse,
     FencedInstanceId,
     KafkaError,
+    KafkaTimeoutError,
     RebalanceInProgress,
+    RetriableCommitFailed,
     error_of,
 )
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitResponse
@@ -77,3 +79,26 @@ def words_for_member(error: KafkaError, standing: GroupStanding, identity: Group
         )
     told.__cause__ = error
     return told
+
+
+def words_for_passing(error: KafkaError) -> RetriableCommitFailed:
+    """The error of a commit that is sent once only, and met what passes."""
+    passing = RetriableCommitFailed(
+        f"the offset commit failed for a reason that passes; commit the latest offsets again: {error}"
+    )
+    passing.__cause__ = error
+    return passing
+
+
+def words_for_late(
+    partitions: Iterable[TopicPartition], group_id: str, timeout: float, last_error: KafkaError | None
+) -> KafkaTimeoutError:
+    """The error of a commit whose deadline has come, after `timeout` seconds; `last_error` is that of its
+    last attempt, if there was one."""
+    reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
+    error = KafkaTimeoutError(
+        f"the commit of {', '.join(map(str, partitions))} to group {group_id!r} was not acknowledged within "
+        f"{timeout:g} s{reason}; it may have been written all the same"
+    )
+    error.__cause__ = last_error
+    return error

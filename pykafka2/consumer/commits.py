@@ -18,7 +18,7 @@ import attrs
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.commit_errors import refusal_in, words_for_member
+from pykafka2.consumer.commit_errors import refusal_in, words_for_late, words_for_member, words_for_passing
 from pykafka2.consumer.group_identity import GroupIdentity, GroupStanding, Rejection
 from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.driver.completion import Completion
@@ -31,7 +31,6 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     RebalanceInProgress,
     RequestTimeout,
-    RetriableCommitFailed,
     StaleMemberEpoch,
     UnknownMemberId,
 )
@@ -79,6 +78,8 @@ class Commits:
         self._to = ToCoordinator(GROUP, standing.group_id)
         self._waiting: deque[Commit] = deque()
         """Those that are still to be sent, or sent again."""
+        self._soonest_deadline = FOREVER
+        """Of these; it may be that of one that has left them since."""
         self._on_wire: dict[Commit, None] = {}
         """Those that are to be answered, in the order in which they were sent."""
         self._unsent: deque[Commit] = deque()
@@ -101,6 +102,7 @@ class Commits:
 
         def enqueue(now: float) -> None:
             self._waiting.append(commit)
+            self._soonest_deadline = min(self._soonest_deadline, commit.deadline)
 
         self._cluster.driver.call_soon(enqueue)
 
@@ -116,6 +118,8 @@ class Commits:
         result = PollResult.idle()
         if not self._waiting:
             return result
+        if now >= self._soonest_deadline:
+            self._end_overdue(now)
         is_behind_unsent = self._is_any_unsent()  # of earlier turns; those of one leave together
         while self._waiting and not self._is_held_up():
             commit = self._waiting[0]
@@ -123,7 +127,7 @@ class Commits:
                 continue
             is_kept_waiting = is_behind_unsent or (commit.is_retried and self._is_any_on_wire())
             if is_kept_waiting or now < commit.retry_at:
-                result.wake_at = commit.deadline if is_kept_waiting else min(commit.retry_at, commit.deadline)
+                result.wake_at = FOREVER if is_kept_waiting else commit.retry_at
                 break
             if not commit.offsets:
                 self._succeed(commit)
@@ -134,7 +138,15 @@ class Commits:
             self._unsent.append(commit)
             if commit.is_retried:
                 self._retried = commit
+        if self._waiting:
+            result.wake_at = min(result.wake_at, self._soonest_deadline)
         return result
+
+    def _end_overdue(self, now: float) -> None:
+        """What is kept waiting, behind one that is repeated for a minute, say, has a deadline of its own."""
+        for commit in [one for one in self._waiting if now >= one.deadline]:
+            self._is_over(commit, now)
+        self._soonest_deadline = min((one.deadline for one in self._waiting), default=FOREVER)
 
     def _is_held_up(self) -> bool:
         """Whether one is on the wire that may be sent again."""
@@ -230,7 +242,7 @@ class Commits:
         elif not error.retriable or commit.completion.is_cancelled:
             self._end(commit, error)
         elif not commit.is_retried:
-            self._end(commit, _passing(error))
+            self._end(commit, words_for_passing(error))
         else:
             self._try_again(commit, error, now + commit.backoff.next())
         self._cluster.driver.wake()  # the queue goes on, or waits for another moment
@@ -242,7 +254,7 @@ class Commits:
         if current.membership != commit.identity.membership:
             self._end(commit, words_for_member(error, self._standing, commit.identity))
         elif not commit.is_retried or commit.completion.is_cancelled:
-            self._end(commit, _passing(error))
+            self._end(commit, words_for_passing(error))
         else:
             is_known = current != commit.identity
             commit.identity = current
@@ -255,6 +267,7 @@ class Commits:
             return
         self._take_out(commit)
         self._waiting.appendleft(commit)
+        self._soonest_deadline = min(self._soonest_deadline, commit.deadline)
 
     def _succeed(self, commit: Commit) -> None:
         self._take_out(commit)
@@ -273,22 +286,8 @@ class Commits:
         commit.completion.fail(error)
 
     def _timed_out(self, commit: Commit) -> KafkaError:
-        reason = f"; the last attempt failed: {commit.last_error}" if commit.last_error is not None else ""
-        error = KafkaTimeoutError(
-            f"the commit of {', '.join(map(str, commit.offsets))} to group {self._standing.group_id!r} was "
-            f"not acknowledged within {commit.timeout:g} s{reason}; it may have been written all the same"
-        )
-        error.__cause__ = commit.last_error
-        return error
+        return words_for_late(commit.offsets, self._standing.group_id, commit.timeout, commit.last_error)
 
 
 def _has_left(commit: Commit) -> bool:
     return commit.send is not None and commit.send.sent_at is not None
-
-
-def _passing(error: KafkaError) -> RetriableCommitFailed:
-    passing = RetriableCommitFailed(
-        f"the offset commit failed for a reason that passes; commit the latest offsets again: {error}"
-    )
-    passing.__cause__ = error
-    return passing

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import OffsetAndMetadata, TopicPartition
-from pykafka2.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator
+from pykafka2.errors import CoordinatorLoadInProgress, KafkaError, KafkaTimeoutError, NotCoordinator
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commits.scripted_coordinator import FIND_COORDINATOR, OFFSET_FETCH, OldCluster
@@ -133,6 +133,28 @@ def test_nothing_leaves_while_a_last_commit_may_be_repeated(
     ]
     assert sent == [1, 1, 5]
     assert committed(cluster) == {FIRST: 5}
+
+
+@pytest.mark.parametrize("first", ["is repeated", "is not answered"])
+def test_what_is_kept_waiting_ends_at_its_own_deadline(
+    simulation: Simulation, cluster: KafkaCluster, first: str
+) -> None:
+    """The last commit of partitions that are given away may be repeated for long; what is asked for behind it
+    has a time of its own."""
+    consumer = reader(simulation, cluster, [FIRST], enable_auto_commit=True, request_timeout_ms=20_000)
+    read(consumer, 1)
+    assert consumer._group is not None
+    if first == "is repeated":
+        cluster.controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress, times=10_000)
+    else:
+        cluster.controls.delay(OffsetCommitRequest, 15.0)
+    last = consumer._group.committer.commit_before_rebalance([FIRST], 60.0)
+    began_at = simulation.now
+    with pytest.raises(KafkaTimeoutError, match=r"orders-0 to group .* not acknowledged within 0\.5 s"):
+        consumer.commit({FIRST: 5}, timeout_ms=500)
+    assert simulation.now - began_at == pytest.approx(0.5, abs=0.01)
+    assert last is not None
+    assert not last.is_done
 
 
 @pytest.mark.parametrize("behind", ["nothing to commit", "given up before it was sent"])
