@@ -88,9 +88,7 @@ class Handover:
             return False
         timeout = self._commit_timeout
         # A topic that was deleted takes no commit, and nobody is to wait for that.
-        existing = [
-            one for one in going if one not in of_other_topics and self._metadata.partition(*one) is not None
-        ]
+        existing = [one for one in going if one not in of_other_topics and self._exists(one)]
         self._commit = self._commits.commit_before_rebalance(existing, timeout)
         self._commit_until = self._driver.clock.monotonic() + timeout
         return True
@@ -99,7 +97,9 @@ class Handover:
         """Go on with those whose letting go was begun; False while their commit is not over."""
         commit = self._commit
         if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
-            return False
+            if any(self._exists(one) for one in partitions):
+                return False
+            commit.cancel()  # it would be repeated until its deadline
         self._commit = None
         self._take_away(self.listeners.revoked, partitions)
         return True
@@ -153,6 +153,10 @@ class Handover:
         return True
 
     # ------------------------------------------------------------------ inside
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        """As far as is known: what a single broker does not know is not taken for deleted."""
+        return self._metadata.partition(*partition) is not None
 
     def _tell(
         self,

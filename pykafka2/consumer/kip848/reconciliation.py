@@ -14,7 +14,7 @@ from pykafka2.consumer.kip848.assignment import Owned, Target, Wish, by_id, reso
 from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.states import MemberState
 from pykafka2.consumer.subscription import Subscription
-from pykafka2.errors import IllegalState, UnknownTopicOrPartition
+from pykafka2.errors import IllegalState
 from pykafka2.types import TopicPartition
 
 _JOINABLE = (MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE, MemberState.LEAVING)
@@ -133,14 +133,12 @@ class Reconciliation:
         return False
 
     def _of_topics_gone(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those whose topic was deleted, and perhaps made anew under its name."""
-        metadata = self._metadata
-        return [
-            one
-            for one in partitions
-            if metadata.topic_id(one.topic) != self._ids.get(one)
-            or isinstance(metadata.topic_error(one.topic), UnknownTopicOrPartition)
-        ]
+        """Those whose topic was deleted, and perhaps made anew under its name.
+
+        One broker that knows nothing of a topic is doubted (cluster/snapshot.py): its id stays known then, so
+        what was handed over is committed.
+        """
+        return [one for one in partitions if self._metadata.topic_id(one.topic) != self._ids.get(one)]
 
     def _report(self, owned: Owned, losses: int) -> None:
         """Have the coordinator told, where that is news to it."""

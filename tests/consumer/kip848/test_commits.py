@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import attrs
@@ -19,8 +20,10 @@ from pykafka2.errors import (
     RetriableCommitFailed,
     StaleMemberEpoch,
     UnknownMemberId,
+    UnknownTopicOrPartition,
 )
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponseTopic
 from pykafka2.testing import Simulation
 from tests.consumer.groups.life import Group, Member
 from tests.consumer.kip848.groups import BEATS, beats, consumer_group, membership
@@ -202,3 +205,48 @@ def test_automatic_commits_go_on_through_rebalances(simulation: Simulation) -> N
     group.turn(1)
     assert set(group.cluster.group("g").offsets.values()) == {20}
     assert sorted(member.read + other.read) == sorted(values)
+
+
+def knowing_nothing(request: Any, response: Any) -> Any:
+    """The answer of a broker that has just started."""
+    unknown = [
+        MetadataResponseTopic(error_code=UnknownTopicOrPartition.code or 0, name=topic.name, partitions=[])
+        for topic in response.topics
+    ]
+    changed = copy.copy(response)  # the broker may have kept its own
+    changed.topics = unknown
+    return changed
+
+
+def test_a_broker_that_knows_nothing_of_the_topic_does_not_keep_the_last_commit_back(
+    simulation: Simulation,
+) -> None:
+    """Two such answers are doubted, and partitions are given away meanwhile."""
+    group = consumer_group(simulation, auto_commit_interval_ms=3_600_000)
+    member = group.member("a")
+    group.settle()
+    values = group.produce(60)
+    group.turn_until(lambda: len(member.read) == len(values), 10)
+    metadata = member.consumer._cluster.metadata
+    group.cluster.controls.rule(
+        api=MetadataRequest, client_id="a", times=2, then="replace_reply", reply=knowing_nothing
+    )
+    metadata.request_update()
+    group.turn_until(lambda: metadata.topic_error("orders") is not None, 5)
+    group.cluster.controls.delay(MetadataRequest, 30.0, client_id="a")
+    other = group.member("b")
+    group.settle()
+    group.turn(1)
+    assert isinstance(metadata.topic_error("orders"), UnknownTopicOrPartition)
+    assert other.owned
+    assert other.read == [], "these were committed"
+
+
+def test_nobody_waits_for_the_last_commit_of_a_topic_that_is_gone(simulation: Simulation) -> None:
+    group = consumer_group(simulation, auto_commit_interval_ms=3_600_000, allow_auto_create_topics=False)
+    member = group.member("a")
+    group.settle()
+    group.produce(60)
+    group.turn_until(lambda: len(member.read) == 60, 10)
+    group.cluster.delete_topic("orders")
+    assert group.turn_until(lambda: not member.owned, 20) < 5
