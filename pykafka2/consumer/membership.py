@@ -1,8 +1,8 @@
 """A consumer's membership of a classic group: when to join, to beat, to leave, and what each answer means.
 
 Owned by the driver's thread, which polls it; the caller's thread (rebalance.py) sends it commands and reads
-its plain attributes, each of which is replaced by one assignment.  The exchanges themselves are scripts in
-group_steps.py, the leader's part is group_leader.py, timing is heartbeat.py.  What commits need to know of it
+its plain attributes, each of which is replaced by one assignment.  Its parts: joining.py, beats.py (timing:
+heartbeat.py), goodbyes.py, group_leader.py (the leader's part).  What commits need to know of it
 stands in `GroupStanding`.
 """
 
@@ -14,17 +14,17 @@ from functools import partial
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.assignor import Assignor, RebalanceProtocol
+from pykafka2.consumer.beats import Beats
 from pykafka2.consumer.goodbyes import Goodbyes
 from pykafka2.consumer.group_identity import NOBODY, GroupIdentity, GroupStanding
 from pykafka2.consumer.group_leader import GroupLeader
-from pykafka2.consumer.group_steps import Assigned, JoinWish, explained, join_group
-from pykafka2.consumer.heartbeat import Heartbeat
+from pykafka2.consumer.group_steps import Assigned, JoinWish, explained
+from pykafka2.consumer.joining import Joining
 from pykafka2.consumer.member_states import BEATING, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
-from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
+from pykafka2.driver.pollable import GROUP, PollResult, ToCoordinator
 from pykafka2.driver.runtime import Outcome
-from pykafka2.driver.script_runner import ScriptRunner
 from pykafka2.errors import (
     ClientClosed,
     CommitFailed,
@@ -35,15 +35,10 @@ from pykafka2.errors import (
     KafkaError,
     RebalanceInProgress,
     UnknownMemberId,
-    error_of,
 )
 from pykafka2.events import StateMoved
 from pykafka2.logs import ClientLogger
-from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupResponse
-
-WARN_FROM = 3
-"""So many rebalances in a row that were not brought to an end are worth a warning."""
-
+from pykafka2.protocol.messages.group import JoinGroupResponse
 
 _EXPELLING = (UnknownMemberId, IllegalGeneration)
 
@@ -70,13 +65,11 @@ class Membership:
         """Why the member has to join, in words."""
         self.failure: KafkaError | None = None
         """What the caller's next poll is to raise."""
-        self.unfinished_rebalances = 0
         self.polls = PollClock(
             cluster.driver.clock, options.max_poll_interval, cluster.driver.clock.monotonic()
         )
         random = cluster.driver.entropy.random
-        self._new_backoff = partial(Backoff, options.retry_backoff, options.retry_backoff_max, random)
-        self.heartbeat = Heartbeat(options.heartbeat_interval, options.session_timeout, self._new_backoff())
+        new_backoff = partial(Backoff, options.retry_backoff, options.retry_backoff_max, random)
         self._options = options
         self._cluster = cluster
         self._driver = cluster.driver
@@ -84,11 +77,11 @@ class Membership:
         self._standing = standing
         self._leader = GroupLeader(options, cluster.metadata, cluster.driver.clock, assignors, protocol)
         self._log = ClientLogger(__name__, options.client_id)
-        self._runner: ScriptRunner[Assigned] | None = None
+        self._joining = Joining(options, cluster, self._to, self._leader.lead, new_backoff)
+        self._beats = Beats(options, cluster, self._to, new_backoff(), self._on_beat)
+        self.heartbeat = self._beats.timing
         self._goodbyes = Goodbyes(options, cluster, self._to)
         self._assigned: Assigned | None = None
-        self._backoff = self._new_backoff()
-        self._not_before = 0.0
 
     # ------------------------------------------------------------------ the caller's thread
 
@@ -96,6 +89,11 @@ class Membership:
     def coordinator(self) -> int | None:
         """The coordinator's broker, if it is known."""
         return self._cluster.coordinators.node_of(self._to)
+
+    @property
+    def unfinished_rebalances(self) -> int:
+        """So many in a row were not brought to an end."""
+        return self._joining.unfinished
 
     @property
     def is_leading(self) -> bool:
@@ -121,7 +119,7 @@ class Membership:
         """The assignment cannot be meant: join again, but not at once."""
 
         def join_later(now: float) -> None:
-            self._not_before = now + self._options.retry_backoff_max
+            self._joining.delay(now + self._options.retry_backoff_max)
             self._ask_to_join(because, now)
 
         self._driver.call_soon(join_later)
@@ -134,9 +132,7 @@ class Membership:
     # ------------------------------------------------------------------ the driver's turn
 
     def poll(self, now: float) -> PollResult:
-        result = PollResult.idle()
-        if self._runner is not None:
-            _add(result, self._runner.poll(now))
+        result = self._joining.poll(now)
         _add(result, self._goodbyes.poll(now))
         if self._standing.rejection is not None:
             self._on_rejected_commit(now)
@@ -153,31 +149,8 @@ class Membership:
         wake_at = min(heartbeat.wake_at(), self.polls.wake_at(now))
         if not heartbeat.is_due(now):
             return PollResult.idle_until(wake_at)
-        if heartbeat.is_session_over(now) and not heartbeat.is_warned:
-            heartbeat.is_warned = True
-            self._log.warning(
-                "no heartbeat of group %r was answered for %.1f s, longer than session_timeout_ms; the "
-                "coordinator may have given this member up",
-                self._to.key,
-                now - heartbeat.answered_at,
-            )
-        heartbeat.on_sent(now)
         self._leader.keep_topics(now)
-        identity = self._standing.identity
-        request = HeartbeatRequest(
-            group_id=self._to.key,
-            generation_id=identity.generation_id,
-            member_id=identity.member_id,
-            group_instance_id=identity.group_instance_id,
-        )
-        send: Send[HeartbeatResponse] = Send(
-            request,
-            self._to,
-            lambda response, then: self._on_heartbeat(identity, send, response, then),
-            lambda error, then: self._on_heartbeat_failed(identity, error, then),
-            timeout=min(self._options.request_timeout, heartbeat.timeout),
-        )
-        return PollResult([send], self.polls.wake_at(now))
+        return PollResult([self._beats.next(self._standing.identity, now)], self.polls.wake_at(now))
 
     def _follow_topics(self, now: float) -> None:
         news = self._leader.news()
@@ -209,22 +182,7 @@ class Membership:
         self._standing.obstacle = RebalanceInProgress(
             f"group {self._options.group_id!r} is rebalancing; poll() until it is over, then commit"
         )
-        script = join_group(
-            self._options,
-            wish,
-            self._standing.identity.member_id,
-            self._not_before - now,
-            self._new_backoff(),
-            self,
-            self._leader.lead,
-        )
-        self._runner = runner = ScriptRunner(
-            script,
-            self._to,
-            lambda outcome, then: self._on_joined(runner, outcome, then),
-            forget=self._cluster.coordinators.forget_answerer,
-            offload=self._driver.offload,
-        )
+        self._joining.begin(wish, self._standing.identity.member_id, self, self._on_join_ended, now)
 
     def _ask_to_join(self, because: str, now: float) -> None:
         if self.state in (MemberState.STABLE, MemberState.MUST_JOIN):
@@ -258,31 +216,13 @@ class Membership:
         self.heartbeat.begin(self._driver.clock.monotonic())
         self._move(MemberEvent.JOINED, f"generation {response.generation_id}")
 
-    def _on_joined(self, runner: ScriptRunner[Assigned], outcome: Outcome[Assigned], now: float) -> None:
-        if self._runner is not runner:
-            return  # the member has left meanwhile
-        self._runner = None
-        if outcome.error is None:
-            self._backoff.reset()
-            self._not_before = now
-            self.unfinished_rebalances = 0
-            self._assigned = outcome.get()
-            self._standing.obstacle = None
-            self._move(MemberEvent.SYNCED)
+    def _on_join_ended(self, outcome: Outcome[Assigned]) -> None:
+        if outcome.error is not None:
+            self._on_join_failed(outcome.error)
             return
-        error = outcome.error
-        self.unfinished_rebalances += 1
-        # What one more rebalance cures is tried at once, the first time.
-        is_curable = isinstance(error, (RebalanceInProgress, *_EXPELLING)) and self.unfinished_rebalances == 1
-        self._not_before = now if is_curable else now + self._backoff.next()
-        if self.unfinished_rebalances >= WARN_FROM:
-            self._log.warning(
-                "group %r: %d rebalances in a row did not come to an end; the last: %s",
-                self._options.group_id,
-                self.unfinished_rebalances,
-                error,
-            )
-        self._on_join_failed(error)
+        self._assigned = outcome.get()
+        self._standing.obstacle = None
+        self._move(MemberEvent.SYNCED)
 
     def _on_join_failed(self, error: BaseException) -> None:
         if self._end_if_told(error):
@@ -313,31 +253,21 @@ class Membership:
 
     # ------------------------------------------------------------------ what heartbeats and commits are told
 
-    def _on_heartbeat(
-        self, identity: GroupIdentity, send: Send[HeartbeatResponse], response: HeartbeatResponse, now: float
-    ) -> None:
+    def _on_beat(self, identity: GroupIdentity, error: KafkaError | None, now: float) -> None:
+        """See `beats.OnBeat`."""
         if identity != self._standing.identity or self.state not in BEATING:
             return
-        if not response.error_code:
+        if error is None:
             self.heartbeat.on_answer(now)
-            return
-        error = error_of(response.error_code)
-        if isinstance(error, RebalanceInProgress):
+        elif isinstance(error, RebalanceInProgress):
             self.heartbeat.on_answer(now)
             if self.state is not MemberState.SYNCING:  # else SyncGroup says it
                 self._ask_to_join("the coordinator said so", now)
-            return
-        if error.refresh_coordinator:
-            self._cluster.coordinators.forget_answerer(send)
-        self._on_heartbeat_failed(identity, error, now)
-
-    def _on_heartbeat_failed(self, identity: GroupIdentity, error: KafkaError, now: float) -> None:
-        if identity != self._standing.identity or self.state not in BEATING:
-            return
-        self.heartbeat.on_failure(now)
-        if not self._end_if_told(error) and not error.retriable:
-            self.failure = explained(error, self._options)
-            self.news += 1
+        else:
+            self.heartbeat.on_failure(now)
+            if not self._end_if_told(error) and not error.retriable:
+                self.failure = explained(error, self._options)
+                self.news += 1
 
     def _on_rejected_commit(self, now: float) -> None:
         """A commit was told first."""
@@ -390,9 +320,7 @@ class Membership:
         self._assigned = None
         self._leader.resign()
         self.heartbeat.end()
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.cancel(ClientClosed("the member leaves"), self._driver.clock.monotonic())
+        self._joining.cancel(ClientClosed("the member leaves"), self._driver.clock.monotonic())
 
     def _say_goodbye(
         self, reason: str, done: Callable[[KafkaError | None], None] = lambda error: None
@@ -400,8 +328,8 @@ class Membership:
         if self.state is MemberState.FENCED:
             done(None)  # the place is another's
         else:
-            is_joining = self._runner is not None
-            self._goodbyes.say(self._standing.identity.member_id, reason, done, is_joining=is_joining)
+            member_id, is_joining = self._standing.identity.member_id, self._joining.is_under_way
+            self._goodbyes.say(member_id, reason, done, is_joining=is_joining)
 
     # ------------------------------------------------------------------ inside
 
