@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,8 @@ from .peers import Aiokafka, Confluent, Java, KafkaPython, Ours, Peer
 from .real_kafka import QUICK_GROUPS, RealKafka
 
 BridgeOf = Callable[[str], Bridge]
+
+KAFKA_PYTHON_AND_OURS = ("kafka", "pykafka2")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -130,3 +135,17 @@ def peer_of(request: pytest.FixtureRequest) -> Callable[[str], Peer]:
         return peers[name]
 
     return peer_of
+
+
+@pytest.fixture(params=KAFKA_PYTHON_AND_OURS)
+def library(request: pytest.FixtureRequest) -> Any:
+    """What programs as kafka-python documents them import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(request.param)
+
+
+@pytest.fixture
+def errors(library: Any) -> Any:
+    """The library's module of errors."""
+    return importlib.import_module(f"{library.__name__}.errors")

@@ -20,23 +20,9 @@ import pytest
 from .brokers import Cluster
 from .peers import TIMEOUT
 
-LIBRARIES = ("kafka", "pykafka2")
-
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 ConsumerOf = Callable[..., Any]
-
-
-@pytest.fixture(params=LIBRARIES)
-def library(request: pytest.FixtureRequest) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return importlib.import_module(request.param)
-
-
-@pytest.fixture
-def errors(library: Any) -> Any:
-    return importlib.import_module(f"{library.__name__}.errors")
 
 
 @pytest.fixture
