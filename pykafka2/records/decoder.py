@@ -26,6 +26,9 @@ from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord, Headers
 RecordTuple = tuple[int, int, "bytes | None", "bytes | None", Headers]
 """Offset, timestamp, key, value, headers: a record without the names of where it came from."""
 
+# With so many different headers in a batch, those of its other records are not looked for among them.
+MOST_HEADERS_KEPT = 16
+
 
 def decode_records(
     batch: RecordBatch,
@@ -86,6 +89,8 @@ def _records(
     offset_sizes = sizes_of_offsets(batch)
     leader_epoch, timestamp_type = batch.partition_leader_epoch, batch.timestamp_type
     record_type, new = ConsumerRecord, ConsumerRecord.__new__
+    known_headers: dict[bytes, Headers] = {}  # many records say the same: their lists are copies
+    keeps_headers = True
     position, end = 0, len(buffer)
     offset, previous = base_offset, base_offset - 1
     try:
@@ -162,7 +167,19 @@ def _records(
 
             headers: Headers | None = None
             if buffer[position]:
-                position = read_headers(buffer, position, headers := [])
+                if keeps_headers:
+                    record_end = start + (length >> 1)
+                    raw_headers = buffer[position:record_end]
+                    same = known_headers.get(raw_headers)
+                    if same is not None:
+                        headers, position = same.copy(), record_end
+                    else:
+                        position = read_headers(buffer, position, headers := [])
+                        if position == record_end:
+                            known_headers[raw_headers] = headers.copy()
+                            keeps_headers = len(known_headers) < MOST_HEADERS_KEPT
+                else:
+                    position = read_headers(buffer, position, headers := [])
             else:
                 position += 1
             # Everything was read within the buffer, or an IndexError was raised; an odd length is negative.

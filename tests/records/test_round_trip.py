@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,10 +147,18 @@ def test_columns_grow_from_batch_to_batch() -> None:
     assert (columns.offsets, columns.keys, columns.values) == ([5, 6], [None, b"k"], [b"a", None])
 
 
-def test_records_may_change_their_headers_without_changing_others() -> None:
-    first, second = decode_records(only(build([Input(NOW, None, None, [])] * 2)), "t", 0)
+@pytest.mark.parametrize("headers", [[], [("name", b"value"), ("empty", None)]])
+def test_records_may_change_their_headers_without_changing_others(headers: list[Any]) -> None:
+    first, second, third = decode_records(only(build([Input(NOW, None, None, headers)] * 3)), "t", 0)
     first.headers.append(("a", b"b"))
-    assert second.headers == []
+    second.headers.clear()
+    assert third.headers == headers
+
+
+def test_headers_that_come_again_after_others_are_their_records() -> None:
+    told = [[("number", b"%d" % (number % 40))] * (number % 3) for number in range(200)]
+    batch = only(build([Input(NOW, None, b"v" * (number % 7), one) for number, one in enumerate(told)]))
+    assert [record.headers for record in decode_records(batch, "t", 0)] == told
 
 
 @pytest.mark.gate
