@@ -26,6 +26,8 @@ def test_ids_begin_where_they_are_asked_to(process: bool) -> None:
         process=process,
     ) as cluster:
         assert [broker.id for broker in cluster.brokers] == [101, 102, 103]
+        if not process:
+            assert [broker.rack for broker in cluster.brokers] == ["a", "b", "c"]
         assert cluster.controller.id == 101
         servers = cluster.bootstrap_servers
         with KafkaProducer(bootstrap_servers=servers, transactional_id="copy") as producer:

@@ -57,6 +57,27 @@ def test_it_is_the_answer_that_is_made_anew(
         assert first == known == anew, f"v{version}"
 
 
+@one_broker
+def test_what_may_be_done_is_told_to_who_asks_for_it(connect: Connect) -> None:
+    """Of the cluster alone, too: whoever asked first wanted to know less, or more."""
+    wire = connect(0)
+    for wanted in (False, True, False):
+        asked = MetadataRequest(topics=None, include_cluster_authorized_operations=wanted)
+        assert (wire.call(asked, 9).cluster_authorized_operations > 0) is wanted
+
+
+@pytest.mark.kafka(brokers=3, topics={"orders": 3})
+def test_the_named_controller_is_the_one_that_the_history_shows(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    """Any broker that lives may be named (KIP-590), in each answer another one."""
+    wire = connect(0)
+    named = [wire.call(about_all(12), 12).controller_id for _ in range(30)]
+    shown = [entry.response.controller_id for entry in kafka_cluster.history.entries("Metadata")]
+    assert named == shown
+    assert set(named) == {0, 1, 2}
+
+
 @pytest.mark.kafka(brokers=3, topics={"orders": 3})
 def test_what_has_changed_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(0)

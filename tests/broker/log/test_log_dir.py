@@ -154,3 +154,19 @@ def test_three_replicas_take_the_memory_of_one_and_give_it_back(wait_for: WaitFo
         assert grown < 1.3 * PAYLOAD_MB, f"{grown:.0f} MB for {PAYLOAD_MB}"
         cluster.delete_topic("t")
         wait_for(lambda: resident_mb() - before < 0.2 * PAYLOAD_MB)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1, "kept": 1})
+def test_logs_of_topics_that_were_deleted_while_their_broker_was_down_are_gone(
+    kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    """Their ids come never again, so nobody else would remove them."""
+    broker = kafka_cluster.brokers[1]
+    found = broker.replicas.replicas["t", 0].log
+    kept = broker.replicas.replicas["kept", 0].log
+    kafka_cluster.controls.stop_broker(1)
+    kafka_cluster.delete_topic("t")
+    assert broker.logs.find(found.topic_id, 0) is found
+    kafka_cluster.controls.restart_broker(1)
+    wait_for(lambda: broker.logs.find(found.topic_id, 0) is None)
+    assert broker.logs.find(kept.topic_id, 0) is kept

@@ -466,9 +466,14 @@ def test_a_connection_ends_with_the_reply_it_is_to_end_with(
     unsent_bytes = connection.unsent_bytes
     kafka_cluster.controls.shrink_isr(("t", 1), 1)
     wait_for(lambda: connection.unsent_bytes > unsent_bytes)
+    wire.send(produce_request("t", 0, batch([b"what comes now is not read any more"]), acks=1), 12)
+    with connect(0) as other:
+        for _ in range(3):
+            other.call(METADATA, 12)
     is_blocked = False
     assert wire.receive(ProduceRequest, 12)[0] == first
     assert wire.is_closed_by_broker()
+    assert kafka_cluster.log("t", 0).log_end_offset == 1
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})

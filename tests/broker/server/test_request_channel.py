@@ -267,6 +267,29 @@ def test_handlers_that_share_a_loop_all_stop_for_the_replies_to_those_that_have_
     assert 1 in replying.at, replying.at
 
 
+def test_handlers_that_share_a_loop_stop_together_when_the_turn_is_over(runtime: ThreadRuntime) -> None:
+    """Each request takes a whole turn here, so after each of them somebody else has one."""
+    names: list[str] = []
+    channel, replying = RequestChannel(100), Replying(names)
+
+    def handle(context: RequestContext, now: float) -> None:
+        until = time.perf_counter() + MAX_TURN
+        while time.perf_counter() < until:
+            pass
+        names.append("handled")
+        replying.signal()
+
+    handlers = tuple(Handler(f"handler-{number}", channel, handle, lambda now: None) for number in range(3))
+    channel.connect(handlers)
+    for _ in range(12):
+        channel.put(cast(RequestContext, SimpleNamespace(progress=Progress())))
+    loops = Loops(runtime, "test", separate=False)
+    loops.add_all([*handlers, replying])
+    assert runtime.wait_until(lambda: bool(replying.at) and replying.at[-1] == 12, 10)
+    loops.stop()
+    assert max(after - before for before, after in pairwise([0, *replying.at])) == 1, replying.at
+
+
 class Ending(Part):
     """Has another part removed in its turn, then raises."""
 
