@@ -478,7 +478,7 @@ def test_a_reply_to_a_forgotten_request_is_not_counted(kafka_cluster: KafkaClust
 
 @pytest.mark.kafka(brokers=3)
 def test_a_timeline_begins_with_two_lines_of_the_start(kafka_cluster: KafkaCluster) -> None:
-    started, elected = str(kafka_cluster.timeline()).splitlines()
+    started, elected, *_ = str(kafka_cluster.timeline()).splitlines()  # brokers may have asked for something
     assert "cluster: 3 brokers started in" in started
     assert elected.endswith("broker 0 is the controller in epoch 1")
 
