@@ -127,7 +127,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     names: list[str] = options.suite or list(SUITES)
     if options.built is not None:
-        return run(names[0], options)
+        return run(names[-1], options)  # the one that `side_by_side` has added
     if shutil.which("go") is None:
         raise SystemExit("the Go suites need the Go toolchain on PATH")
     with tempfile.TemporaryDirectory(prefix="go-suites-") as folder:
