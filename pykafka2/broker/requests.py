@@ -15,12 +15,16 @@ from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, respond
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.replication.key import Key
+from pykafka2.broker.server.context_parts import ClosingReply
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.shared import Shared
 from pykafka2.clock import Clock
+from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Response
+
+OF_SASL = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 class BrokerRequests:
@@ -139,7 +143,14 @@ class BrokerRequests:
         progress.handled_at = self._node.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """The answer with an error everywhere; where there can be none the connection is closed."""
+        """The answer with an error everywhere; where there can be none the connection is closed.
+
+        Who is refused while it authenticates has not authenticated: its connection ends with the answer.
+        """
+        authentication = context.authentication
+        if authentication is not None and context.api_key in OF_SASL:
+            authentication.refuse()
+            context.delivery.closing = ClosingReply(resets=False)
         return self._answers.refused(context, code)
 
     def go_on(self, context: RequestContext) -> None:

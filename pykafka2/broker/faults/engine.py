@@ -209,7 +209,8 @@ class Faults:
             if is_lost or (closing is not None and closing.sends_half and context.is_from_broker):
                 origin.disconnect(context, reset=marks.resets)
                 return False
-            context.delivery.closing = closing
+            if closing is not None:  # else the connection may have to end for another reason
+                context.delivery.closing = closing
         if not self.client_links.carry_back(target, context, response):
             return False
         if response is was:

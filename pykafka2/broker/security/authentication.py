@@ -200,6 +200,12 @@ class Authentication:
                 f"{self.mechanism}"
             )
 
+    def refuse(self) -> None:
+        """The client is refused, whatever it has sent: as a test may want it."""
+        self._exchange = None
+        if _S.FAILED in LEGAL_MOVES[self.state]:
+            self._move_to(SaslState.FAILED)
+
     def expire(self, now: float) -> None:
         """End the session now, as a test may want it: the client's next request but SaslHandshake ends the
         connection.

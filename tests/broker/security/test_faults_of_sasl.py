@@ -1,0 +1,127 @@
+"""Fault rules on SaslHandshake and SaslAuthenticate: each as on other APIs, and nobody is let in by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import BrokerError, IllegalSaslState, NetworkException, UnsupportedSaslMechanism
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire
+
+from .wires import FAILED, authenticate, log_in, plain_token
+
+PLAIN = SaslHandshakeRequest(mechanism="PLAIN")
+TOKEN = SaslAuthenticateRequest(auth_bytes=plain_token("ann"))
+EVIL: Any = {"client_id": "wire"}  # nobody else meets the rules
+
+
+def step(wire: Wire, api: str) -> None:
+    """Come to where this API is due, and ask it."""
+    if api == "SaslAuthenticate":
+        assert wire.call(PLAIN, 1).error_code == 0
+        wire.send(TOKEN, 2)
+    else:
+        wire.send(PLAIN, 1)
+
+
+APIS = ("SaslHandshake", "SaslAuthenticate")
+
+
+@pytest.fixture(autouse=True)
+def no_rules_stay(cluster: KafkaCluster) -> Iterator[None]:
+    yield
+    cluster.controls.clear()
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("error", [UnsupportedSaslMechanism, IllegalSaslState, NetworkException])
+def test_an_error_refuses_the_client_and_ends_its_connection(
+    cluster: KafkaCluster, wire: Wire, user: Wire, api: str, error: type[BrokerError]
+) -> None:
+    cluster.controls.rule(then=error, api=api, nth=1, **EVIL)
+    step(wire, api)
+    request = SaslAuthenticateRequest if api == "SaslAuthenticate" else SaslHandshakeRequest
+    assert wire.receive(request, 2 if api == "SaslAuthenticate" else 1)[1].error_code == error.code
+    assert wire.is_closed_by_broker()
+    wire.reopen()
+    assert log_in(wire).error_code == 0
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_requests_sent_along_with_what_a_rule_refuses_are_never_read(
+    cluster: KafkaCluster, wire: Wire, api: str
+) -> None:
+    cluster.controls.rule(then="error:UNKNOWN_SERVER_ERROR", api=api, nth=1, **EVIL)
+    step(wire, api)
+    wire.send(TOKEN, 2)
+    wire.send(MetadataRequest(topics=[]), 12)
+    wire.receive_frame()
+    assert wire.is_closed_by_broker()
+    assert "Metadata" not in {entry.api for entry in cluster.history if entry.client_id == "wire"}
+
+
+@pytest.mark.parametrize("then", ["close_before", "apply_then_lose_reply", "half_frame", "close_after"])
+@pytest.mark.parametrize("api", APIS)
+def test_a_connection_that_ends_in_the_middle_lets_nobody_in(
+    cluster: KafkaCluster, wire: Wire, user: Wire, api: str, then: str
+) -> None:
+    cluster.controls.rule(then=then, api=api, nth=1, **EVIL)
+    step(wire, api)
+    try:
+        while wire.socket.recv(100):
+            pass
+    except ConnectionError:
+        pass
+    wire.reopen()
+    assert log_in(wire).error_code == 0
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_delayed_and_held_ones_go_on_as_if_nothing_had_been(
+    cluster: KafkaCluster, wire: Wire, user: Wire, api: str
+) -> None:
+    cluster.controls.rule(then="delay:0.03", api=api, nth=1, **EVIL)
+    assert log_in(wire).error_code == 0
+    wire.reopen()
+    cluster.controls.rule(then="hold", api=api, **EVIL)
+    step(wire, api)
+    cluster.wait_until(lambda: cluster.controls.held(api) == 1)
+    cluster.controls.release(api)
+    wire.receive_frame()
+    if api == "SaslHandshake":
+        assert authenticate(wire, plain_token("ann")).error_code == 0
+    assert wire.call(MetadataRequest(topics=[]), 12).brokers
+
+
+def test_a_wrong_password_that_a_rule_delays_ends_its_connection_all_the_same(
+    cluster: KafkaCluster, wire: Wire, user: Wire
+) -> None:
+    cluster.controls.rule(then="delay:0.01", api="SaslAuthenticate", nth=1, **EVIL)
+    assert log_in(wire, password="wrong").error_code == FAILED
+    assert wire.is_closed_by_broker()
+
+
+def test_a_swallowed_token_leaves_its_client_waiting_and_lets_it_in_nowhere(
+    cluster: KafkaCluster, wire: Wire, user: Wire
+) -> None:
+    cluster.controls.rule(then="swallow", api="SaslAuthenticate", nth=1, **EVIL)
+    step(wire, "SaslAuthenticate")
+    wire.send(MetadataRequest(topics=[]), 12)
+    wire.socket.settimeout(0.1)
+    assert not wire.is_closed_by_broker()
+    assert "Metadata" not in {entry.api for entry in cluster.history if entry.client_id == "wire"}
+
+
+def test_a_token_that_arrives_late_over_a_dead_connection_lets_nobody_in(
+    cluster: KafkaCluster, wire: Wire, user: Wire
+) -> None:
+    cluster.controls.rule(then="replay:0.01", api="SaslAuthenticate", nth=1, **EVIL)
+    step(wire, "SaslAuthenticate")
+    assert wire.is_closed_by_broker()
+    cluster.wait_until(lambda: cluster.history.count("SaslAuthenticate", client_id="wire") == 2)
+    cluster.check()
