@@ -518,6 +518,7 @@ _TLS = "KafkaCluster(tls=...) makes it; see its arguments"
 _TIERED = "there is no tiered storage"
 _QUORUM = "the controller lives in the process, there is no KRaft quorum"
 _CLASSES = "no classes can be loaded"
+_LINKS = "brokers talk over links of their own, not over listeners"
 
 REFUSED: Final[dict[str, str]] = {
     "advertised.listeners": _MADE_BY_CLUSTER,
@@ -527,6 +528,7 @@ REFUSED: Final[dict[str, str]] = {
     "controller.": _QUORUM,
     "create.topic.policy.class.name": _CLASSES,
     "delegation.token.": _SECURITY,
+    "inter.broker.listener.name": _LINKS,
     "kafka.metrics.": _CLASSES,
     "listener": _MADE_BY_CLUSTER,
     "metadata.log.dir": _QUORUM,

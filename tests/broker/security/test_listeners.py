@@ -119,6 +119,8 @@ def test_a_port_that_is_taken_leaves_no_listener_open(cluster: KafkaCluster) -> 
         ({"token_key": ""}, "token_key: say text"),
         ({"listeners": {"SSL": Listener(client_auth="required")}, "tls": {"cert_file": "x"}}, "ca_file"),
         ({"config": {"sasl.enabled.mechanisms": "GSSAPI"}}, "must be one of"),
+        ({"config": {"inter.broker.listener.name": "PLAINTEXT"}}, "over links of their own"),
+        ({"config": {"security.inter.broker.protocol": "SSL"}}, "KafkaCluster"),
         ({"config": {"ssl.principal.mapping.rules": "RULE:x"}, "listeners": ["SSL"]}, "cannot be read"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
