@@ -6,7 +6,7 @@ Known to the test's process alone, wherever the brokers run.  Immutable.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import attrs
 
@@ -40,7 +40,7 @@ class Access:
 
     listeners: Mapping[str, Listener]
     users: Mapping[str, str] = attrs.field(repr=False)
-    token_key: str | None = attrs.field(repr=False)
+    token_key: str | Mapping[str, Any] | None = attrs.field(repr=False)
     clock: Clock
 
     @classmethod
@@ -98,4 +98,8 @@ class Access:
 
     def token(self, user: str, lifetime: float = 3600.0, **claims: object) -> str:
         """An OAUTHBEARER token for this user that the cluster takes for `lifetime` seconds."""
+        if isinstance(self.token_key, Mapping):
+            raise ConfigurationError(
+                "token_key is a JWKS, of public keys: tokens are made by who has the private ones"
+            )
         return make_token(user, self.clock.wall_ms() / 1000, key=self.token_key, lifetime=lifetime, **claims)

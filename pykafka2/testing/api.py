@@ -175,7 +175,8 @@ class ClusterApi(ABC):
 
     def token(self, user: str, lifetime: float = 3600.0, **claims: object) -> str:
         """A token for OAUTHBEARER that the cluster takes for `lifetime` seconds (a negative number: no more);
-        signed with `token_key` if there is one.  `claims` are added, or replace those that it has.
+        signed with `token_key` if there is one.  `claims` are added, or replace those that it has.  Raises
+        `ConfigurationError` where `token_key` is a JWKS: of that the cluster has public keys alone.
         """
         return self._access.token(user, lifetime, **claims)
 

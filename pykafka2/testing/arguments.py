@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
+from typing import Any
 
 import attrs
 
@@ -19,6 +20,7 @@ from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.observed.history import MAX_ENTRIES
 from pykafka2.broker.security.listener import ListenerSecurity, client_auth
 from pykafka2.broker.security.principal_mapping import PrincipalMapping
+from pykafka2.broker.security.web_keys import WebKeys
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.tls import TlsContext
@@ -146,7 +148,7 @@ class ClusterArguments:
     advertised_ports: Sequence[int] | None = attrs.field(default=None, kw_only=True)
     listeners: Listeners | None = attrs.field(default=None, kw_only=True)
     users: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, repr=False)
-    token_key: str | None = attrs.field(default=None, kw_only=True, repr=False)
+    token_key: str | Mapping[str, Any] | None = attrs.field(default=None, kw_only=True, repr=False)
 
     def check(self) -> None:
         """Raises `ConfigurationError` for what no cluster can have."""
@@ -173,8 +175,7 @@ class ClusterArguments:
         for user, password in (self.users or {}).items():
             if not isinstance(user, str) or not user or not isinstance(password, str) or not password:
                 raise ConfigurationError(f"users: {user!r} needs a name and a password, both text")
-        if self.token_key is not None and (not isinstance(self.token_key, str) or not self.token_key):
-            raise ConfigurationError("token_key: say text, which OAUTHBEARER tokens are signed with")
+        self.signing_key()
         # Whoever connects first would be the first to learn of a rule that cannot be read.
         PrincipalMapping(BrokerConfig(self.config).get("ssl.principal.mapping.rules"))
         listeners = self.described_listeners()
@@ -184,6 +185,17 @@ class ClusterArguments:
             raise ConfigurationError(
                 f"tls={_shown_tls(self.tls)}, but none of the listeners {', '.join(listeners)} has TLS"
             )
+
+    def signing_key(self) -> str | WebKeys | None:
+        """What OAUTHBEARER tokens must be signed with.  Raises `ConfigurationError` for what is no key."""
+        key = self.token_key
+        if isinstance(key, Mapping):
+            return WebKeys.of(key)
+        if key is not None and (not isinstance(key, str) or not key):
+            raise ConfigurationError(
+                "token_key: say text, which OAUTHBEARER tokens are signed with, or a JWKS"
+            )
+        return key
 
     def _check_kinds(self) -> None:
         """What annotations say is said to those who run no type checker, too."""

@@ -83,8 +83,9 @@ class KafkaCluster(ClusterApi):
             such as {"PLAINTEXT": None, "SASL_SSL": Listener(mechanisms=["PLAIN"])}, or a list of security
             protocols.  The first is that of `bootstrap_servers`.  Brokers among themselves need none.
         users: passwords by user, for PLAIN and both SCRAM mechanisms; more with `controls.add_user`.
-        token_key: what OAUTHBEARER tokens must be signed with (HS256; see `token`); default: tokens that
-            nobody signed are taken, as by Kafka's validator for tests.
+        token_key: what OAUTHBEARER tokens must be signed with: text (HS256; see `token`), or the public keys
+            of whoever signs them, a JWKS (RS256); default: tokens that nobody signed are taken, as by Kafka's
+            validator for tests.
         runtime: what it runs on; default: real threads and sockets.
         history_entries: how many requests the history remembers; 0 switches it off.
         process: run it in a child process, with the same controls and views (`ClusterApi`): the cluster is
@@ -122,7 +123,7 @@ class KafkaCluster(ClusterApi):
         advertised_ports: Sequence[int] | None = None,
         listeners: Listeners | None = None,
         users: Mapping[str, str] | None = None,
-        token_key: str | None = None,
+        token_key: str | Mapping[str, Any] | None = None,
     ) -> None:
         self._arguments = ClusterArguments(
             brokers,

@@ -125,7 +125,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
 
 def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentials:
     """What users prove themselves by at first."""
-    credentials = Credentials(tokens=token_rules(config, arguments.token_key))
+    credentials = Credentials(tokens=token_rules(config, arguments.signing_key()))
     for user, password in (arguments.users or {}).items():
         credentials.passwords.set(user, password)
     return credentials

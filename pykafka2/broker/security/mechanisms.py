@@ -15,12 +15,13 @@ from pykafka2.broker.security.mechanism import Exchange
 from pykafka2.broker.security.oauthbearer import TokenRules, oauthbearer
 from pykafka2.broker.security.plain import Passwords, plain
 from pykafka2.broker.security.scram import KINDS, ScramMechanism, ScramUser, scram
+from pykafka2.broker.security.web_keys import WebKeys
 
 MECHANISMS = ("PLAIN", *KINDS, "OAUTHBEARER")
 """All that are built."""
 
 
-def token_rules(config: BrokerConfig, key: str | None) -> TokenRules:
+def token_rules(config: BrokerConfig, key: str | WebKeys | None) -> TokenRules:
     """Which OAUTHBEARER tokens are good, by the brokers' options; with a key only those signed with it."""
     return TokenRules(
         key,

@@ -1,9 +1,10 @@
 """SASL OAUTHBEARER (RFC 7628, KIP-255), the broker's side: a JSON web token in place of a password.
 
-Two kinds of tokens are for tests: without a key any token that nobody signed is taken, as by Kafka's
-OAuthBearerUnsecuredValidatorCallbackHandler; with a key only those that were signed with it (HS256).  A token
-that is not good is answered with {"status": ...}, and the exchange ends when the client has said that it
-understood.
+Without a key any token that nobody signed is taken, as by Kafka's validator for tests
+(OAuthBearerUnsecuredValidatorCallbackHandler); with a key only those that were signed with it: by HS256 where
+it is a secret, by RS256 where it is the public keys of an authority (web_keys.py), and never by another
+algorithm than the key is for.  A token that is not good is answered with {"status": ...}, and the exchange
+ends when the client has said that it understood.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any
 import attrs
 
 from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
+from pykafka2.broker.security.web_keys import RS256, WebKeys
 from pykafka2.protocol.primitives import MAX_STRING_BYTES
 
 UNDERSTOOD = b"\x01"
 INVALID_TOKEN, INSUFFICIENT_SCOPE = "invalid_token", "insufficient_scope"
 DEFAULT_LIFETIME_S = 3600.0
+HS256 = "HS256"
 
 _SASL_NAME = r"(?:[^=,\x00\x01]|=2C|=3D)+"
 _FIRST = re.compile(
@@ -44,7 +47,7 @@ class TokenRefused(Exception):
 class TokenRules:
     """Which tokens are good.  Times are in seconds since 1970."""
 
-    key: str | None = attrs.field(default=None, repr=False)
+    key: str | WebKeys | None = attrs.field(default=None, repr=False)
     """What tokens must be signed with; None: nobody signs them."""
     audience: Sequence[str] = ()
     """One of which a signed token must be for; empty: for anybody."""
@@ -75,11 +78,10 @@ class TokenRules:
         if len(parts) != 3:
             raise TokenRefused(INVALID_TOKEN, f"a token has three parts, not {len(parts)}")
         header, claims = _object(parts[0]), _object(parts[1])
-        algorithm = header.get("alg")
         if self.key is None:
-            if algorithm != "none" or parts[2]:
+            if header.get("alg") != "none" or parts[2]:
                 raise TokenRefused(INVALID_TOKEN, "a token that is signed, and no key to check it with")
-        elif algorithm != "HS256" or not hmac.compare_digest(_signature(self.key, parts), parts[2]):
+        elif not _is_signed(self.key, header, parts):
             raise TokenRefused(INVALID_TOKEN, "it is not signed with the key")
         return claims
 
@@ -152,6 +154,18 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
+def _is_signed(key: str | WebKeys, header: Mapping[str, Any], parts: Sequence[str]) -> bool:
+    algorithm = header.get("alg")
+    if isinstance(key, str):
+        return algorithm == HS256 and hmac.compare_digest(_signature(key, parts), parts[2])
+    try:
+        signature = base64.urlsafe_b64decode(parts[2] + "=" * (-len(parts[2]) % 4))
+    except ValueError:
+        return False
+    signed = f"{parts[0]}.{parts[1]}".encode()
+    return algorithm == RS256 and key.have_signed(header.get("kid"), signed, signature)
+
+
 def _signature(key: str, parts: Sequence[str]) -> str:
     made = hmac.digest(key.encode(), f"{parts[0]}.{parts[1]}".encode(), hashlib.sha256)
     return _base64url(made)
@@ -165,7 +179,7 @@ def make_token(
     user: str, now: float, *, key: str | None = None, lifetime: float = DEFAULT_LIFETIME_S, **claims: object
 ) -> str:
     """A token for this user, good for `lifetime` seconds from `now` on; signed if there is a key."""
-    header = {"alg": "none" if key is None else "HS256", "typ": "JWT"}
+    header = {"alg": "none" if key is None else HS256, "typ": "JWT"}
     body = {"sub": user, "iat": now, "exp": now + lifetime, **claims}
     parts = [_base64url(json.dumps(part).encode()) for part in (header, body)]
     return f"{parts[0]}.{parts[1]}.{'' if key is None else _signature(key, parts)}"
