@@ -26,11 +26,15 @@ from pykafka2.producer.batch_sizes import (
 )
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.callbacks import Interrupt, tell_failed, tell_written
-from pykafka2.producer.fields import FIELDS, Fields, row_at, rows_of
+from pykafka2.producer.fields import FIELDS, Fields, is_plain, row_at, rows_of
 from pykafka2.producer.outcome_part import Part
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.encoder import SHORT, Row, encode_rows, frame_batch
+from pykafka2.records.plain_encoder import encode_plain
 from pykafka2.types import NO_TIMESTAMP
+
+SHUT = -SMALLEST_RECORD_BYTES
+"""`room_bytes` that has no room for any record."""
 
 NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1
@@ -75,8 +79,12 @@ class ProducerBatch:
         permit: the bytes of buffer_memory that it occupies until it is off the wire.
         created_at: monotonic seconds; linger and delivery timeout count from here.
         fields: its records, one behind the other (fields.py); none when it is done.
+        count: how many these are; when it is done, were.
         base_timestamp: of the first record.
-        room_bytes: how much of the current step is left for records of short numbers.
+        room_bytes: how much of the current step is left for records of short numbers; SHUT while records
+            are looked at one by one, and for good from `close` on.
+        since_ns, until_ns, timestamp: records of this time of the clock have this timestamp
+            (open_batches.py).
         is_full: no further record would find room.
         attempts: how often it was sent.
         retry_at: not to be sent before this moment.
@@ -122,8 +130,11 @@ class ProducerBatch:
         "retry_at",
         "room_bytes",
         "sent_at",
+        "since_ns",
         "state",
+        "timestamp",
         "topic",
+        "until_ns",
         "waiters",
         "whole",
     )
@@ -148,7 +159,9 @@ class ProducerBatch:
         self.created_at = created_at
         self.fields: Fields = []
         self.base_timestamp = NO_TIMESTAMP
-        self.room_bytes = -1
+        self.room_bytes = SHUT
+        self.since_ns = self.until_ns = 0
+        self.timestamp = NO_TIMESTAMP
         self.is_full = False
         self.outcome: BatchOutcome | None = BatchOutcome(topic, partition, wait_until, interrupt)
         self.waiters: WaitQueue = self.outcome.waiters
@@ -188,7 +201,8 @@ class ProducerBatch:
         `size_bytes` is what it takes at most if all its numbers are short.  Its place in the outcome; None if
         there is no room, or no memory for its overhead.  Its queue's lock is held.
         """
-        count = len(self.fields) // FIELDS
+        self._shut()
+        count = self.count
         delta = row[2] - self.base_timestamp
         if count:
             if not 0 <= delta < SHORT or count >= SHORT or size_bytes > LARGEST_STEP_BYTES:
@@ -199,24 +213,31 @@ class ProducerBatch:
             size_bytes += LONGER_OVERHEAD_BYTES if size_bytes > LARGEST_STEP_BYTES else 0
             self.base_timestamp = row[2]
         # A Ctrl-C before the record has joined leaves sizes that are too high, which is harmless.
-        used_bytes = self._bound_bytes + size_bytes
-        self._begin_step(used_bytes, count + 1)
-        self.fields += row
+        room_bytes = self._begin_step(self._bound_bytes + size_bytes, count + 1)
+        self.fields += row; self.count = count + 1  # fmt: skip # noqa: E702 (both or none: open_batches.py)
+        # From here on other threads may add records as well.
+        self._granted_bytes += room_bytes - SHUT; self.room_bytes = room_bytes  # fmt: skip # noqa: E702
         return count
+
+    def _shut(self) -> None:
+        """No record joins from now on without being looked at.  Its queue's lock is held."""
+        room_bytes, self.room_bytes = self.room_bytes, SHUT
+        if self._granted_bytes:
+            self._granted_bytes -= room_bytes - SHUT
 
     @property
     def _bound_bytes(self) -> int:
         """What its records take at most before compression."""
         return self._granted_bytes - self.room_bytes - SMALLEST_RECORD_BYTES if self._granted_bytes else 0
 
-    def _begin_step(self, used_bytes: int, count: int) -> None:
-        """Let further records join without being looked at, as far as nothing has to be decided."""
+    def _begin_step(self, used_bytes: int, count: int) -> int:
+        """How many bytes of further records may join without being looked at: nothing has to be decided."""
         left_bytes = self._limit_bytes - used_bytes
         step_bytes, reserved_bytes = next_step(left_bytes, used_bytes, count)
-        self._granted_bytes = used_bytes + step_bytes
-        # The last record of a step is always looked at: it may make the batch full.
-        self.room_bytes = step_bytes - reserved_bytes - SMALLEST_RECORD_BYTES
+        self._granted_bytes = used_bytes + reserved_bytes
         self.is_full = left_bytes < SMALLEST_RECORD_BYTES
+        # The last record of a step is always looked at: it may make the batch full.
+        return step_bytes - reserved_bytes - SMALLEST_RECORD_BYTES
 
     def _charge_all(self) -> bool:
         """Charge for what the batch takes by now; False if there is no memory for more of it."""
@@ -232,7 +253,7 @@ class ProducerBatch:
         """Records in it whose outcome is open; from any thread, for an open batch as of now."""
         if self.parts:
             return sum(part.size for part in self.parts if not part.is_done)
-        return self.count or len(self.fields) // FIELDS
+        return self.count
 
     @property
     def unreported(self) -> int:
@@ -257,7 +278,7 @@ class ProducerBatch:
     def close(self) -> None:
         """No more records: fixes the count.  Its queue's lock is held.  Safe to repeat."""
         if self.state is BatchState.OPEN:
-            self.count = len(self.fields) // FIELDS
+            self._shut()
             self.move_to(BatchState.QUEUED)
             taken_bytes = self._bound_bytes + self.count * LARGEST_RECORD_OVERHEAD_BYTES
             outcome = self.outcome
@@ -287,11 +308,14 @@ class ProducerBatch:
         if self.encoded is None:
             if not self.fields:
                 raise IllegalState(f"{self} is done and has no bytes any more")
-            records, max_timestamp = encode_rows(rows_of(self.fields), self.base_timestamp)
+            fields, base, encoded = self.fields, self.base_timestamp, None
+            if is_plain(fields):
+                encoded = encode_plain(fields[::FIELDS], fields[2::FIELDS], base)
+            records, max_timestamp = encoded or encode_rows(rows_of(fields), base)
             self.raw_bytes = len(records)
             self.encoded = frame_batch(
                 records,
-                len(self.fields) // FIELDS,
+                self.count,
                 self.base_timestamp,
                 max_timestamp,
                 self._plan.codec,
@@ -390,7 +414,7 @@ class ProducerBatch:
         part._first += first
         part.permit = permit
         part.raw_bytes = part._granted_bytes = bound_bytes
-        part.room_bytes = -SMALLEST_RECORD_BYTES
+        part.room_bytes = SHUT
         part.base_sequence = NO_SEQUENCE
         return part
 
@@ -408,14 +432,15 @@ class ProducerBatch:
 
     def _end(self) -> Fields:
         if self.state is BatchState.OPEN:
-            self.count = len(self.fields) // FIELDS
+            self._shut()
         self.move_to(BatchState.DONE)
         fields, self.fields, self.encoded = self.fields, [], None
         return fields
 
     def abandon(self) -> None:
         """It never joined its queue: nobody needs to wait for it."""
-        self.fields = []
+        self._shut()
+        self.fields, self.count = [], 0
         self.is_done = self.is_told = True
 
     def __repr__(self) -> str:

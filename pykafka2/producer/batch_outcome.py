@@ -18,7 +18,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.arguments import checked_timeout
-from pykafka2.producer.callbacks import Interrupt, log_callback
+from pykafka2.producer.callbacks import Interrupt, log_callback, metadata_of
 from pykafka2.producer.fields import FIELDS, Fields, row_at
 from pykafka2.producer.listeners import WHOLE_BATCH, Listeners
 from pykafka2.producer.outcome_part import Part
@@ -227,35 +227,28 @@ class BatchOutcome:
         self._tell_written(self.callbacks, part)
 
     def _tell_written(self, callbacks: Listeners, part: Part) -> None:
-        new, topic, partition = tuple.__new__, self.topic, self.partition
-        base_offset, append_time = part.base_offset, part.log_append_time
-        fields = part.fields
         exit_request: BaseException | None = None
         for indexes, callback in callbacks.take():
-            for index in indexes:
+            for metadata in self._metadata_of_run(indexes, part):
                 try:
-                    if index < 0:
-                        callback(None)
-                        continue
-                    if fields is None:
-                        callback(self.metadata_of(index))
-                        continue
-                    value, key, timestamp = fields[index * FIELDS : index * FIELDS + 3]
-                    told = (
-                        topic,
-                        partition,
-                        base_offset + index if base_offset >= 0 else NO_OFFSET,
-                        timestamp if append_time < 0 else append_time,
-                        -1 if key is None else len(key),
-                        -1 if value is None else len(value),
-                    )
-                    callback(new(RecordMetadata, told))
+                    callback(metadata)
                 except BaseException as error:
-                    log_callback(topic, partition, error)
+                    log_callback(self.topic, self.partition, error)
                     if not isinstance(error, Exception):
                         exit_request = exit_request or error
         if exit_request is not None:
             self._interrupt(exit_request)
+
+    def _metadata_of_run(self, indexes: range, part: Part) -> Iterator[RecordMetadata | None]:
+        """Of records of the only part there is; None for who takes no record's."""
+        first, fields = indexes.start, part.fields
+        if first < 0:
+            return iter([None])
+        if fields is None:
+            return map(self.metadata_of, indexes)
+        some = fields[first * FIELDS : indexes.stop * FIELDS]
+        offset = part.base_offset + first if part.base_offset >= 0 else NO_OFFSET
+        return metadata_of(self.topic, self.partition, some, offset, part.log_append_time)
 
     def _on_part(self, index: int, callback: Callable[[Any], object]) -> None:
         if index < 0:

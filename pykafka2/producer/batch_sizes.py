@@ -6,6 +6,7 @@ since how long its numbers are is decided by where in the batch it comes to stan
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from pykafka2.compression import Codec
@@ -21,6 +22,9 @@ from pykafka2.records.encoder import (
 SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
 LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD
 """What a record may take beyond its short size where some of its numbers are long ones."""
+
+HAS_GIL = sys._is_gil_enabled() if hasattr(sys, "_is_gil_enabled") else True
+"""Without CPython's global lock every record is looked at (open_batches.py)."""
 
 STEP_RECORDS = 64
 """About so many records may join before their overhead is charged, ..."""
@@ -65,7 +69,8 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
     And how many of these bytes are to be kept for numbers that get longer on the way.
     """
     step_bytes = used_bytes // count * STEP_RECORDS if count > 1 else FIRST_STEP_BYTES
-    step_bytes = max(0, min(left_bytes, step_bytes, LARGEST_STEP_BYTES)) if count < MANY_RECORDS else 0
+    may_join = HAS_GIL and count < MANY_RECORDS
+    step_bytes = max(0, min(left_bytes, step_bytes, LARGEST_STEP_BYTES)) if may_join else 0
     # So many may join at most; from SHORT on each takes a byte more for its offset.
     records = step_bytes // SMALLEST_RECORD_BYTES
     return step_bytes, records if count + records > SHORT else 0

@@ -7,10 +7,11 @@ The IO thread.  What a callback raises is logged and keeps none of the others fr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 
 from pykafka2.errors import KafkaError
-from pykafka2.producer.fields import Fields, rows_of
+from pykafka2.producer.fields import FIELDS, Fields, rows_of
 from pykafka2.types import NO_OFFSET, RecordMetadata
 
 logger = logging.getLogger(__name__)
@@ -28,34 +29,50 @@ def tell_written(
     interrupt: Interrupt,
 ) -> None:
     """The records are in the log from `base_offset` on (-1: nobody knows).  Hot: no call but the user's."""
-    new = tuple.__new__
+    callbacks = fields[4::FIELDS]
+    if not callbacks or (callbacks[0] is None and callbacks.count(None) == len(callbacks)):
+        return  # records by column, or nobody's
     exit_request: BaseException | None = None
-    offset, step = (base_offset - 1, 1) if base_offset >= 0 else (NO_OFFSET, 0)
-    for value, key, timestamp, _, on_delivery in rows_of(fields):
-        offset += step
+    told = metadata_of(topic, partition, fields, base_offset, log_append_time)
+    for on_delivery, metadata in zip(callbacks, told, strict=True):
         if on_delivery is None:
             continue
         try:
-            on_delivery(
-                new(
-                    RecordMetadata,
-                    (
-                        topic,
-                        partition,
-                        offset,
-                        timestamp if log_append_time < 0 else log_append_time,
-                        -1 if key is None else len(key),
-                        -1 if value is None else len(value),
-                    ),
-                ),
-                None,
-            )
+            on_delivery(metadata, None)
         except BaseException as error:
             log_callback(topic, partition, error)
             if not isinstance(error, Exception):
                 exit_request = exit_request or error
     if exit_request is not None:
         interrupt(exit_request)
+
+
+def metadata_of(
+    topic: str, partition: int, fields: Fields, base_offset: int, log_append_time: int
+) -> Iterator[RecordMetadata]:
+    """Of each record, made when it is its turn; a third less of it than by a loop of Python's."""
+    count = len(fields) // FIELDS
+    has_offset, has_own_time = base_offset >= 0, log_append_time < 0
+    columns = zip(
+        repeat(topic, count),
+        repeat(partition, count),
+        range(base_offset, base_offset + count) if has_offset else repeat(NO_OFFSET, count),
+        fields[2::FIELDS] if has_own_time else repeat(log_append_time, count),
+        _sizes(fields[1::FIELDS]),
+        _sizes(fields[::FIELDS]),
+        strict=True,
+    )
+    # A tuple's own `__new__`, as that of a named tuple is a call of Python's.
+    return map(tuple.__new__, repeat(RecordMetadata), columns)
+
+
+def _sizes(data: list[bytes | None]) -> Iterable[int]:
+    if data[0] is None and data.count(None) == len(data):
+        return repeat(-1, len(data))
+    try:
+        return [*map(len, data)]  # type: ignore[arg-type]
+    except TypeError:
+        return [-1 if entry is None else len(entry) for entry in data]
 
 
 def tell_failed(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from pykafka2.records.encoder import Row
+from pykafka2.records.encoder import NO_HEADERS, Row
 
 Fields = list[Any]
 """The rows of a batch one behind the other."""
@@ -19,11 +19,25 @@ Fields = list[Any]
 FIELDS = 5
 """Of a row; how many entries a record has."""
 
+FEW = 24
+"""So many records are done as soon one by one."""
+
 
 def rows_of(fields: Fields) -> Iterator[Row]:
     """The records one by one."""
     rest = iter(fields)
     return zip(rest, rest, rest, rest, rest, strict=True)
+
+
+def is_plain(fields: Fields) -> bool:
+    """Whether no record has a key or headers, and there are enough for that to matter."""
+    count = len(fields) // FIELDS
+    return (
+        count >= FEW
+        and fields[1] is None
+        and fields[1::FIELDS].count(None) == count
+        and fields[3::FIELDS].count(NO_HEADERS) == count
+    )
 
 
 def fields_of_rows(rows: Iterable[Row]) -> Fields:

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32 as crc32
 
-from pykafka2.producer.murmur2 import murmur2, positive
+from pykafka2.producer.murmur2 import positive_murmur2 as positive_murmur2
 
 # A hash costs 1 to 6 us, a look-up 0.06; a program has either few keys or no use for a cache.
 CACHED_KEYS = 10_000
 CACHED_KEY_BYTES = 1 << 20
 LONGEST_CACHED_KEY_BYTES = 1 << 12
+ALL_CACHED_BELOW = 1000
+ONE_OF = 8
+"""From so many keys on one of so many that are not known is kept, as those that come often soon are; keys
+that never come again then cost little more than their hash."""
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
@@ -28,26 +32,26 @@ def fnv1a(key: bytes) -> int:
     return h if h < 1 << 31 else (1 << 32) - h
 
 
-def positive_murmur2(key: bytes) -> int:
-    """What Java takes modulo the number of partitions."""
-    return positive(murmur2(key))
-
-
 class KeyHashes(dict[bytes, int]):
     """The hashes of keys: `hashes[key]` computes what it does not know.  Any thread.
 
     Bounded by count and by the bytes of the keys; a long key is not kept, as it would drive out all others.
     """
 
-    __slots__ = ("_key_bytes", "function")
+    __slots__ = ("_key_bytes", "_passed", "function")
 
     def __init__(self, function: Callable[[bytes], int] = positive_murmur2) -> None:
         super().__init__()
         self.function = function
         self._key_bytes = 0
+        self._passed = 0
 
     def __missing__(self, key: bytes) -> int:
         number = self.function(key)
+        if len(self) >= ALL_CACHED_BELOW:
+            self._passed += 1
+            if self._passed % ONE_OF:
+                return number
         if len(key) > LONGEST_CACHED_KEY_BYTES:
             return number
         if len(self) >= CACHED_KEYS or self._key_bytes + len(key) > CACHED_KEY_BYTES:

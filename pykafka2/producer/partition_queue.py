@@ -1,8 +1,8 @@
 """One partition's batches in the order in which they are to be written.
 
 Shared by callers' threads, which append at the end, and the IO thread, which takes from the front; the lock
-is held for that and never while waiting.  Part of the accumulator (accumulator.py).  What a signal handler
-finds here: locked_steps.py.
+is held for what has to be decided, and never while waiting; most records join without it (open_batches.py).
+Part of the accumulator (accumulator.py).  What a signal handler finds here: locked_steps.py.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from collections.abc import Callable
 from pykafka2.errors import IllegalState
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.delivery import Delivery
-from pykafka2.producer.fields import FIELDS
 from pykafka2.producer.locked_steps import LockedSteps
 from pykafka2.records.encoder import SHORT, Row
-
-new_delivery = object.__new__
 
 
 class PartitionQueue:
@@ -62,30 +59,21 @@ class PartitionQueue:
 
         `size_bytes` is what the record takes at most if all its numbers are short ones.  Hot: once a record.
         """
+        batch = self.tail
+        if batch is None:
+            return None
+        if 0 <= row[2] - batch.base_timestamp < SHORT:
+            outcome, fields = batch.outcome, batch.fields
+            # The record joins by this line, in which nothing comes between: see open_batches.py.
+            if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
+            if room_bytes >= 0:
+                delivery = Delivery()
+                delivery._outcome = outcome  # type: ignore[assignment]
+                delivery._index = index
+                return delivery
         if self._running:
             self._locked_steps.check()
-        with self.lock:
-            # Python runs signal handlers and the garbage collector after calls and where objects are made:
-            # neither is done here, as the interpreter has `len` and `+=` of a list in itself.
-            batch = self.tail
-            if batch is None:
-                return None
-            room_bytes = batch.room_bytes - size_bytes
-            has_room = room_bytes >= 0 and 0 <= row[2] - batch.base_timestamp < SHORT
-            if has_room:
-                batch.room_bytes = room_bytes
-                fields = batch.fields
-                index = len(fields) // FIELDS
-                # The record joins by this; a Ctrl-C after it loses at most the caller's notice.
-                fields += row
-                outcome = batch.outcome
-        if not has_room:
-            return self._locked_steps.run(self._append_looked_at, row, size_bytes)
-        # Without a call of Delivery, which would cost as much as all of this.
-        delivery = new_delivery(Delivery)
-        delivery._outcome = outcome  # type: ignore[assignment]
-        delivery._index = index
-        return delivery
+        return self._locked_steps.run(self._append_looked_at, row, size_bytes)
 
     def _append_looked_at(self, row: Row, size_bytes: int) -> Delivery | None:
         """`try_append` of a record that may make the batch full, or is not a plain one."""
@@ -156,4 +144,6 @@ def delivery_of(batch: ProducerBatch, index: int) -> Delivery:
     """For a record that has just joined an open batch.  Its queue's lock is held."""
     if batch.outcome is None:
         raise IllegalState(f"{batch} is done")
-    return Delivery(batch.outcome, index)
+    delivery = Delivery()
+    delivery._outcome, delivery._index = batch.outcome, index
+    return delivery

@@ -34,6 +34,7 @@ from pykafka2.producer.arguments import (
     encoded_headers,
     refuse,
 )
+from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.bulk import BulkSender
 from pykafka2.producer.bulk_delivery import BulkDelivery, OnBatch
@@ -44,6 +45,7 @@ from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord, fields_of
 from pykafka2.producer.metric_table import MEASURED, RATES, SHARED_TOTALS, TOTALS
+from pykafka2.producer.open_batches import note_open
 from pykafka2.producer.options import PRODUCER_OPTIONS, PlainProducerConfig, ProducerConfig
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import strategy_of
@@ -222,6 +224,9 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         )
         self._routes = Routes(client, self._accumulator, self._sticky, self._metrics)
         self._routes_by_topic = self._routes.by_topic
+        self._open_batches: dict[str, ProducerBatch] | None = None
+        if not (self._interceptors or self._has_serializers or strategy.choose):
+            self._open_batches = {}
         manager = None
         if status is not None:
             manager, self._transactions = transactional_parts(
@@ -308,6 +313,35 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             TypeError: the topic is not a str.
         """
         # Hot, and so without any call that it can do without; benchmarks/produce_smoke.py shows its cost.
+        # First the short way of plain records, which open_batches.py is about.
+        open_batches = self._open_batches
+        if (
+            open_batches is not None
+            and key is None
+            and headers is None
+            and partition is None
+            and timestamp_ms is None
+            and type(value) is bytes
+            and (on_delivery is None or callable(on_delivery))
+        ):
+            try:
+                batch = open_batches[topic]
+            except (KeyError, TypeError):  # none yet, or not hashable
+                pass
+            else:
+                wall_ns = self._wall_ns  # called by its own name, it is not looked for among methods first
+                now_ns = wall_ns()
+                size_bytes = SMALLEST_RECORD_BYTES + len(value)
+                if batch.since_ns <= now_ns < batch.until_ns:
+                    row: Row = (value, None, batch.timestamp, NO_HEADERS, on_delivery)
+                    outcome, fields = batch.outcome, batch.fields
+                    # The record joins by this line, in which nothing comes between.
+                    if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
+                    if room_bytes >= 0:
+                        delivery = Delivery()
+                        delivery._outcome = outcome  # type: ignore[assignment]
+                        delivery._index = index
+                        return delivery
         if self._guard is not None:
             self._guard()
         given = on_delivery
@@ -336,6 +370,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
                 size_bytes += len(encoded)
             if given is not None and not callable(given):
                 refuse("on_delivery", given, topic, "takes a callable of metadata and error")
+            now_is_its_time = timestamp_ms is None
             if timestamp_ms is None:
                 timestamp_ms = self._wall_ns() // 1_000_000
             elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
@@ -367,18 +402,20 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
                 queues = route.queues
                 queue = queues[self._hashes[key_bytes] % len(queues)]
             row = (value_bytes, key_bytes, timestamp_ms, encoded, on_delivery)
-            delivery = queue.try_append(row, size_bytes)
-            if delivery is None:
-                delivery = self._append_waiting(
+            appended = queue.try_append(row, size_bytes)
+            if appended is None:
+                appended = self._append_waiting(
                     route if is_sticky else None, queue, row, size_bytes, deadline
                 )
+            if is_sticky and now_is_its_time and open_batches is not None:
+                note_open(open_batches, route.sticky, timestamp_ms)
         except Exception as error:
             if interceptors is not None:
                 interceptors.on_refused(error)
             raise
         if interceptors is not None and given is None:
-            delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
-        return delivery
+            appended.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
+        return appended
 
     def send_many(
         self,
@@ -522,7 +559,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         timeout = checked_timeout(timeout)
         self._accumulator.close()  # refuses a signal handler in the middle of a send
         self._refusal = ClientClosed("the producer is closed; make a new one")
-        self._guard = self._refuse
+        self._guard, self._open_batches = self._refuse, None
         try:
             self._closing.close(timeout)
         finally:
@@ -609,7 +646,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         self._refusal = error
-        self._guard = self._refuse
+        self._guard, self._open_batches = self._refuse, None
         self._driver.abandon(error)
 
     def _on_exit(self, timeout: float) -> int:

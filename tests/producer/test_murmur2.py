@@ -69,8 +69,8 @@ def test_a_cache_that_was_emptied_as_it_was_full_goes_on_caching() -> None:
         return 1
 
     hashes = KeyHashes(hash_of)
-    for number in range(CACHED_KEY_BYTES // 1000 + 1):
-        hashes[b"%01000d" % number]
+    for number in range(CACHED_KEY_BYTES // 4000 + 1):
+        hashes[b"%04000d" % number]
     computed.clear()
     for _ in range(10):
         hashes[b"hot"], hashes[b"warm"]

@@ -1,0 +1,180 @@
+"""The short way of plain records does what the whole way does, and loses nothing when others come between."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.producer import batch_sizes
+from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.testing import Simulation
+from tests.driver.interleave import at_every_line, at_line
+from tests.gate import examples
+
+
+@attrs.frozen
+class Step:
+    """A send, and how many seconds pass before it."""
+
+    arguments: dict[str, Any]
+    pause: float
+    tells: bool
+
+
+ARGUMENTS = st.one_of(
+    st.fixed_dictionaries({"value": st.sampled_from([b"", b"x" * 100, b"y" * 70, b"z" * 2000])}),
+    st.sampled_from(
+        [
+            {"value": None},
+            {"value": "text"},
+            {"value": bytearray(b"bytes-like")},
+            {"value": b"v", "key": b"key"},
+            {"value": b"v", "headers": [("h", b"1")]},
+            {"value": b"v", "partition": 0},
+            {"value": b"v", "timestamp_ms": 5},
+            {"value": b"v", "on_delivery": "no callable"},
+            {"value": b"v", "topic": ["no topic"]},
+        ]
+    ),
+)
+PAUSES = st.sampled_from([0.0, 0.0, 0.0, 0.0003, 0.001, 0.02])
+STEPS = st.lists(st.builds(Step, ARGUMENTS, PAUSES, st.booleans()), min_size=1, max_size=40)
+
+
+class World:
+    """A producer of its own with a cluster of its own, in a time of its own."""
+
+    def __init__(self, *, is_short: bool) -> None:
+        self.simulation = Simulation(seed=7)
+        self.cluster = self.simulation.cluster(brokers=1, topics={"orders": 1})
+        self.producer = self.simulation.producer(self.cluster, linger_ms=10, batch_size=1000)
+        if not is_short:
+            self.producer._open_batches = None
+
+    def play(self, steps: list[Step]) -> list[Any]:
+        """What came of them: errors, outcomes as they were told, each record's metadata, the requests."""
+        came: list[Any] = []
+        deliveries = []
+        for number, step in enumerate(steps):
+            self.simulation.sleep(step.pause)
+            arguments = {"topic": "orders", **step.arguments}
+            if step.tells:
+                arguments.setdefault("on_delivery", lambda *told, number=number: came.append((number, told)))
+            try:
+                deliveries.append(self.producer.send(**arguments))
+            except KafkaError as error:
+                came.append((type(error), str(error)))
+        self.producer.flush(30)
+        came += [delivery.result(0) for delivery in deliveries]
+        came += self.cluster.history.requests("Produce")
+        self.cluster.history.clear()
+        return came
+
+
+@pytest.mark.slow
+def test_both_ways_write_and_tell_the_same() -> None:
+    one, other = World(is_short=True), World(is_short=False)
+
+    @settings(max_examples=examples(30), deadline=None, database=None)
+    @given(STEPS)
+    def check(steps: list[Step]) -> None:
+        assert repr(one.play(steps)) == repr(other.play(steps))
+
+    with one.simulation, other.simulation:
+        check()
+        assert one.producer._open_batches
+
+
+def by_taking(producer: KafkaProducer, queue: PartitionQueue) -> None:
+    """As the IO thread, when the batch's time is over."""
+    if queue.batches:
+        batch = queue.take()
+        taken = [*batch.fields]
+        batch.bytes()
+        assert batch.fields == taken
+        queue.batches.appendleft(batch)
+
+
+def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
+    """As a signal handler, or another thread."""
+    try:
+        producer.send("orders", b"between")
+    except IllegalState:  # it came between two lines under a lock
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", [by_taking, by_sending])
+@pytest.mark.parametrize("way", [KafkaProducer.send, PartitionQueue.try_append])
+def test_what_comes_between_two_lines_of_a_send_takes_no_record_away(
+    action: Callable[[KafkaProducer, PartitionQueue], None], way: Any
+) -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        queue = producer._accumulator.queue("orders", 0)
+        key = None if way is KafkaProducer.send else b"key"
+
+        def attempt(line: int) -> bool:
+            before = len(cluster.log("orders", 0).values())
+            kept = [producer.send("orders", b"first")]
+
+            def run() -> None:
+                kept.extend(producer.send("orders", b"%d" % number, key) for number in range(3))
+
+            has_line = at_line(way.__code__, line, lambda: action(producer, queue), run)
+            producer.flush(30)
+            values = cluster.log("orders", 0).values()
+            assert [values[delivery.result(0).offset] for delivery in kept] == [b"first", b"0", b"1", b"2"]
+            assert len(values) - before == 4 + values[before:].count(b"between")
+            return has_line
+
+        assert len(list(at_every_line(attempt))) > 20
+
+
+def test_a_closed_producer_and_a_childs_have_no_short_way() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster)
+        producer.send("orders", b"v")
+        assert producer._open_batches
+        producer.close()
+        assert producer._open_batches is None
+
+
+def test_without_a_global_lock_every_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_sizes, "HAS_GIL", False)
+    step_bytes, _ = batch_sizes.next_step(10_000, 500, 5)
+    assert step_bytes == 0
+
+
+def test_the_line_by_which_a_record_joins_has_no_place_where_others_come_in() -> None:
+    """No call, no jump back, and no line of its own in between for tracers."""
+    for way in (KafkaProducer.send, PartitionQueue.try_append):
+        found = [list(line) for line in lines_of(dis.get_instructions(way)) if stores_count(line)]
+        assert len(found) == 1
+        names = {one.opname for one in found[0]}
+        assert not [name for name in names if "CALL" in name or "BACKWARD" in name or "RESUME" in name]
+        assert {"fields", "count", "room_bytes"} <= {str(one.argval) for one in found[0]}
+
+
+def lines_of(instructions: Any) -> list[list[Any]]:
+    lines: list[list[Any]] = []
+    for one in instructions:
+        is_new = one.starts_line if isinstance(one.starts_line, bool) else one.starts_line is not None
+        if is_new or not lines:
+            lines.append([])
+        lines[-1].append(one)
+    return lines
+
+
+def stores_count(line: list[Any]) -> bool:
+    return any(one.opname == "STORE_ATTR" and one.argval == "count" for one in line)
