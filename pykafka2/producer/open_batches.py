@@ -9,7 +9,8 @@ Two places append without a lock: the head of `send`, and `PartitionQueue.try_ap
 
 * A record joins by one line without a call, a loop or an object that the garbage collector counts.  CPython
   lets other threads, signal handlers, finalizers and tracers in at none of these places, so that a record's
-  room, its fields and its number change together, or not at all.
+  room, its fields and its number change together, or not at all.  (A tool that has itself told of each branch
+  by `sys.monitoring` is let in there.)
 * Whatever else changes a batch shuts it first (`room_bytes` is `SHUT`), under its queue's lock: from then on
   that line does nothing, and what joined before it is counted.
 * A Ctrl-C behind that line loses at most the caller's notice.
