@@ -88,7 +88,7 @@ class Cluster:
         over: dict[int, KafkaError] = {}
         for number, group in enumerate(groups):
             if number and group:
-                steps.reach(steps.Step.BETWEEN_ENDS)
+                steps.reach(steps.Step.BETWEEN_ENDS, sink=self.sink)
             for handle, error in self._end_all(group, command.commit).items():
                 if not isinstance(error, OVER):
                     if command.commit:

@@ -60,7 +60,7 @@ def write_epoch(
     is_per_task = options.delivery == PER_TASK
     run = names.PER_TASK_RUN if is_per_task else entry.state.run_number
     name = _id_of(options, epoch.sink, run, place)
-    steps.reach(Step.BEFORE_INIT, partition=place.partition, batch=epoch.number)
+    steps.reach(Step.BEFORE_INIT, sink=epoch.sink)
     producer = new_producer(options.kafka, name)
     try:
         producer.init_transactions()
@@ -85,13 +85,13 @@ def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch],
     rows = _with_first(batches)
     if rows is None:
         return Written(place.partition, 0, job)
-    steps.reach(Step.BEFORE_INIT, partition=place.partition)
+    steps.reach(Step.BEFORE_INIT, sink=job)
     producer = new_producer(options.kafka, _id_of(options, job, 1, place))
     cluster = Cluster(options, job)
     try:
         producer.init_transactions()
         cluster.perform(scripts.enter_job(job))
-        steps.reach(Step.AFTER_INIT, partition=place.partition)
+        steps.reach(Step.AFTER_INIT, sink=job)
         return _write(options, producer, rows, place, cluster, None)
     finally:
         _close(producer)
@@ -110,18 +110,18 @@ def _write(
     sending = Sending(producer, options.topic)
     for batch in batches:
         sending.send(batch)
-    steps.reach(Step.AFTER_APPEND, partition=place.partition)
+    steps.reach(Step.AFTER_APPEND, sink=cluster.sink)
     marker = None
     if epoch is not None:
         marker = cluster.ledger.send_marker(producer, epoch.number, place.partition, sending.rows)
     sink, run = cluster.sink, None if epoch is None else epoch.run
     if options.delivery == PER_TASK:
         sending.finish()
-        steps.reach(Step.AFTER_FLUSH, partition=place.partition)
+        steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
         producer.commit_transaction()
         return Written(place.partition, sending.rows, sink, run)
     handle = producer.detach_transaction()
-    steps.reach(Step.AFTER_FLUSH, partition=place.partition)
+    steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
     offset = -1 if marker is None else marker.result(0).offset
     return Written(place.partition, sending.rows, sink, run, OpenTransaction(place.partition, handle, offset))
 

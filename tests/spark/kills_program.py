@@ -1,49 +1,71 @@
-"""Streaming queries that kills.py kills: JSON files to a topic, exactly or at least once.
+"""Streaming queries that kills.py kills: JSON files to topics, exactly or at least once, at the same time.
 
-    python -m tests.spark.kills_program SERVERS DELIVERY FOLDER ...
+    PYKAFKA2_TEST_KILL_PLAN=FILE python -m tests.spark.kills_program
 
-One query after the other; each folder is named as its topic.  Only in the last one a step may be the end.
-Ends by itself when all files are written.  The rows depend on the files alone, in the same tasks each time.
+The file says which queries, and at which step each is to stand still and wait for its end.  The program ends
+by itself when no query is left.  Rows depend on the files alone, in the same tasks each time.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import sys
+import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-TASKS = 3
-ARMED = "armed"
-"""A file in the folder for crashes that is there while the last query runs."""
-CRASH_AT = "PYKAFKA2_TEST_CRASH_AT"
+from tests.spark.kill_plans import TASKS
+
+PLAN = "PYKAFKA2_TEST_KILL_PLAN"
+SLOTS = 6
+"""Of tasks: more than may stand still."""
+LONGEST_STAY = 900.0
+LOOK_EVERY = 0.1
 
 
 def on_step(step: str, known: dict[str, Any]) -> None:
-    """Kill everything of this query, JVM and workers, when the step is reached for the n-th time.
+    """Stand still when a query has come to its step for the n-th time in this start.
 
-    The steps of one kind are counted in a folder, as several processes come by.
+    The steps are counted in the query's folder, as several processes come by.
     """
-    wanted, _, number = os.environ.get(CRASH_AT, "").partition(":")
-    if step != wanted:
-        return
-    folder = Path(os.environ["PYKAFKA2_TEST_CRASH_FOLDER"])
-    if not (folder / ARMED).exists():
-        return
+    for query in planned():
+        wanted, _, number = query["kill"].partition(":")
+        if step == wanted and known.get("sink") == _id_of(query):
+            if _count(Path(query["folder"]), step) == int(number):
+                (Path(query["folder"]) / "frozen").touch()
+                time.sleep(LONGEST_STAY)
+                kill_session(os.getsid(0))
+            return
+
+
+@cache
+def planned() -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(Path(os.environ[PLAN]).read_text())
+    return found
+
+
+def _id_of(query: dict[str, str]) -> str:
+    """By which the sink knows it."""
+    return str(json.loads((Path(query["folder"]) / "checkpoint/metadata").read_text())["id"])
+
+
+def _count(folder: Path, step: str) -> int:
+    """How often it has been reached by now."""
+    start = Path(os.environ[PLAN]).stem
     reached = 0
     while True:
         reached += 1
         try:
-            (folder / f"{step}-{reached}").touch(exist_ok=False)
-            break
+            (folder / f"{start}-{step}-{reached}").touch(exist_ok=False)
         except FileExistsError:
             continue
-    if reached == int(number):
-        kill_session(os.getsid(0))
+        return reached
 
 
 def kill_session(session: int) -> None:
@@ -71,9 +93,8 @@ def processes_of(session: int) -> Iterator[int]:
 
 
 def main() -> None:
-    servers, delivery, *folders = sys.argv[1:]
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(f"local[{SLOTS}]")
         .appName("kills")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", str(TASKS))
@@ -87,29 +108,32 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    for folder in map(Path, folders):
-        if folder == Path(folders[-1]) and os.environ.get("PYKAFKA2_TEST_CRASH_FOLDER"):
-            (Path(os.environ["PYKAFKA2_TEST_CRASH_FOLDER"]) / ARMED).touch()
-        run(spark, servers, delivery, folder)
-        (folder / "done").touch()
+    running = [(Path(one["folder"]), start(spark, one)) for one in planned()]
+    while running:
+        ended = [one for one in running if not one[1].isActive]
+        for folder, query in ended:
+            problem = query.exception()
+            (folder / ("done" if problem is None else "failed")).write_text(str(problem))
+        running = [one for one in running if one not in ended]
+        time.sleep(LOOK_EVERY)
     spark.stop()
 
 
-def run(spark: SparkSession, servers: str, delivery: str, folder: Path) -> None:
-    """A query from where its checkpoint is to its end."""
+def start(spark: SparkSession, query: dict[str, str]) -> StreamingQuery:
+    """A query from where its checkpoint is."""
+    folder = query["folder"]
     stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(f"{folder}/in")
-    query = (
+    return (
         stream.repartition(TASKS, "value")
         .selectExpr("value", "value as key")
         .writeStream.format("pykafka2")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", folder.name)
-        .option("delivery", delivery)
+        .option("kafka.bootstrap.servers", query["servers"])
+        .option("topic", query["topic"])
+        .option("delivery", query["delivery"])
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Spark itself is killed while it writes, twice; kills.py does so at every step, many times."""
+"""Spark itself is killed while it writes, two queries in one start; kills.py does so at every step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from pykafka2.testing import ClusterApi
 from spark_connector.testing import why_no_spark
-from tests.spark.kills import Campaign
+from tests.spark.kill_campaign import Campaign
+from tests.spark.kill_plans import Plan
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +19,7 @@ def test_killed_queries_lose_and_repeat_nothing(spark_kafka: ClusterApi, tmp_pat
     if reason is not None:
         pytest.skip(reason)
     campaign = Campaign(spark_kafka.bootstrap_servers, tmp_path)
-    outcomes = list(campaign.play("exactly_once", [["after-flush:4"], ["between-ends:1"]]))
+    plans = [Plan("exactly_once", ("after-flush:4",)), Plan("exactly_once", ("between-ends:1",))]
+    outcomes = list(campaign.play(plans))
     assert len(outcomes) == 2
     assert all(one.is_good for one in outcomes), outcomes

@@ -1,0 +1,249 @@
+"""Kills queries of Spark's, several at a time, starts them again, and compares what was written.
+
+Neighbours: kill_plans.py says which; kills_program.py is what is started and killed; kills.py the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from pykafka2 import KafkaAdminClient, NewTopic
+from tests.spark import quick_java
+from tests.spark.committed import committed
+from tests.spark.kill_plans import BATCHES, Outcome, Plan, is_moment
+from tests.spark.kills_program import PLAN, kill_session
+
+ROOT = Path(__file__).parents[2]
+ROWS = 60
+START_TIMEOUT = 600.0
+MOST_STARTS = 8
+"""A query that has not come to its end by then is given up."""
+AT_ONCE = 4
+"""So many queries are killed in one start: starting Spark is what takes the time."""
+LOOK_EVERY = 0.05
+
+
+@attrs.define
+class Query:
+    """One that is played: where it writes to and what is known of it."""
+
+    plan: Plan
+    topic: str
+    folder: Path
+    starts: int = 0
+    kills_played: int = 0
+    began: float = attrs.field(factory=time.monotonic)
+    notes: list[str] = attrs.Factory(list)
+
+    @property
+    def next_kill(self) -> str:
+        """Empty if it is to come to its end."""
+        kills = self.plan.kills
+        return kills[self.kills_played] if self.kills_played < len(kills) else ""
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / "done").exists()
+
+    @property
+    def has_failed(self) -> bool:
+        return (self.folder / "failed").exists()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it stands at the step where it is to be killed."""
+        return (self.folder / "frozen").exists()
+
+    @property
+    def has_batch(self) -> bool:
+        return (self.folder / "checkpoint/offsets/0").exists()
+
+
+@attrs.define
+class Campaign:
+    """Plays plans on one cluster, in starts of Spark with several queries each.
+
+    At the step where it is to be killed a query stands still, in the process that got there.  When each has
+    come to its own, all processes are killed at once.  Those of the last start run to their ends beside.
+
+    folder: for input, checkpoints and logs.  archive: of the JVM's classes, see `class_archive`.
+    """
+
+    servers: str
+    folder: Path
+    archive: Path | None = None
+    at_once: int = AT_ONCE
+    _starts: int = 0
+
+    def play(self, plans: Iterable[Plan], is_over: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+        """What became of each query, as soon as that is known; no new one once `is_over`."""
+        waiting, active = deque(plans), list[Query]()
+        while True:
+            self._fill(active, waiting, is_over())
+            if not active:
+                return
+            self._start(active)
+            ended = [one for one in active if one.is_done or one.starts >= MOST_STARTS]
+            active = [one for one in active if one not in ended]
+            yield from map(self._outcome, ended)
+
+    # ------------------------------------------------------------------ inside
+
+    def _fill(self, active: list[Query], waiting: deque[Plan], is_over: bool) -> None:
+        """Moments and steps are not killed at in one start: who stands still at a step takes long."""
+        kinds = {is_moment(one.next_kill) for one in active if one.next_kill}
+        while waiting and not is_over and sum(bool(one.next_kill) for one in active) < self.at_once:
+            if kinds and waiting[0].is_timed not in kinds:
+                return
+            kinds.add(waiting[0].is_timed)
+            active.append(self._new(waiting.popleft()))
+
+    def _new(self, plan: Plan) -> Query:
+        topic = f"kills-{uuid.uuid4().hex[:8]}"
+        with KafkaAdminClient(bootstrap_servers=self.servers) as admin:
+            admin.create_topics([NewTopic(topic, partitions=4)])
+            admin.wait_for_topics([topic], timeout=30)
+        query = Query(plan, topic, self.folder / topic)
+        _write_input(query.folder / "in")
+        return query
+
+    def _start(self, queries: Sequence[Query]) -> None:
+        """Spark plays the queries until all are where they are to be killed, or at their ends."""
+        self._starts += 1
+        plan = self.folder / f"start-{self._starts}.json"
+        plan.write_text(json.dumps([_told(one, self.servers) for one in queries]))
+        for one in queries:
+            one.starts += 1
+            for name in ("frozen", "failed"):
+                (one.folder / name).unlink(missing_ok=True)
+        with plan.with_suffix(".log").open("wb") as log:
+            process = start_program(plan, self.folder, self._java(), log.fileno())
+            try:
+                if not _wait(queries, process):
+                    for one in queries:
+                        one.notes.append(f"start {self._starts} hung")
+            finally:
+                kill_session(process.pid)  # a daemon of Python may be left over
+                process.wait()
+        for one in queries:
+            if one.is_done and one.next_kill and not is_moment(one.next_kill):
+                one.notes.append(f"{one.next_kill} was not reached")
+            if one.has_failed:
+                one.notes.append(f"it failed: {(one.folder / 'failed').read_text()[:500]}")
+            one.kills_played += 1
+
+    def _java(self) -> str:
+        return (
+            quick_java.QUICK
+            if self.archive is None
+            else f"{quick_java.QUICK} -XX:SharedArchiveFile={self.archive}"
+        )
+
+    def _outcome(self, query: Query) -> Outcome:
+        if not query.is_done:
+            query.notes.append("it did not come to its end")
+        expected = [f"{batch}/{row}" for batch in range(BATCHES) for row in range(ROWS)]
+        found = committed(self.servers, query.topic)
+        lost = sum(1 for value in expected if not found[value])
+        repeated = found.total() - len(expected) + lost
+        seconds = time.monotonic() - query.began
+        return Outcome(query.plan, lost, repeated, seconds, "; ".join(query.notes), os.getloadavg()[0])
+
+
+def _wait(queries: Sequence[Query], process: subprocess.Popen[bytes]) -> bool:
+    """Until it is time to kill the program, or it has ended; False if neither comes."""
+    killed = [one for one in queries if one.next_kill]
+    moments = [float(one.next_kill.removesuffix(" s")) for one in killed if is_moment(one.next_kill)]
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            return True
+        if moments:
+            if all(one.has_batch or one.has_failed for one in killed):
+                time.sleep(min(moments))
+                return True
+        elif killed and all(one.is_done or one.has_failed or one.is_frozen for one in queries):
+            return True
+        time.sleep(LOOK_EVERY)
+    return False
+
+
+def _told(query: Query, servers: str) -> dict[str, str]:
+    """What the program is told of a query."""
+    kill = query.next_kill
+    return {
+        "servers": servers,
+        "topic": query.topic,
+        "delivery": query.plan.delivery,
+        "folder": str(query.folder),
+        "kill": "" if is_moment(kill) else kill,
+    }
+
+
+def start_program(plan: Path, folder: Path, java: str, log: int) -> subprocess.Popen[bytes]:
+    """kills_program.py in a session of processes of its own."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{java}' pyspark-shell",
+        "PYKAFKA2_SPARK_STEP_HOOK": "tests.spark.kills_program:on_step",
+        PLAN: str(plan),
+    }
+    # Each start has a dozen Python processes, which would all compile what they import.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = [sys.executable, "-m", "tests.spark.kills_program"]
+    return subprocess.Popen(
+        command, env=environment, stdout=log, stderr=log, cwd=folder, start_new_session=True
+    )
+
+
+def class_archive(servers: str, folder: Path) -> Path:
+    """An archive of the classes that Spark's JVM loads for such a query (`-XX:SharedArchiveFile`).
+
+    A JVM that has it starts in less than half the processor time.  Making it takes one query that is not
+    killed.
+    """
+    archive = folder / "classes.jsa"
+    campaign = Campaign(servers, folder)
+    query = campaign._new(Plan("exactly_once", ()))
+    plan = folder / "archive.json"
+    plan.write_text(json.dumps([_told(query, servers)]))
+    java = f"{quick_java.QUICK} -XX:ArchiveClassesAtExit={archive}"
+    log = plan.with_suffix(".log")
+    with log.open("wb") as file:
+        start_program(plan, folder, java, file.fileno()).wait(START_TIMEOUT)
+    deadline = time.monotonic() + START_TIMEOUT  # the JVM outlives the driver while it writes
+    while not archive.exists() or _is_written(archive):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no archive of classes: {log.read_text()[-1500:]}")
+        time.sleep(0.5)
+    return archive
+
+
+def _is_written(file: Path) -> bool:
+    """Whether a process has it open."""
+    for one in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if one.resolve() == file:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _write_input(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for batch in range(BATCHES):
+        lines = [json.dumps({"value": f"{batch}/{row}"}) for row in range(ROWS)]
+        (folder / f"{batch:03}.json").write_text("\n".join(lines))
