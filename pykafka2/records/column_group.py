@@ -1,9 +1,10 @@
 """Batches into columns, several at once.
 
 Runs on the application's thread, for `poll_columns` and `read_range`.  Where numpy is loaded the records of
-several batches are found by array_decoder.py; otherwise, and where records are not as producers write them,
-by column_decoder.py batch by batch.  Columns are the same either way, and the same is raised.  `to_arrow`
-loads numpy; so does reading on, where pyarrow is installed, once that takes no longer than what it spares.
+several batches are found by array_decoder.py.  Batches whose records are laid out alike, and whatever is not
+as producers write it, are for column_decoder.py, batch by batch.  Columns are the same either way, and the
+same is raised.  `to_arrow` loads numpy; so does reading on, where pyarrow is installed, once that takes no
+longer than what it spares.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Self
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import KafkaError
 from pykafka2.records.batch import Buffer, RecordBatch
-from pykafka2.records.column_decoder import decode_opened
+from pykafka2.records.column_decoder import decode_alike, decode_opened
 from pykafka2.records.columns import Columns
+from pykafka2.records.layouts import looks_uniform
 from pykafka2.records.legacy import AnyBatch, decode_any_columns
 from pykafka2.records.opening import has_gaps, open_body
 
@@ -25,6 +27,8 @@ from pykafka2.records.opening import has_gaps, open_body
 GROUP_BYTES = 1 << 19
 # Fewer records are not worth the arrays.
 FEWEST_RECORDS = 48
+# Batches of fewer records are taken several at once, though all records of each be alike.
+FEWEST_ALIKE = 256
 # So many records decoded one by one have taken as long as loading numpy takes: 0.1 s.
 WORTH_NUMPY = 100_000
 
@@ -51,6 +55,7 @@ class ColumnGroup:
         self._records = 0
         self._first_offset = self._next_offset = 0
         self._have_gaps = False
+        self._looks_for_alike = True
         self.failed: AnyBatch | None = None
         self.end_offset: int | None = None
         """Records at this offset and behind it are left out, if it is given."""
@@ -90,6 +95,12 @@ class ColumnGroup:
             self._flush()
             self.failed = batch
             raise
+        if (
+            self._looks_for_alike
+            and batch.count >= FEWEST_ALIKE
+            and self._add_alike(batch, body, first_offset)
+        ):
+            return
         if not self._opened:
             self._first_offset, self._have_gaps = first_offset, gaps
         self._opened.append((batch, body))
@@ -98,6 +109,15 @@ class ColumnGroup:
         self._records += batch.count
         if self._bytes >= GROUP_BYTES:
             self._flush()
+
+    def _add_alike(self, batch: RecordBatch, body: Buffer, first_offset: int) -> bool:
+        """Add a batch whose records are laid out alike; one that is not ends the looking for such batches."""
+        buffer = bytes(body)
+        self._looks_for_alike = looks_uniform(batch, buffer)
+        if self._looks_for_alike:
+            self._flush()
+            self._looks_for_alike = decode_alike(batch, buffer, self._columns, self._where, first_offset)
+        return self._looks_for_alike
 
     def _add_alone(self, batch: AnyBatch, first_offset: int) -> None:
         try:

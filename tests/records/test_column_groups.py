@@ -23,7 +23,7 @@ from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.opening import open_body
-from pykafka2.records.runs import ArrayRun
+from pykafka2.records.runs import ArrayRun, UniformRun
 from pykafka2.types import Headers
 from tests.records.test_columns import rows_in, table_rows
 
@@ -113,14 +113,26 @@ def without_arrays() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def alike_from(records: int) -> Iterator[None]:
+    """Batches of so many records are looked at for records that are alike."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_group, "FEWEST_ALIKE", records)
+        yield
+
+
 @pytest.mark.gate
 @pytest.mark.slow
-@given(blobs(), st.integers(0, 90))
-@example(uniform(90, 150, 150, 149), 70)
-def test_batches_together_are_the_batches_one_by_one(found: list[bytes], skipped: int) -> None:
+@given(blobs(), st.integers(0, 90), st.sampled_from([1, 1 << 20]))
+@example(uniform(90, 150, 150, 149), 70, 1 << 20)
+@example(uniform(90, 150, 20, 149), 70, 1)
+def test_batches_together_are_the_batches_one_by_one(
+    found: list[bytes], skipped: int, fewest_alike: int
+) -> None:
     blob = b"".join(found)
     first_offset = next(iter(batches(blob))).base_offset + skipped
-    rows, why, failed, columns = grouped(blob, first_offset)
+    with alike_from(fewest_alike):
+        rows, why, failed, columns = grouped(blob, first_offset)
     assert (rows, why, failed) == alone(blob, first_offset)
     table = columns.to_arrow()
     table.validate(full=True)
@@ -129,13 +141,16 @@ def test_batches_together_are_the_batches_one_by_one(found: list[bytes], skipped
 
 
 @pytest.mark.slow
-@given(blobs(), st.data())
-def test_damaged_batches_are_refused_as_alone(found: list[bytes], data: st.DataObject) -> None:
+@given(blobs(), st.data(), st.sampled_from([1, 1 << 20]))
+def test_damaged_batches_are_refused_as_alone(
+    found: list[bytes], data: st.DataObject, fewest_alike: int
+) -> None:
     number = data.draw(st.integers(0, len(found) - 1))
     damaged = bytearray(found[number])
     damaged[data.draw(st.integers(61, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     blob = b"".join([*found[:number], bytes(damaged), *found[number + 1 :]])
-    assert grouped(blob)[:3] == alone(blob)
+    with alike_from(fewest_alike):
+        assert grouped(blob)[:3] == alone(blob)
 
 
 @pytest.mark.parametrize("size", [0, 40, 100, 500, 9000])
@@ -181,6 +196,43 @@ def test_batches_of_as_many_bytes_need_not_be_alike() -> None:
     run = decode_arrays(opened(blob))
     assert run is not None
     assert [len(value or b"") for value in run.values] == [10] * 90 + [12, 8] * 15 + [9, 11] * 30
+
+
+def test_batches_of_records_that_are_alike_are_not_looked_at_record_by_record() -> None:
+    blob = b"".join(uniform(300, 9000, 300, 65))
+    rows, _, _, columns = grouped(blob, 10)
+    assert rows == alone(blob, 10)[0]
+    kinds = [type(run) for run in columns.runs()]
+    assert set(kinds[:-1]) == {UniformRun}
+    assert kinds[-1] is ArrayRun, "a batch of few records is taken together with others"
+    assert len(kinds) < 20
+
+
+@pytest.mark.parametrize("odd", [20, 65, 150, 298])
+@pytest.mark.parametrize("value", [None, b"other", b"v" * 101])
+def test_a_record_unlike_the_others_leaves_the_batch_to_arrays(odd: int, value: bytes | None) -> None:
+    builder = BatchBuilder(max_bytes=1 << 30)
+    for number in range(300):
+        builder.append(NOW, None, value if number == odd else b"v" * 100)
+    blob = builder.build() + uniform(300, 300)[1]
+    rows, _, _, columns = grouped(blob)
+    assert rows == alone(blob)[0]
+    assert [type(run) for run in columns.runs()] == [ArrayRun], "nor is the next one tried"
+
+
+@pytest.mark.parametrize("at", [61, 70, 5000, -1])
+def test_damage_among_records_that_are_alike_is_told_as_ever(at: int) -> None:
+    blob = bytearray(b"".join(uniform(300)))
+    blob[at] ^= 0xFF
+    assert grouped(bytes(blob))[:3] == alone(bytes(blob))
+
+
+def test_bytes_behind_records_that_are_alike_are_told_as_ever() -> None:
+    [blob] = uniform(300)
+    fewer = bytearray(blob)
+    fewer[23:27], fewer[57:61] = (298).to_bytes(4, "big"), (299).to_bytes(4, "big")
+    assert grouped(bytes(fewer))[:3] == alone(bytes(fewer))
+    assert "bytes are left" in grouped(bytes(fewer))[1]
 
 
 def test_a_group_ends_where_it_is_told_to() -> None:
