@@ -14,7 +14,7 @@ from pykafka2 import Columns, KafkaConsumer, TopicPartition
 from pykafka2.errors import KafkaTimeoutError, OffsetOutOfRange, UnknownTopicOrPartition
 from spark_connector import connections
 from spark_connector.options.source_options import SourceOptions
-from spark_connector.source.arrow import arrow_schema
+from spark_connector.source.arrow import ARROW_TYPES, arrow_schema
 from spark_connector.source.losses import tell
 from spark_connector.source.ranges import OffsetRange
 
@@ -37,9 +37,7 @@ class RangeTask:
         partition = TopicPartition(wanted.topic, wanted.partition)
         shape = _Shape(self._columns, partition)
         for columns in self._pieces(partition, wanted.start, wanted.end):
-            table = columns.to_arrow().append_column("timestampType", shape.types_of(columns))
-            for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH):
-                yield shape.of(batch)
+            yield from shape.batches(columns)
 
     # ------------------------------------------------------------------ inside
 
@@ -87,30 +85,39 @@ class _Shape:
 
     def __init__(self, names: Sequence[str], partition: TopicPartition) -> None:
         self._schema = arrow_schema(names)
-        self._constants = {
-            "topic": pa.scalar(partition.topic, pa.string()),
-            "partition": pa.scalar(partition.partition, pa.int32()),
-        }
-        self._repeated: dict[str, pa.Array] = {}
+        self._partition = partition
+        self._repeated: dict[tuple[str, object], pa.Array] = {}
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        count = batch.num_rows
-        arrays = [
-            self._constant(field.name, count)
-            if field.name in self._constants
-            else batch.column(field.name).cast(field.type)
-            for field in self._schema
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+    def batches(self, columns: Columns) -> Iterator[pa.RecordBatch]:
+        types, done = self._types_of(columns), 0
+        for batch in columns.to_arrow().to_batches(max_chunksize=ROWS_PER_BATCH):
+            count = batch.num_rows
+            given = {
+                "topic": self._constant("topic", self._partition.topic, count),
+                "partition": self._constant("partition", self._partition.partition, count),
+                "timestampType": types.slice(done, count),
+            }
+            arrays = [
+                given[field.name] if field.name in given else _as(field.type, batch.column(field.name))
+                for field in self._schema
+            ]
+            done += count
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def types_of(self, columns: Columns) -> pa.Array:
-        if "timestampType" not in self._schema.names or columns.timestamp_type is not None:
-            return pa.repeat(pa.scalar(columns.timestamp_type, pa.int32()), len(columns))
+    def _types_of(self, columns: Columns) -> pa.Array:
+        """Of timestamps, mostly one for all."""
+        if columns.timestamp_type is not None:
+            return self._constant("timestampType", columns.timestamp_type, len(columns))
         return pa.array(columns.timestamp_types, pa.int32())
 
-    def _constant(self, name: str, count: int) -> pa.Array:
+    def _constant(self, name: str, value: object, count: int) -> pa.Array:
         """Most batches are of one length, and those alike can be slices of one array."""
-        known = self._repeated.get(name)
+        known = self._repeated.get((name, value))
         if known is None or len(known) < count:
-            known = self._repeated[name] = pa.repeat(self._constants[name], max(count, 1))
+            one = pa.scalar(value, ARROW_TYPES[name])
+            known = self._repeated[name, value] = pa.repeat(one, max(count, 1))
         return known.slice(0, count)
+
+
+def _as(kind: pa.DataType, column: pa.Array) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)
