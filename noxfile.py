@@ -100,10 +100,8 @@ def long(session: nox.Session) -> None:
         # All in one process, which must not take more for that.
         session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "400")
     # Spark is killed at every step of its sink's protocol: here, and on Apache Kafka.
-    session.run("python", "-m", "tests.spark.kills")
-    session.run("python", "-m", "tests.spark.kills", "--delivery", "exactly_once_per_task", "--random", "3")
-    session.run("python", "-m", "tests.spark.kills", "--delivery", "at_least_once", "--random", "6")
-    session.run("python", "-m", "tests.spark.kills", "--apache", "--rounds", "1", "--random", "2")
+    kept = ("--resume", f"kills-{str(commit).strip()}.jsonl")
+    session.run("python", "-m", "tests.spark.kills", *kept)
     for protocol in ("classic", "consumer"):
         session.run("python", "-m", "tests.conformance.librdkafka_suite", "--protocol", protocol)
     # The recipes for FastAPI and Node, which the gate's environment does not have.

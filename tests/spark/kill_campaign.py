@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 
 from pykafka2 import KafkaAdminClient, NewTopic
-from tests.spark import quick_java
+from tests.spark import preloaded_daemon, quick_java
 from tests.spark.committed import committed
 from tests.spark.kill_plans import BATCHES, Outcome, Plan, is_moment
 from tests.spark.kills_program import PLAN, kill_session
@@ -195,12 +195,12 @@ def start_program(plan: Path, folder: Path, java: str, log: int) -> subprocess.P
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(preloaded_daemon.python(folder)),
         "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{java}' pyspark-shell",
         "PYKAFKA2_SPARK_STEP_HOOK": "tests.spark.kills_program:on_step",
         PLAN: str(plan),
     }
-    # Each start has a dozen Python processes, which would all compile what they import.
+    # All those processes of Python would compile what they import.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-m", "tests.spark.kills_program"]
     return subprocess.Popen(
