@@ -71,6 +71,8 @@ class Outcome:
     """From its first start to its end; others ran beside it."""
     note: str = ""
     load: float = 0.0
+    failures: int = 0
+    """Starts that it ended with an error, and was started again after."""
 
     @property
     def is_good(self) -> bool:
@@ -82,11 +84,14 @@ class Outcome:
         plan, wrong = self.plan, "" if self.is_good else "  WRONG "
         return (
             f"{plan.cluster:8} {plan.delivery:22} {', '.join(plan.kills):32} {self.lost:5} "
-            f"{self.repeated:8} {self.seconds:6.1f} {self.load:5.1f}{wrong}{self.note}"
+            f"{self.repeated:8} {self.seconds:6.1f} {self.load:5.1f} {self.failures:8}{wrong}{self.note}"
         )
 
 
-HEADING = f"{'broker':8} {'delivery':22} {'kills':32} {'lost':>5} {'repeated':>8} {'s':>6} {'load':>5}"
+HEADING = (
+    f"{'broker':8} {'delivery':22} {'kills':32} {'lost':>5} "
+    f"{'repeated':>8} {'s':>6} {'load':>5} {'failures':>8}"
+)
 
 
 def is_moment(kill: str) -> bool:

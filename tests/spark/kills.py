@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.spark.kill_campaign import AT_ONCE, Campaign, class_archive
 from tests.spark.kill_plans import APACHE, BUNDLED, HEADING, STEPS, Plan, all_plans, record, recorded, summary
 
-FEW = 4
+FEW = 8
 """So many queries are not worth an archive of classes."""
 
 

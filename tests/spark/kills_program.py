@@ -130,6 +130,7 @@ def start(spark: SparkSession, query: dict[str, str]) -> StreamingQuery:
         .option("kafka.bootstrap.servers", query["servers"])
         .option("topic", query["topic"])
         .option("delivery", query["delivery"])
+        .option("ledgerTopic", f"{query['topic']}-ledger")  # who stands still would hold up those beside it
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()
