@@ -96,16 +96,18 @@ class Columns:
     def to_arrow(self) -> pyarrow.Table:
         """A table with the columns offset, timestamp, key, value and headers (those of Spark's Kafka source).
 
-        Takes pyarrow, and numpy, which comes with it.  Headers are null where there are none; names that are
-        not UTF-8 have replacement characters there.
+        Takes pyarrow and numpy.  Headers are null where there are none; names that are not UTF-8 have
+        replacement characters there.
 
         Raises:
-            ImportError: pyarrow is not installed.
+            ImportError: pyarrow or numpy is not installed.
         """
         try:
             from pykafka2.records.arrow_columns import to_table  # with pyarrow, which few need
         except ImportError as error:
-            raise ImportError("to_arrow() needs pyarrow: pip install 'pykafka2[spark]'") from error
+            raise ImportError(
+                f"to_arrow() needs pyarrow and numpy ({error}): pip install 'pykafka2[spark]'"
+            ) from error
         return to_table(self._runs)
 
     def add(self, run: Run, first_offset: int = 0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,11 @@ def test_the_source_distribution_has_no_evidence(sdist_files: set[str]) -> None:
 @pytest.mark.parametrize("path", NEEDED_TO_TEST_AND_DOCUMENT)
 def test_the_source_distribution_has(path: str, sdist_files: set[str]) -> None:
     assert path in sdist_files
+
+
+@pytest.mark.parametrize("extra", ["spark", "spark-local", "spark-test"])
+def test_extras_for_spark_bring_all_that_columns_take(extra: str) -> None:
+    """An environment for tests has numpy anyway, so none of them would miss it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    brought = project["optional-dependencies"][extra]
+    assert {"numpy", "pyarrow"} <= {one.partition(">")[0].partition("=")[0] for one in brought}
