@@ -32,9 +32,11 @@ NEED_PYSPARK = [
     "test_batch_ranges.py",
     "test_crashes.py",
     "test_exactly_once.py",
+    "test_foreach_batch.py",
     "test_kills.py",
     "test_sink_options.py",
     "test_sink_rows.py",
+    "test_sink_sending.py",
     *NEED_LIMITS,
 ]
 """Files that need pyspark, though no session."""

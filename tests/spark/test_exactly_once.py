@@ -18,7 +18,7 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaProducer
 from pykafka2.errors import ConfigurationError, KafkaError
 from pykafka2.testing import ClusterApi
-from spark_connector import connections
+from spark_connector import clock, connections
 from spark_connector.errors import (
     CheckpointBehind,
     ExactlyOnceError,
@@ -33,7 +33,7 @@ from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
 from spark_connector.sink.messages import Written
 from spark_connector.sink.reading import sink_options
-from spark_connector.sink.states import FOLLOWS, LedgerState, Phase, from_json, to_json
+from spark_connector.sink.states import FOLLOWS, MOST_PAST_RUNS, LedgerState, Phase, from_json, to_json
 from spark_connector.sink.stream import abort_epoch, commit_epoch
 from spark_connector.sink.tasks import write_epoch, write_job
 from tests.spark.committed import committed
@@ -262,6 +262,28 @@ def test_nothing_is_committed_if_one_transaction_is_lost_before_the_decision(wor
     assert world.committed() == all_of(0)
 
 
+def test_another_attempts_transaction_is_not_taken_for_the_one_that_is_committed(world: World) -> None:
+    """It has the same id and is open, too."""
+    run = world.run()
+    messages = run.write(0)
+    run.write(0, attempt=1, only=1)
+    with pytest.raises(NotCommitted, match=r"1 of 3 transactions.*partition 1: .*another attempt"):
+        run.commit(0, messages)
+    abort_epoch(run.options, run.epoch(0), messages)  # as Spark does then
+    assert world.committed() == Counter()
+
+
+def test_nothing_is_decided_with_little_time_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = world.run(**{"kafka.transaction.timeout.ms": "100000"})
+    messages = run.write(0)
+    wall = clock.wall
+    monkeypatch.setattr(clock, "wall", lambda: wall() + 96)
+    with pytest.raises(NotCommitted, match=r"s left: kafka\.transaction\.timeout\.ms=100000 is too short"):
+        run.commit(0, messages)
+    abort_epoch(run.options, run.epoch(0), messages)  # as Spark does then
+    assert world.committed() == Counter()
+
+
 def test_what_is_lost_after_the_decision_alone_is_written_again(world: World) -> None:
     run = world.run()
     messages = run.write(0)
@@ -436,6 +458,14 @@ def test_states_follow_the_table_alone() -> None:
             else:
                 with pytest.raises(ExactlyOnceError):
                     make()
+
+
+def test_the_last_runs_are_remembered() -> None:
+    state = LedgerState("q")
+    names = [f"run-{number}" for number in range(MOST_PAST_RUNS + 3)]
+    for name in names:
+        state = state.claimed(name, 0)
+    assert state.past_runs == tuple(names[2:-1])
 
 
 def test_who_comes_second_to_the_ledger_logs_no_error(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -123,6 +123,11 @@ def test_tasks_are_the_same_each_time_and_travel(reader: DataSourceStreamReader)
     end = {"t": {"0": 500, "1": 3, "2": 40}}
     tasks = reader.partitions(start, end)
     assert len(tasks) >= 20
+    offsets = {number: set[int]() for number in range(3)}
+    for one in tasks:
+        offsets[one.value.partition] |= set(range(one.value.start, one.value.end))
+    # A partition that is new begins at 0.
+    assert offsets == {0: set(range(5, 500)), 1: {0, 1, 2}, 2: set(range(40))}
     assert [one.value for one in reader.partitions(start, end)] == [one.value for one in tasks]
     assert [one.value for one in pickle.loads(pickle.dumps(tasks))] == [one.value for one in tasks]
 
@@ -195,7 +200,7 @@ def test_conditions_on_topics_and_partitions(condition: Filter, selected: list[i
 def test_conditions_on_time_make_a_beginning_and_stay_sparks() -> None:
     limits = Limits()
     conditions = [GreaterThan(TIME, T), GreaterThanOrEqual(TIME, T + datetime.timedelta(seconds=1))]
-    conditions += [LessThan(TIME, T)]
+    conditions += [LessThan(TIME, T), GreaterThan(TIME, T)]
     assert limits.take(conditions) == conditions
     assert limits.first_ms == 1_767_225_601_000
 

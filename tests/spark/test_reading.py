@@ -135,6 +135,21 @@ def test_what_is_left_is_read(
     assert "are gone; failOnDataLoss is false" in caplog.text
 
 
+def test_what_was_read_before_a_loss_is_not_read_again(kafka_cluster: KafkaCluster) -> None:
+    for _ in range(6):
+        send(kafka_cluster, "t", [5])  # a batch each, of which one is asked for at a time
+    given = {"subscribe": "t", "failOnDataLoss": "false", "kafka.max.partition.fetch.bytes": "1"}
+    options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, **given})
+    batches = RangeTask(options, ("offset",)).read(OffsetRange("t", 0, 0, 31))
+    found = next(batches)["offset"].to_pylist()
+    age_out(kafka_cluster, "t")
+    for batch in batches:
+        found += batch["offset"].to_pylist()
+    assert found == sorted(set(found))
+    assert (found[0], found[-1]) == (0, 30)
+    assert len(found) < 31
+
+
 def test_a_log_that_ends_before_the_range_is_a_loss(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     with pytest.raises(DataLoss, match="t-0 ends before offset 7"):

@@ -1,0 +1,155 @@
+"""`exactly_once_batches` without Spark: what it does with batches that are there, wholly or in part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import attrs
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from pykafka2 import KafkaProducer
+from pykafka2.testing import ClusterApi
+from spark_connector import connections, exactly_once_batches
+from spark_connector.errors import CheckpointBehind, PartlyCommitted, SupersededRun, WrongSchema
+from spark_connector.sink import batch as batch_module
+from spark_connector.sink.context import TaskPlace
+from spark_connector.sink.foreach_batch import ExactlyOnceBatches
+from tests.spark.test_exactly_once import TASKS, World, all_of, rows
+
+pytestmark = pytest.mark.slow
+
+at_step: dict[str, Callable[[dict[str, Any]], None]] = {}
+
+
+def on_step(step: str, known: dict[str, Any]) -> None:
+    action = at_step.pop(step, None)
+    if action is not None:
+        action(known)
+
+
+@pytest.fixture(autouse=True)
+def _hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PYKAFKA2_SPARK_STEP_HOOK", f"{__name__}:on_step")
+    yield
+    at_step.clear()
+    connections.close_all()
+
+
+@attrs.define
+class Frame:
+    """Of a DataFrame what the helper asks of it; to save it plays the tasks one after the other."""
+
+    number: int
+    monkeypatch: pytest.MonkeyPatch
+    schema: StructType = attrs.field(factory=lambda: StructType([StructField("value", StringType())]))
+    saved: list[str] = attrs.Factory(list)
+    _given: dict[str, str] = attrs.Factory(dict)
+
+    @property
+    def write(self) -> Self:
+        return self
+
+    def format(self, name: str) -> Self:
+        self.saved.append(name)
+        return self
+
+    def mode(self, name: str) -> Self:
+        return self
+
+    def options(self, **given: str) -> Self:
+        self._given = {name.lower(): value for name, value in given.items()}  # as Spark does
+        return self
+
+    def save(self) -> None:
+        if self.saved[-1] == "noop":
+            return
+        writer = batch_module.batch_writer(self._given, self.schema, False)
+        messages = []
+        for task in range(TASKS):
+            self.monkeypatch.setattr(batch_module, "task_place", lambda task=task: TaskPlace(task, 0, False))
+            messages.append(writer.write(iter(rows(self.number, task))))
+        try:
+            writer.commit(list(messages))
+        except Exception:
+            writer.abort(list(messages))
+            raise
+
+
+Play = Callable[[ExactlyOnceBatches, int], list[str]]
+
+
+@pytest.fixture
+def world(spark_kafka: ClusterApi, topic: str) -> World:
+    return World(spark_kafka.bootstrap_servers, topic)
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Hands a batch to the helper; in which formats it was saved."""
+
+    def play(batches: ExactlyOnceBatches, number: int) -> list[str]:
+        frame = Frame(number, monkeypatch)
+        batches(frame, number)  # type: ignore[arg-type]
+        return frame.saved
+
+    return play
+
+
+def helper(world: World, **more: str) -> ExactlyOnceBatches:
+    options = {"kafka.bootstrap.servers": world.servers, "topic": world.topic}
+    return exactly_once_batches(world.query, ledgerTopic=f"ledger-{world.query}", **options, **more)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "exactly_once_per_task"])
+def test_a_batch_that_is_there_is_computed_and_not_written(world: World, play: Play, delivery: str) -> None:
+    first = helper(world, delivery=delivery)
+    assert play(first, 0) == ["pykafka2"]
+    assert play(first, 0) == ["noop"]
+    later = helper(world, delivery=delivery)  # after a restart
+    assert play(later, 0) == ["noop"]
+    assert play(later, 1) == ["pykafka2"]
+    assert world.committed() == all_of(0, 1)
+    with pytest.raises(SupersededRun):
+        play(first, 2)
+    with pytest.raises(CheckpointBehind):
+        play(later, 0)
+
+
+def test_what_the_same_process_left_decided_is_finished(world: World, play: Play) -> None:
+    def fail(known: dict[str, Any]) -> None:
+        raise RuntimeError("out of memory")
+
+    batches = helper(world)
+    at_step["after-decided"] = fail
+    with pytest.raises(RuntimeError):
+        play(batches, 0)
+    assert len(world.ongoing()) == TASKS
+    assert play(batches, 0) == ["noop"]
+    assert world.committed() == all_of(0)
+
+
+def test_of_a_batch_that_is_there_in_part_the_rest_is_written(world: World, play: Play) -> None:
+    def lose_one(known: dict[str, Any]) -> None:
+        """As its coordinator does after its time-out."""
+        name = next(one for one in world.ongoing() if one.endswith("/2"))
+        with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as producer:
+            producer.init_transactions()
+
+    batches = helper(world)
+    at_step["after-decided"] = lose_one
+    with pytest.raises(PartlyCommitted, match="but for partition 2 of 3 tasks"):
+        play(batches, 0)
+    assert world.committed() == all_of(0, tasks=2)
+    assert play(helper(world), 0) == ["pykafka2"]
+    assert world.committed() == all_of(0)
+
+
+def test_rows_that_cannot_be_written_are_refused_before_anything_is_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = Frame(0, monkeypatch, StructType([StructField("value", LongType())]))
+    with pytest.raises(WrongSchema, match="'value' is bigint"):
+        helper(world)(frame, 0)  # type: ignore[arg-type]
+    assert frame.saved == []

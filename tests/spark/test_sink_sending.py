@@ -1,0 +1,116 @@
+"""What the sink's tasks and checks do at least once, against a broker and without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pykafka2.errors import KafkaError, NoBrokersAvailable, UnknownOption, UnknownTopicOrPartition
+from pykafka2.testing import KafkaCluster, Topic
+from spark_connector import connections
+from spark_connector.errors import WrongRow
+from spark_connector.options.sink_options import SinkOptions
+from spark_connector.sink import checks
+from spark_connector.sink.reading import sink_options
+from spark_connector.sink.sending import write_at_least_once
+from tests.spark.committed import committed
+
+pytestmark = pytest.mark.kafka(
+    brokers=1,
+    topics={"t": Topic(partitions=2, configs={"max.message.bytes": "20000"})},
+    config={"auto.create.topics.enable": "false"},
+)
+
+VALUE = StructType([StructField("value", StringType())])
+
+
+@pytest.fixture(autouse=True)
+def _close(kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(checks, "_found_good", set())
+    yield
+    connections.close_all()
+
+
+def options(cluster: KafkaCluster, **given: str) -> SinkOptions:
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    return sink_options({**servers, "topic": "t", **given}, streaming=False)
+
+
+def rows(*values: str, **more: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values), **more})
+
+
+def test_more_than_the_producers_buffer_is_written(kafka_cluster: KafkaCluster) -> None:
+    small = {"kafka.buffer.memory": "65536", "kafka.batch.size": "4096", "kafka.bulk.batch.size": "4096"}
+    values = [f"{number:0200}" for number in range(1000)]
+    batches = [rows(*values[:400]), rows(*values[400:])]
+    written = write_at_least_once(options(kafka_cluster, **small), batches, 7)
+    assert (written.partition, written.rows) == (7, 1000)
+    assert (written.sink, written.run, written.transaction) == (None, None, None)
+    assert committed(kafka_cluster.bootstrap_servers, "t") == Counter(values)
+
+
+def test_what_a_task_has_written_is_there_when_it_says_so(kafka_cluster: KafkaCluster) -> None:
+    write_at_least_once(options(kafka_cluster, **{"kafka.linger.ms": "60000"}), [rows("a", "b")], 0)
+    assert committed(kafka_cluster.bootstrap_servers, "t") == Counter("ab")
+
+
+def test_no_later_task_sends_what_a_failed_one_left(kafka_cluster: KafkaCluster) -> None:
+    patient = options(kafka_cluster, **{"kafka.linger.ms": "60000"})
+    wrong = rows("c", partition=pa.array([9], pa.int32()))
+    with pytest.raises(WrongRow, match="partition \\(9\\) is not among the 2 partitions"):
+        write_at_least_once(patient, [rows("a", "b"), wrong], 0)
+    write_at_least_once(patient, [rows("d")], 0)
+    assert committed(kafka_cluster.bootstrap_servers, "t") == Counter("d")
+
+
+@pytest.mark.parametrize("last", [[], [rows("b")]], ids=["in the last batch", "before it"])
+def test_a_row_that_the_broker_refuses_fails_the_task(
+    kafka_cluster: KafkaCluster, last: list[pa.RecordBatch]
+) -> None:
+    with pytest.raises(KafkaError, match=r"the topic.s max\.message\.bytes is 20000"):
+        write_at_least_once(options(kafka_cluster), [rows("a"), rows("x" * 50_000), *last], 0)
+
+
+def test_tasks_of_one_process_share_a_producer(kafka_cluster: KafkaCluster) -> None:
+    for number in range(3):
+        write_at_least_once(options(kafka_cluster), [rows("a")], number)
+    ids = [entry for entry in kafka_cluster.history if entry.api == "InitProducerId"]
+    assert len(ids) == 1
+
+
+# ---------------------------------------------------------------------------------------- before any task
+
+
+def test_a_topic_that_nobody_makes_is_missed(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "PATIENCE", 0.3)
+    with pytest.raises(UnknownTopicOrPartition, match="topic=misspelt: there is no such topic"):
+        checks.check_before_tasks(options(kafka_cluster, topic="misspelt"), VALUE)
+    checks.check_before_tasks(options(kafka_cluster), VALUE)
+
+
+def test_what_was_found_good_is_not_asked_for_with_every_micro_batch(kafka_cluster: KafkaCluster) -> None:
+    checks.check_before_tasks(options(kafka_cluster), VALUE)
+    asked = len(kafka_cluster.history)
+    checks.check_before_tasks(options(kafka_cluster), VALUE)
+    assert len(kafka_cluster.history) == asked
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_options_that_producers_do_not_know_are_named(kafka_cluster: KafkaCluster, delivery: str) -> None:
+    wrong = options(kafka_cluster, delivery=delivery, **{"kafka.linger": "5"})
+    with pytest.raises(UnknownOption, match=r"among the options kafka\.\*.*'linger'.*nearest is 'linger_ms'"):
+        checks.check_before_tasks(wrong, VALUE)
+
+
+def test_brokers_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "PATIENCE", 0.3)
+    nowhere = sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}, streaming=False)
+    with pytest.raises(NoBrokersAvailable, match=r"127\.0\.0\.1:1"):
+        checks.check_before_tasks(nowhere, VALUE)
