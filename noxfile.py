@@ -78,6 +78,8 @@ def spark(session: nox.Session, version: str) -> None:
         *session.posargs,
         env={"PYKAFKA2_REQUIRE_SPARK": "1"},
     )
+    if version != SPARKS[0]:  # whose sources cannot be limited
+        session.run("python", "-m", "examples.pipeline")  # the gate has it in the session of its tests
 
 
 @nox.session

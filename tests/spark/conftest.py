@@ -25,7 +25,7 @@ __all__ = ["spark_kafka"]  # the fixture that users have
 
 NEED_LIMITS = ["test_readers.py"]
 """Files that need pyspark 4.2 or newer, though no session."""
-NEED_AVAILABLE_NOW = ["test_elsewhere.py", "test_stream_source.py", "test_whole_way.py"]
+NEED_AVAILABLE_NOW = ["test_elsewhere.py", "test_pipeline.py", "test_stream_source.py", "test_whole_way.py"]
 """Files whose queries end by Trigger.AvailableNow, which sources in Python have since 4.2; before, Spark ends
 after one micro-batch.  test_plain_stream.py is for all."""
 NEED_PYSPARK = [
@@ -40,6 +40,8 @@ NEED_PYSPARK = [
     *NEED_LIMITS,
 ]
 """Files that need pyspark, though no session."""
+SESSION = "session"
+FIRST = {SESSION: 0, "test_kills.py": 1, "test_exactly_once.py": 2}
 _PYSPARK = find_spec("pyspark")
 _LIMITS = _PYSPARK and Path(str(_PYSPARK.origin)).with_name("sql") / "streaming" / "datasource.py"
 collect_ignore = (
@@ -57,6 +59,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             # pyspark forgets sockets, and pandas warns of what is to come.
             item.add_marker(pytest.mark.filterwarnings("default"))
+    # What takes longest goes first, so that two processes of pytest-xdist end at about the same time.
+    items.sort(key=lambda item: FIRST.get(_group(item), len(FIRST)))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Here, as pytest-xdist looks at groups before it comes to `pytest_collection_modifyitems` above."""
+    item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    """What one process does with `--dist loadgroup`: all that takes the session, or a file."""
+    return SESSION if "spark" in getattr(item, "fixturenames", ()) else item.path.name
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_java() -> None:
+    os.environ.setdefault(quick_java.OPTIONS, quick_java.QUICK)
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +86,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         if os.environ.get("PYKAFKA2_REQUIRE_SPARK"):
             pytest.fail(reason)
         pytest.skip(reason)
-    os.environ.setdefault(quick_java.OPTIONS, quick_java.QUICK)
-    session = local_session(spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")))
+    session = local_session(
+        spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")),
+        # Most plans are run once: to compile each takes longer than to interpret it.
+        spark_sql_codegen_wholeStage="false",
+        spark_sql_codegen_factoryMode="NO_CODEGEN",
+    )
     yield session
     session.stop()
 
