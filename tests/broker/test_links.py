@@ -197,6 +197,7 @@ def test_an_isr_shrinks_and_grows_by_a_control(kafka_cluster: KafkaCluster, lead
         controls.shrink_isr(("t", 0), view.leader)
 
 
+@pytest.mark.slow
 @pytest.mark.kafka(
     brokers=2, topics={"t": Topic(assignment=[[1, 0]])}, config={"replica.fetch.wait.max.ms": 10}
 )
@@ -211,12 +212,12 @@ def test_one_that_was_taken_out_of_the_isr_stays_out(
     shrinking = Thread(target=kafka_cluster.controls.shrink_isr, args=(("t", 0), 0))
     shrinking.start()
     wait_for(lambda: ("t", 0) in kafka_cluster.brokers[0].fetchers.paused_keys)
-    time.sleep(0.02)
+    shrinking.join(timeout=0.15)  # it waits for that fetch
     parts.queue.take = take  # type: ignore[method-assign]
     parts.handlers[0].signal()
     shrinking.join(timeout=10)
     assert kafka_cluster.partition("t", 0).isr == (1,)
-    time.sleep(0.05)
+    time.sleep(0.15)
     assert kafka_cluster.partition("t", 0).isr == (1,)
 
 

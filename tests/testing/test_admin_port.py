@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.errors import IllegalState
-from pykafka2.testing import KafkaCluster
+from pykafka2.producer.producer import KafkaProducer
+from pykafka2.testing import QUICK, KafkaCluster
 from pykafka2.testing.remote.http_port import AdminPort
 from tests.gate import examples
 from tests.testing.wire import Wire, batch, produce
@@ -259,6 +260,24 @@ def test_values_come_as_text(clerk: socket.socket) -> None:
     assert "'utf-8'" in ask(clerk, "/values", topic="text", partition=0, encoding="utf8")[1]
 
 
+@pytest.mark.slow
+def test_values_and_records_are_those_that_the_isolation_shows() -> None:
+    place = {"topic": "orders", "partition": 0}
+    with (
+        KafkaCluster(1, {"orders": 1}, config=QUICK) as cluster,
+        KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="shop") as producer,
+    ):
+        host, number = cluster.open_admin_port(token="secret").address.split(":")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"not committed").result(10)
+        with socket.create_connection((host, int(number)), 10) as clerk:
+            for path in ("/values", "/records"):
+                assert len(ask(clerk, path, **place)) == 1
+                assert ask(clerk, path, isolation="read_committed", **place) == []
+        producer.abort_transaction()
+
+
 def test_records_have_offsets_keys_and_headers(clerk: socket.socket) -> None:
     first, *_ = ask(clerk, "/records", topic="text", partition=0)
     assert {**first, "timestamp": 0} == {
@@ -304,6 +323,7 @@ def test_what_is_not_there_yet_is_waited_for_and_the_end_says_what_was_last(cler
     )
     assert kind == "KafkaTimeoutError"
     assert message.startswith("group had not state='Stable' within 0.05 seconds; last: CoordinatorNotAvail")
+    assert len(ask(clerk, "/wait", call="topics", until={"count": 2}, timeout=0)) == 3, "the least number"
     kind, message = ask(clerk, "/wait", call="topics", until={"count": 9}, timeout=0)
     assert message == "topics had not count=9 within 0 seconds; last: ['bytes', 'late', 'text']"
 

@@ -422,18 +422,29 @@ def test_waiting_in_an_event_loop(process: bool) -> None:
 
     async def story(cluster: KafkaCluster) -> None:
         ticking = asyncio.create_task(tick())
-        first = asyncio.get_running_loop().call_later(0.05, cluster.create_topic, "later")
+        first = asyncio.get_running_loop().call_later(0.1, cluster.create_topic, "later")
         assert (await cluster.wait_until_async(lambda: cluster.partition("later", 0))).leader == 0
         assert len(ticks) > 3, "the event loop stood still"
         with pytest.raises(KafkaTimeoutError, match="the moon did not come true"):
             await cluster.wait_until_async(lambda: 0, timeout=0.01, what="the moon")
         assert cluster.wait_until(lambda: 7) == 7, "what holds at once blocks nothing"
-        with pytest.warns(RuntimeWarning, match="await cluster.wait_until_async"):
-            assert cluster.wait_until(iter([0, 8]).__next__) == 8
+        with pytest.warns(RuntimeWarning, match="await cluster.wait_until_async") as warned:
+            assert cluster.wait_until(iter([0, 0, 0, 8]).__next__) == 8
+        told = [one for one in warned if "wait_until_async" in str(one.message)]
+        assert len(told) == 1, "once for each wait"
         first.cancel()
         ticking.cancel()
 
     with KafkaCluster(brokers=1, process=process) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_who_waits_in_an_event_loop_is_told_that_the_cluster_has_ended() -> None:
+    async def story(cluster: KafkaCluster) -> None:
+        asyncio.get_running_loop().call_later(0.02, cluster.close)
+        await cluster.wait_until_async(lambda: False, timeout=5.0)
+
+    with KafkaCluster(brokers=1) as cluster, pytest.raises(IllegalState, match="not running"):
         asyncio.run(story(cluster))
 
 

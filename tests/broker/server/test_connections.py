@@ -12,8 +12,10 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.broker.handlers.registry import APIS, load
+from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, Disconnected
 from pykafka2.network.tcp import TcpTransport
 from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.framing import encode_request
@@ -302,6 +304,38 @@ def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_proce
     assert len(at) == 11
     # Each of the five once, and what was in the queue already.
     assert max(after - before for before, after in pairwise(at)) <= 5 + 2 + 1, answered
+
+
+@pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
+def test_the_turn_of_connections_that_are_gone_is_the_next_ones(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """Their processor stands first in line for room, with nobody who wants it."""
+    wires = [connect() for _ in range(4)]
+    for wire in wires:
+        wire.call(METADATA, 12)
+    first, one, gone = wires[0], wires[1], wires[2]
+    broker = kafka_cluster.brokers[0]
+    queue, taken = broker.parts.queue, broker.parts.queue.take
+
+    def waiting() -> list[tuple[Processor, Connection]]:
+        return [
+            (part, found) for part in broker.processors for found in [*part.connections] if found.wants_room
+        ]
+
+    queue.take = lambda: None  # type: ignore[method-assign]
+    first.send(METADATA, 12)
+    wait_for(lambda: queue.is_full)
+    gone.send(METADATA, 12)
+    wait_for(lambda: len(waiting()) == 1)
+    ((processor, _),) = waiting()
+    one.send(METADATA, 12)
+    wait_for(lambda: len(waiting()) == 2)
+    error = Disconnected("planted")
+    processor.loop.call(lambda: [processor.drop(found, error) for found in [*processor.connections]])
+    queue.take = taken  # type: ignore[method-assign]
+    broker.parts.handlers[0].signal()
+    assert one.receive(MetadataRequest, 12)[0] == 2
 
 
 load()
