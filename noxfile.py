@@ -85,7 +85,7 @@ def spark(session: nox.Session, version: str) -> None:
 @nox.session
 def long(session: nox.Session) -> None:
     """10,000 seeds of each simulated scenario, the suite three times over, kills of Spark, all of
-    librdkafka's tests, every benchmark.
+    librdkafka's tests, the signatures as pyright sees them, every benchmark.
 
     Seeds and runs of producers are kept in files of the commit's name: a session that was stopped goes on
     where it was; `python -m tests.campaign.run --scenario producers --summary FILE` says again what they
@@ -98,6 +98,8 @@ def long(session: nox.Session) -> None:
         seeds = ("--corpus", "0-9999", "--resume", f"seeds-{scenario}-{str(commit).strip()}.jsonl")
         session.run("python", "-m", "tests.campaign.run", "--scenario", scenario, *seeds, *jobs)
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
+    session.install("basedpyright==1.40.2")
+    session.run("python", "-m", "tests.typing.with_pyright")
     for _ in range(3):
         # All in one process, which must not take more for that.
         session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "400")

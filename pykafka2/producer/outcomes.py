@@ -179,8 +179,11 @@ class Outcomes:
         is_on_the_wire: bool = False,
     ) -> None:
         """Fail it.  On the wire its memory stays its own until the request has landed; else it is given back
-        before anybody is told, as a callback may send the record again.
+        before anybody is told, as a callback may send the record again.  One that is done stays as it is: the
+        half of a split batch may have failed with the other.
         """
+        if batch.is_done:
+            return
         if not is_on_the_wire:
             self._accumulator.release(batch)
         if self._sequences is not None:

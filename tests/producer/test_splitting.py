@@ -198,6 +198,20 @@ def test_a_half_that_may_be_in_the_log_fails_with_the_one_before_it(
     assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
 
 
+def test_halves_that_may_be_in_the_log_expire_together(simulation: Simulation, cluster: KafkaCluster) -> None:
+    """The first to expire took the other along, which was then to fail once more; the IO thread ended."""
+    producer = simulation.producer(cluster, linger_ms=50, delivery_timeout_ms=3000, request_timeout_ms=1000)
+    cluster.controls.rule(api=ProduceRequest, nth=1, then="close_before")
+    cluster.controls.rule(api=ProduceRequest, nth=2, then=MessageTooLarge)
+    cluster.controls.rule(api=ProduceRequest, nth=3, then=NotEnoughReplicas, times=1000)
+    for delivery in [producer.send("orders", b"%d" % number) for number in range(4)]:
+        with pytest.raises(DeliveryTimeout, match="may or may not be in the log"):
+            delivery.result(10)
+    cluster.controls.clear()
+    producer.send("orders", b"later").result(10)
+    assert producer.health()["buffer_available_bytes"] == 33554432
+
+
 def test_halves_expire_when_the_whole_would_have_each_record_once(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
