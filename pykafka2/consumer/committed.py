@@ -36,7 +36,7 @@ from pykafka2.protocol.messages.committed_offsets import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
-from pykafka2.types import OffsetAndMetadata, TopicPartition
+from pykafka2.types import NO_OFFSET, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,10 @@ class CommittedOffsets:
             return CorruptResponse(f"the answer says nothing of {', '.join(map(str, silent))}")
         failed = [partition for partition in partitions if told[partition].error_code]
         if not failed:
-            return None
+            # -1 says that nothing was committed; less says nothing, and is no reason to begin elsewhere.
+            odd = [partition for partition in partitions if told[partition].committed_offset < NO_OFFSET]
+            offsets = ", ".join(f"{partition} at {told[partition].committed_offset}" for partition in odd)
+            return CorruptResponse(f"the answer has offsets that cannot be: {offsets}") if odd else None
         worst = min(failed, key=lambda one: error_of(told[one].error_code).retriable)
         code = told[worst].error_code
         return error_of(code, f"the committed offset of {worst}: {error_of(code)}")

@@ -52,6 +52,11 @@ class Heartbeat:
         if not self.is_in_flight and not self.backoff.attempts:
             self._next_at = NEVER
 
+    def delay(self, until: float) -> None:
+        """The next one does not come before."""
+        self._is_hurried = False
+        self._next_at = until
+
     def is_due(self, now: float) -> bool:
         return not self.is_in_flight and now >= self._next_at
 

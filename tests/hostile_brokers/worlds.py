@@ -20,8 +20,8 @@ BAD = TopicPartition("orders", 0)
 GOOD = TopicPartition("orders", 1)
 LIES_LAST = 10.0
 """Virtual seconds: longer than any timeout of these clients."""
-MOST_REQUESTS_PER_SECOND = 30
-"""Of one client to the liar, all connections and APIs together."""
+MOST_REQUESTS_PER_SECOND = 40
+"""Of all clients to the liars, all APIs together, the start of a client with its connections included."""
 
 PATIENCE = {"request_timeout_ms": 2_000, "retry_backoff_max_ms": 500, "reconnect_backoff_max_ms": 500}
 

@@ -48,7 +48,7 @@ from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatResp
 
 # Until the coordinator has said how often it wants to hear of a member, and within which bounds it may.
 FIRST_INTERVAL = 5.0
-SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.02, 60.0
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.1, 60.0
 # An answer that is lost must leave time for another try: a session lasts for several heartbeats.
 INTERVALS_TO_WAIT = 2
 SHORTEST_WAIT = 1.0
@@ -82,6 +82,9 @@ class ConsumerMembership:
             Backoff, options.retry_backoff, options.retry_backoff_max, driver.entropy.random
         )
         self.heartbeat = Heartbeat(FIRST_INTERVAL, FOREVER, self._new_backoff())
+        self._rejoin_backoff = self._new_backoff()
+        self._expulsions = 0
+        """In a row, each before a second heartbeat was answered."""
         self._options = options
         self._cluster = cluster
         self._driver = driver
@@ -191,7 +194,10 @@ class ConsumerMembership:
             f"this consumer is joining group {self._options.group_id!r}; poll() until it has, then commit"
         )
         self.heartbeat.begin(now)
-        self.heartbeat.hurry()
+        if self._expulsions > 1:
+            self.heartbeat.delay(now + self._rejoin_backoff.next())
+        else:
+            self.heartbeat.hurry()
 
     def _on_reconciled(self, losses: int, owned: Owned, now: float) -> None:
         if losses == self.losses and self.state in JOINED:
@@ -254,6 +260,9 @@ class ConsumerMembership:
 
     def _take_answer(self, owned: Owned, response: ConsumerGroupHeartbeatResponse) -> None:
         is_first = self.state is MemberState.JOINING
+        if not is_first:
+            self._expulsions = 0
+            self._rejoin_backoff.reset()
         if self.state is MemberState.ACKNOWLEDGING and owned is self._owned:
             is_all = owned.is_whole and self.target is not None and owned.number == self.target.number
             self._move(MemberEvent.ACKNOWLEDGED if is_all else MemberEvent.INCOMPLETE)
@@ -294,6 +303,7 @@ class ConsumerMembership:
     # ------------------------------------------------------------------ ends of a membership
 
     def _expel(self, error: KafkaError) -> None:
+        self._expulsions += 1
         because = f"the coordinator put this member out of group {self._options.group_id!r}: {error}"
         self._log.warning("%s", because)
         self._lose(MemberEvent.EXPELLED, because)
