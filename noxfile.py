@@ -84,8 +84,8 @@ def spark(session: nox.Session, version: str) -> None:
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """10,000 seeds of each simulated scenario, the suite three times over, kills of Spark, all of
-    librdkafka's tests, the signatures as pyright sees them, every benchmark.
+    """10,000 seeds of each simulated scenario, a million damaged frames, the suite three times over, kills
+    of Spark, all of librdkafka's tests, the signatures as pyright sees them, every benchmark.
 
     Seeds and runs of producers are kept in files of the commit's name: a session that was stopped goes on
     where it was; `python -m tests.campaign.run --scenario producers --summary FILE` says again what they
@@ -100,6 +100,9 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
     session.install("basedpyright==1.40.2")
     session.run("python", "-m", "tests.typing.with_pyright")
+    # Other frames for each commit; what is found is told with how to read it again.
+    seed = str(int(str(commit).strip(), 16))
+    session.run("python", "-m", "tests.fuzz.run", "--frames", "100000", "--seed", seed, *jobs)
     for _ in range(3):
         # All in one process, which must not take more for that.
         session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "400")
