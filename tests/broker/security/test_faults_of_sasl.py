@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from pykafka2.errors import BrokerError, IllegalSaslState, NetworkException, UnsupportedSaslMechanism
+from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
 from tests.testing.wire import Wire
 
@@ -57,9 +59,13 @@ def test_requests_sent_along_with_what_a_rule_refuses_are_never_read(
     cluster: KafkaCluster, wire: Wire, api: str
 ) -> None:
     cluster.controls.rule(then="error:UNKNOWN_SERVER_ERROR", api=api, nth=1, **EVIL)
-    step(wire, api)
-    wire.send(TOKEN, 2)
-    wire.send(MetadataRequest(topics=[]), 12)
+    requests: list[tuple[Request[Any], int]] = [(TOKEN, 2), (MetadataRequest(topics=[]), 12)]
+    if api == "SaslHandshake":
+        requests.insert(0, (PLAIN, 1))
+    else:
+        assert wire.call(PLAIN, 1).error_code == 0
+    frames = [b"".join(encode_request(request, version, 7, "wire")) for request, version in requests]
+    wire.socket.sendall(b"".join(frames))
     wire.receive_frame()
     assert wire.is_closed_by_broker()
     assert "Metadata" not in {entry.api for entry in cluster.history if entry.client_id == "wire"}
