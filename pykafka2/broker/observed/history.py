@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 import attrs
 
 from pykafka2.broker.base.names import ApiName, api_name
-from pykafka2.broker.base.shown import shown
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.server.context_parts import HistoryEntry
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
+from pykafka2.foreign_text import shown
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.names import error_name
-from pykafka2.broker.base.shown import shown
 from pykafka2.broker.faults.request_parts import partitions_of
 from pykafka2.broker.observed.event_log import ClusterEvent
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import for_code
+from pykafka2.foreign_text import shown
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.struct import Struct
 from pykafka2.testing.running import Running

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.broker.base.shown import MAX_SHOWN, shown
+from pykafka2.foreign_text import MOST_CHARACTERS, shown
 from pykafka2.protocol.messages.group import HeartbeatRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
@@ -31,7 +31,7 @@ ODD = {
 def test_a_shown_name_can_be_printed_and_is_short(name: str) -> None:
     told = shown(ODD[name])
     assert told.isprintable()
-    assert len(told) <= MAX_SHOWN + 3
+    assert len(told) <= MOST_CHARACTERS + 30
     assert shown("orders-1") == "orders-1"
     assert shown(r"a\n") == r"a\n"  # what can be printed stays as it is
 
@@ -61,7 +61,7 @@ def test_whatever_clients_call_things_a_timeline_can_be_printed(
     assert refused.text.isprintable()
     lines = cluster.timeline().text().splitlines()
     assert all(line.isprintable() for line in lines)
-    assert max(map(len, lines)) < 4 * MAX_SHOWN
+    assert max(map(len, lines)) < 4 * MOST_CHARACTERS
     assert all(record.getMessage().isprintable() for record in caplog.records)
     assert all(str(entry).isprintable() for entry in cluster.history)
     cluster.check()
