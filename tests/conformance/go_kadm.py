@@ -21,12 +21,11 @@ from pathlib import Path
 
 from pykafka2.testing import KafkaCluster
 
+from .go_programs import SOURCES, go_program
 from .maven import kafka_jars
 from .real_kafka import RealKafka
 
-PROGRAM = Path(__file__).parent / "go" / "kadm"
-RECORDED = PROGRAM / "apache.txt"
-BUILD_TIMEOUT = 600.0
+RECORDED = SOURCES / "kadm" / "apache.txt"
 RUN_TIMEOUT = 120.0
 NAME_WIDTH = 35
 
@@ -47,9 +46,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--record", action="store_true", help="ask Apache Kafka, and keep what it says")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="go-kadm-") as folder:
-        program = Path(folder) / "kadm"
-        command = ["go", "build", "-mod=readonly", "-o", str(program), "."]
-        subprocess.run(command, cwd=PROGRAM, check=True, timeout=BUILD_TIMEOUT)
+        program = go_program("kadm", Path(folder))
         with cluster(options.real or options.record) as addresses:
             output = subprocess.run(
                 [str(program), addresses], stdout=subprocess.PIPE, check=True, timeout=RUN_TIMEOUT

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import re
 import shutil
@@ -210,6 +211,29 @@ def _run(command: list[str], given: bytes) -> bytes:
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     return done.stdout
+
+
+# ---------------------------------------------------------------------- Go
+
+
+@attrs.frozen
+class FranzGo:
+    """franz-go 1.22.0, by the program of go/secured."""
+
+    program: Path
+
+    def __call__(self, options: dict[str, Any], value: bytes) -> bytes:
+        way = {
+            "mechanism": options.get("sasl_mechanism", ""),
+            "user": options.get("sasl_username", ""),
+            "password": options.get("sasl_password", ""),
+            "ca": options.get("ssl_cafile", ""),
+            "certificate": options.get("ssl_certfile", ""),
+        }
+        if "sasl_oauth_token_provider" in options:
+            way["token"] = options["sasl_oauth_token_provider"]()
+        command = [str(self.program), options["bootstrap_servers"], TOPIC, value.hex()]
+        return bytes.fromhex(_run(command, json.dumps(way).encode()).decode())
 
 
 # ---------------------------------------------------------------------- Java

@@ -1,11 +1,12 @@
 """Other people's clients log in at the bundled broker, by every mechanism, with TLS and without.
 
 Each sends a record and reads it, is refused with a wrong password, and shows a certificate: confluent-kafka,
-kafka-python, aiokafka, kcat, Java's, and pykafka2.  franz-go: go_secured.py.
+kafka-python, aiokafka, kcat, Java's, franz-go, and pykafka2.
 """
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +16,18 @@ import pytest
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster, Listener
 
-from .secured_peers import TOPIC, Exchange, Java, aiokafka, confluent, kafka_python, kcat, ours
+from .go_programs import go_program
+from .secured_peers import TOPIC, Exchange, FranzGo, Java, aiokafka, confluent, kafka_python, kcat, ours
 
 USERS = {"ann": "ann-secret"}
 SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL")
 PEERS: dict[str, Exchange] = {one.__name__: one for one in (ours, confluent, kafka_python, aiokafka, kcat)}
-NAMES = [*PEERS, pytest.param("java", marks=pytest.mark.real_kafka)]
+NAMES = [
+    *PEERS,
+    pytest.param("java", marks=pytest.mark.real_kafka),
+    pytest.param("franz-go", marks=pytest.mark.long),
+]
 
 ExchangeOf = Callable[[str], Exchange]
 
@@ -38,12 +44,24 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> FranzGo:
+    if shutil.which("go") is None:
+        pytest.skip("!!! NOT CHECKED WITH FRANZ-GO: no go on PATH")
+    return FranzGo(go_program("secured", tmp_path_factory.mktemp("go")))
+
+
 @pytest.fixture
 def exchange_of(request: pytest.FixtureRequest, tmp_path: Path) -> ExchangeOf:
-    """A client by its name; Java's needs the jars."""
+    """A client by its name; Java's needs the jars, franz-go's is built first."""
 
     def exchange_of(name: str) -> Exchange:
-        return Java(request.getfixturevalue("java"), tmp_path) if name == "java" else PEERS[name]
+        if name == "java":
+            return Java(request.getfixturevalue("java"), tmp_path)
+        if name == "franz-go":
+            built: FranzGo = request.getfixturevalue("franz_go")
+            return built
+        return PEERS[name]
 
     return exchange_of
 
