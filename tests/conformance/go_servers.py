@@ -38,6 +38,14 @@ authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
 """
 
+KAFKA_GO_USERS = {
+    "adminplain": "admin-secret",
+    "adminscram256": "admin-secret-256",
+    "adminscram512": "admin-secret-512",
+}
+KAFKA_GO_TOPICS = {"test-writer-0": 1}
+"""Tests of logins take it to be there."""
+
 SARAMA: dict[str, object] = {
     "auto.create.topics.enable": False,
     "default.replication.factor": 2,
@@ -94,7 +102,8 @@ def kafka_go(folder: Path, real: bool) -> Iterator[dict[str, str]]:
             "PLAINTEXT": Listener(ports=[9092]),
             "SASL_PLAINTEXT": Listener(ports=[9093], mechanisms=mechanisms),
         },
-        users={"adminplain": "admin-secret"},
+        topics=KAFKA_GO_TOPICS,
+        users=KAFKA_GO_USERS,
         config={**LARGE_MESSAGES, **AUTHORIZER},
     )
     with cluster:
@@ -163,4 +172,9 @@ def toxiproxy(folder: Path) -> Iterator[None]:
         server.wait()
 
 
-SERVERS: dict[str, Server] = {"franz-go": franz_go, "kafka-go": kafka_go, "sarama": sarama}
+SERVERS: dict[str, Server] = {
+    "franz-go": franz_go,
+    "kafka-go": kafka_go,
+    "kafka-go-sasl": kafka_go,
+    "sarama": sarama,
+}

@@ -66,6 +66,13 @@ SUITES = {
         "h1:JgDPPG75tC1rWIS2Me6MwcvXJ6f49UQ4HjAOef71Hno=",
         environment={"KAFKA_VERSION": "4.0.0"},
     ),
+    "kafka-go-sasl": Suite(
+        "github.com/segmentio/kafka-go",
+        "v0.4.51",
+        "h1:JgDPPG75tC1rWIS2Me6MwcvXJ6f49UQ4HjAOef71Hno=",
+        package="./sasl",
+        environment={"KAFKA_VERSION": "4.0.0"},
+    ),
     "sarama": Suite(
         "github.com/IBM/sarama",
         "v1.61.1",
@@ -92,6 +99,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "TestReaderConsumerGroup/consumer_group_rebalance": TWELVE,
         "TestReaderReadCompactedMessage": "segment.bytes=200: refused by Apache Kafka 4.3.1, too",
     },
+    "kafka-go-sasl": {},
     "sarama": {
         "TestFuncAdminQuotas": QUOTAS,
         "TestFuncAdminDescribeConfig": "wants the prose that documents options, which is Kafka's",
@@ -106,6 +114,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "TestReaderConsumerGroup/verify_offset_committed_when_using_interval_committer": NIL,
         "TestReaderConsumerGroup/consumer_group_commits_on_close": NIL,
     },
+    "kafka-go-sasl": {},
     "sarama": {},
 }
 """Tests that are not run, and why."""

@@ -61,11 +61,9 @@ TOOLS = {
 }
 
 LEFT_OUT: dict[str, str] = {
-    "0097": "TLS and its certificates",
-    "0126": "SASL",
-    "0135": "SASL",
+    "0097": "wants a hierarchy of certificates in five encodings",
+    "0126": "wants an OpenID authority, and a librdkafka with curl",
     "0139": "runs on librdkafka's mock broker",
-    "0142": "SASL",
     "0150": "runs on librdkafka's mock broker",
     **dict.fromkeys([f"01{number}" for number in range(70, 91)], "share groups"),
 }
@@ -80,8 +78,17 @@ DescribeConsumerGroups DescribeTopics DescribeCluster DescribeConsumerGroups_wit
 DeleteConsumerGroupOffsets ListOffsets AlterConsumerGroupOffsets ListConsumerGroupOffsets
 UserScramCredentials
 """
-PARTS: dict[str, list[str]] = {"0081": [f"do_test_{name}:" for name in ADMIN.split()]}
-"""A test ends at its first failure; these are run part by part."""
+PARTS: dict[str, list[str]] = {
+    "0081": [f"do_test_{name}:" for name in ADMIN.split()],
+    "0135": ["do_test:"],
+    "0142": [f"do_test_{name}:" for name in ("producer", "consumer", "txn_producer", "reauth_failure")],
+}
+"""A test ends at its first failure; these are run part by part.  Their other parts are of share groups."""
+PARTS_BY_TOKEN = {"0142": ["do_test_oauthbearer:"]}
+"""Run again where clients log in by OAUTHBEARER."""
+
+SASL = ["0135", "0142"]
+"""They log in."""
 
 LONG = ["0113", "0098", "0089", "0103", "0033", "0076", "0137", "0026"]
 """A minute to ten each; they are begun first."""

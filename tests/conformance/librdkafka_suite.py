@@ -30,7 +30,16 @@ import attrs
 
 from pykafka2.errors import IllegalState
 
-from .librdkafka_source import LONG, NO_AUTO_CREATE, PARTS, broker_tests, built, kafka_path
+from .librdkafka_source import (
+    LONG,
+    NO_AUTO_CREATE,
+    PARTS,
+    PARTS_BY_TOKEN,
+    SASL,
+    broker_tests,
+    built,
+    kafka_path,
+)
 from .maven import KafkaUnavailable, kafka_jars
 from .real_kafka import RealKafka
 from .suites import AUTHORIZER
@@ -59,6 +68,24 @@ CONFIG: dict[str, object] = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     **AUTHORIZER,
 }
+SASL_USER, SASL_PASSWORD = "admin", "admin-secret"
+SESSION_MS = 20_000
+"""Clients renew a session when nine tenths are over, so a busy machine has two seconds to hear of it."""
+SCENARIOS: dict[str, dict[str, str]] = {
+    "default": {},
+    "noautocreate": {},
+    "sasl": {
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": SASL_USER,
+        "sasl.password": SASL_PASSWORD,
+    },
+    "token": {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.config": "principal=admin scope=requiredScope",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+    },
+}
+"""What tests are run in, and how their clients log in; the first two are librdkafka's."""
 RACKS = [f"RACK{number}" for number in range(1, BROKERS + 1)]
 REAL_EXTRA = "broker.rack=RACK{node}\n"
 
@@ -112,7 +139,9 @@ class Run:
         """Run one number's tests, or a part of them."""
         number, part = job
         command = ["./test-runner", "-p1", "-L", *self.flags]
-        environment = {**os.environ, **self.environment, "TESTS": number, "TEST_SCENARIO": self.scenario}
+        environment = {**os.environ, **self.environment, "TESTS": number, "TEST_SCENARIO": "default"}
+        if self.scenario == "noautocreate":
+            environment["TEST_SCENARIO"] = self.scenario
         if part:
             environment["SUBTESTS"] = part
         label = part.strip(":")
@@ -170,11 +199,11 @@ def main(arguments: list[str]) -> int:
         logs = options.logs or Path(scratch) / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         outcomes: list[Outcome] = []
-        for scenario in ("default", "noautocreate"):
-            numbers = [one for one in wanted if scenario == "default" or one in NO_AUTO_CREATE]
-            if numbers:
+        for scenario in SCENARIOS:
+            numbers = [one for one in wanted if is_of(one, scenario)]
+            if numbers and not (options.real and SCENARIOS[scenario]):
                 try:
-                    with server(options.real, auto_create=scenario == "default") as addresses:
+                    with server(options.real, scenario) as addresses:
                         environment = _environment(Path(scratch) / scenario, addresses, options.protocol)
                         run = Run(sources, logs, environment, scenario, flags)
                         outcomes += _outcomes_of_all(run, numbers, options.workers, expected)
@@ -183,9 +212,15 @@ def main(arguments: list[str]) -> int:
     return _report(outcomes, expected)
 
 
+def is_of(number: str, scenario: str) -> bool:
+    """Whether a test is run in this scenario."""
+    numbers = {"noautocreate": NO_AUTO_CREATE, "sasl": SASL, "token": PARTS_BY_TOKEN}
+    return number not in SASL if scenario == "default" else number in numbers[scenario]
+
+
 def _outcomes_of_all(run: Run, numbers: list[str], workers: int, expected: Container[str]) -> list[Outcome]:
     ordered = sorted(numbers, key=lambda number: LONG.index(number) if number in LONG else len(LONG))
-    parts = PARTS if run.scenario == "default" else {}
+    parts = {"noautocreate": {}, "token": PARTS_BY_TOKEN}.get(run.scenario, PARTS)
     jobs = [(number, part) for number in ordered for part in parts.get(number, [""])]
     results: dict[str, Outcome] = {}
     again: list[tuple[str, str]] = []
@@ -210,9 +245,11 @@ def _show(outcomes: list[Outcome], results: dict[str, Outcome]) -> None:
 
 
 @contextmanager
-def server(real: bool, *, auto_create: bool) -> Iterator[list[str]]:
-    """Three brokers; their addresses."""
-    config: dict[str, Any] = {**CONFIG, "auto.create.topics.enable": auto_create}
+def server(real: bool, scenario: str) -> Iterator[list[str]]:
+    """Three brokers; where the scenario's clients come in."""
+    config: dict[str, Any] = {**CONFIG, "auto.create.topics.enable": scenario != "noautocreate"}
+    if SCENARIOS[scenario]:
+        config["connections.max.reauth.ms"] = SESSION_MS
     if real:
         lines = [
             f"{name}={str(value).lower() if value is True or value is False else value}"
@@ -223,17 +260,25 @@ def server(real: bool, *, auto_create: bool) -> Iterator[list[str]]:
         return
     from pykafka2.testing import KafkaCluster
 
-    with KafkaCluster(BROKERS, config=config, racks=RACKS, process=True) as cluster:
+    listeners = ["SASL_PLAINTEXT"] if SCENARIOS[scenario] else None
+    users = {SASL_USER: SASL_PASSWORD} if listeners else None
+    with KafkaCluster(
+        BROKERS, config=config, racks=RACKS, listeners=listeners, users=users, process=True
+    ) as cluster:
         yield cluster.bootstrap_servers.split(",")
 
 
 def _environment(folder: Path, addresses: list[str], protocol: str) -> dict[str, str]:
     folder.mkdir()
     servers = ",".join(addresses)
+    login = SCENARIOS[folder.name]
+    if login:
+        login = {"security.protocol": "SASL_PLAINTEXT", **login}
     configuration = folder / "test.conf"
     configuration.write_text(
         f"bootstrap.servers={servers}\nbroker.address.family=v4\n"
         f"test.topic.random=true\ntest.timeout.multiplier={SLOWNESS}\n"
+        + "".join(f"{name}={value}\n" for name, value in login.items())
     )
     environment = {
         "RDKAFKA_TEST_CONF": str(configuration),
