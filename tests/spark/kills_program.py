@@ -23,8 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.kill_plans import TASKS
 
 PLAN = "PYKAFKA2_TEST_KILL_PLAN"
-SLOTS = 6
-"""Of tasks: more than may stand still."""
+SLOTS = 2
+"""Of tasks, beside one for each query that may stand still."""
 LONGEST_STAY = 900.0
 LOOK_EVERY = 0.1
 
@@ -93,8 +93,9 @@ def processes_of(session: int) -> Iterator[int]:
 
 
 def main() -> None:
+    slots = SLOTS + sum(bool(query["kill"]) for query in planned())
     spark = (
-        SparkSession.builder.master(f"local[{SLOTS}]")
+        SparkSession.builder.master(f"local[{slots}]")
         .appName("kills")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", str(TASKS))
