@@ -40,8 +40,6 @@ NEED_PYSPARK = [
     *NEED_LIMITS,
 ]
 """Files that need pyspark, though no session."""
-SESSION = "session"
-FIRST = {SESSION: 0, "test_kills.py": 1, "test_exactly_once.py": 2}
 _PYSPARK = find_spec("pyspark")
 _LIMITS = _PYSPARK and Path(str(_PYSPARK.origin)).with_name("sql") / "streaming" / "datasource.py"
 collect_ignore = (
@@ -59,18 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             # pyspark forgets sockets, and pandas warns of what is to come.
             item.add_marker(pytest.mark.filterwarnings("default"))
-    # What takes longest goes first, so that two processes of pytest-xdist end at about the same time.
-    items.sort(key=lambda item: FIRST.get(_group(item), len(FIRST)))
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Here, as pytest-xdist looks at groups before it comes to `pytest_collection_modifyitems` above."""
-    item.add_marker(pytest.mark.xdist_group(_group(item)))
-
-
-def _group(item: pytest.Item) -> str:
-    """What one process does with `--dist loadgroup`: all that takes the session, or a file."""
-    return SESSION if "spark" in getattr(item, "fixturenames", ()) else item.path.name
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.session)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -446,6 +446,13 @@ def test_a_new_partition_that_does_not_begin_at_0_is_a_loss(kafka_cluster: Kafka
         query.next({T0: 5})
 
 
+def test_a_new_partition_counts_from_where_its_log_begins(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [5, 5])
+    age_out(kafka_cluster, "t", 1)
+    with stream(kafka_cluster, failOnDataLoss="false", maxOffsetsPerTrigger="1") as query:
+        assert query.next({T0: 5}) == {T0: 5, T1: 6}
+
+
 # ---------------------------------------------------------------------------------------- brokers in trouble
 
 
