@@ -11,7 +11,7 @@ import attrs
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.values import AclBinding
 from pykafka2.driver.pollable import AnyNode
-from pykafka2.errors import IllegalArgument, KafkaError, error_of
+from pykafka2.errors import CorruptResponse, IllegalArgument, KafkaError, error_of
 from pykafka2.protocol.acl_terms import Operation, PatternType, Permission, ResourceType
 
 if TYPE_CHECKING:
@@ -154,6 +154,8 @@ class _Terms:
 
 def _outcomes(wanted: list[AclBinding], results: list[Any]) -> Outcomes[AclBinding, None]:
     """One for each rule, in the order in which they were sent."""
+    if len(results) != len(wanted):
+        raise CorruptResponse(f"the answer has {len(results)} results for {len(wanted)} rules")
     made: dict[AclBinding, None] = {}
     errors: dict[AclBinding, KafkaError] = {}
     for binding, result in zip(wanted, results, strict=True):

@@ -1,4 +1,4 @@
-"""Coordinators lie to a transactional producer: a commit that was not acknowledged is never said to be one."""
+"""Coordinators lie to a transactional producer: what was not acknowledged is never said to be committed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,13 @@ LIES = [
     Lie("begin: an answer cut short", BEGIN, body_of(lambda data: data[:5]), ANY),
     Lie("begin: no coordinator", FIND, every("coordinators", []), ANY),
     Lie("begin: coordinator -1 without an error", FIND, every("coordinators.*.node_id", -1), ANY),
-    Lie("begin: a coordinator error nobody knows", FIND, every("coordinators.*.error_code", 12_345), ANY, "12345"),
+    Lie(
+        "begin: a coordinator error nobody knows",
+        FIND,
+        every("coordinators.*.error_code", 12_345),
+        ANY,
+        "12345",
+    ),
     Lie("commit: an error nobody knows", END, every("error_code", 12_345), ANY, "12345"),
     Lie("commit: unknown server error", END, every("error_code", -1), ANY),
     Lie("commit: fenced", END, every("error_code", 90), ANY),
@@ -45,12 +51,16 @@ LIES = [
     Lie("commit: bytes of anything", END, body(b"\xff" * 9), ANY),
     Lie("commit: the next producer id is -7", END, every("producer_id", -7)),
     Lie("commit: the next epoch is -7", END, every("producer_epoch", -7)),
-    Lie("commit: the next producer is another", END, setting(("producer_id", 999_999), ("producer_epoch", 5))),
+    Lie(
+        "commit: the next producer is another", END, setting(("producer_id", 999_999), ("producer_epoch", 5))
+    ),
 ]
 
 
 @pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
-def test_a_lie_to_a_transaction_is_told_and_another_producer_goes_on(simulation: Simulation, lie: Lie) -> None:
+def test_a_lie_to_a_transaction_is_told_and_another_producer_goes_on(
+    simulation: Simulation, lie: Lie
+) -> None:
     world = World(simulation, everywhere=True, config=QUICK)
     options: dict[str, Any] = {"transactional_id": "t", "transaction_timeout_ms": 6_000}
     producer = world.producer(**options)

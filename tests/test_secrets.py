@@ -1,0 +1,124 @@
+"""Secrets of a client's options are in nothing that it shows, whatever fails and however much is logged."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import pickle
+import traceback
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.admin.options import ADMIN_OPTIONS
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.errors import KafkaError
+from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.testing import Simulation
+
+CANARY = "canary-in-the-coal-mine"
+FORMS = (CANARY, base64.b64encode(CANARY.encode()).decode()[:-4], CANARY.encode().hex())
+SERVER = {"bootstrap_servers": "127.0.0.1:1"}
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+GIVEN: dict[str, dict[str, Any]] = {
+    "ssl_key_pem": {"security_protocol": "SSL", "ssl_certificate_pem": "x", "ssl_key_pem": CANARY},
+    "ssl_password": {"security_protocol": "SSL", "ssl_password": CANARY, "ssl_certfile": "no.pem"},
+    "sasl_password": {"sasl_mechanism": "PLAIN", "sasl_username": "ann", "sasl_password": CANARY},
+    "sasl_jaas_config": {
+        "sasl_mechanism": "PLAIN",
+        "sasl_jaas_config": f'{PLAIN} required username="ann" password="{CANARY}";',
+    },
+    "sasl_oauthbearer_client_secret": {
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": "https://127.0.0.1:1/token",
+        "sasl_oauthbearer_client_id": "ann",
+        "sasl_oauthbearer_client_secret": CANARY,
+    },
+}
+CLIENTS = [
+    (KafkaProducer, PRODUCER_OPTIONS),
+    (KafkaConsumer, CONSUMER_OPTIONS),
+    (KafkaAdminClient, ADMIN_OPTIONS),
+]
+
+
+def shown_by(client: Any) -> list[str]:
+    """All that a client says of itself."""
+    told = [getattr(client, name, None) for name in ("health", "explain", "metrics")]
+    shown = [repr(client), str(client), *(repr(call()) for call in told if call is not None)]
+    try:
+        pickle.dumps(client)
+    except Exception as error:
+        shown.append(repr(error))
+    return shown
+
+
+def told_by(error: BaseException) -> list[str]:
+    return [repr(error), str(error), *traceback.format_exception(error)]
+
+
+def test_every_secret_option_has_a_case() -> None:
+    for _, table in CLIENTS:
+        secret = {name for name, option in table.options.items() if option.secret}
+        assert secret == set(GIVEN)
+
+
+@pytest.mark.parametrize(("kind", "table"), CLIENTS, ids=["producer", "consumer", "admin"])
+@pytest.mark.parametrize("option", GIVEN)
+def test_a_secret_is_not_shown(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture, kind: Any, table: Any, option: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    given = {**SERVER, **GIVEN[option]}
+    if "sasl_mechanism" in given:
+        given = {"security_protocol": "SASL_PLAINTEXT", **given}
+    seen: list[str] = []
+    for options in (given, {**given, "no_such_option": 1}, {**given, "client_id": 7, "retries": "x"}):
+        try:
+            seen.append(repr(table.parse(None, dict(options))))
+        except KafkaError as error:
+            seen += told_by(error)
+        try:
+            with kind(runtime=simulation.runtime.at("app"), **options) as client:
+                seen += shown_by(client)
+                seen += told_by(failing(client))
+                seen += shown_by(client)
+        except KafkaError as error:
+            seen += told_by(error)
+    seen.append(caplog.text)
+    assert [form for form in FORMS for text in seen if form in text] == []
+
+
+def failing(client: Any) -> BaseException:
+    """The error of a call that no broker answers."""
+    calls = {
+        KafkaProducer: lambda: client.send("orders", b"v").result(1),
+        KafkaConsumer: lambda: client.list_topics(timeout_ms=500) if hasattr(client, "list_topics") else None,
+        KafkaAdminClient: lambda: client.list_topics(timeout=0.5),
+    }
+    try:
+        calls[type(client)]()
+    except (KafkaError, TypeError) as error:
+        return error
+    return KafkaError("none")
+
+
+def test_a_wrong_password_is_not_told_to_anybody(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cluster = simulation.cluster(1, {"orders": 1}, listeners=["SASL_PLAINTEXT"], users={"ann": "right"})
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        producer = simulation.producer(
+            cluster,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_username="ann",
+            sasl_password=CANARY,
+        )
+        with pytest.raises(KafkaError) as caught:
+            producer.send("orders", b"v").result(10)
+        seen = [*told_by(caught.value), *shown_by(producer), caplog.text, simulation.timeline()]
+        seen += [repr(cluster.history), repr(cluster.events.events()), cluster.timeline().text()]
+        assert [form for form in FORMS for text in seen if form in text] == []
