@@ -11,7 +11,7 @@ from pykafka2.broker.security.caller import ANONYMOUS, Caller, Principal
 from pykafka2.broker.security.mechanisms import Credentials, SaslListener
 from pykafka2.broker.security.oauthbearer import make_token
 from pykafka2.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
-from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.registry import API_KEYS, ApiKey
 
 WALL_MS = 1_800_000_000_000
 NO_STATE = IllegalSaslState.code
@@ -214,3 +214,18 @@ def test_its_repr_has_no_token() -> None:
     one.handshake("PLAIN", 1)
     answer = one.authenticate(b"\0ann\0ann-secret", 0.0)
     assert "secret" not in f"{one!r} {answer!r}"
+
+
+@pytest.mark.parametrize("begun", [0, 1, 2], ids=["at first", "with a mechanism", "logged in"])
+def test_who_is_refused_by_a_test_is_let_in_nowhere(begun: int) -> None:
+    one = authentication()
+    if begun == 1:
+        one.handshake("PLAIN", 1)
+    elif begun == 2:
+        one = logged_in(one)
+    one.refuse()
+    one.refuse()
+    for key in API_KEYS:
+        with pytest.raises(NotAdmitted):
+            one.admit(key, 0.0)
+    assert one.authenticate(b"\0ann\0ann-secret", 0.0).error_code == NO_STATE
