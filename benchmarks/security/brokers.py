@@ -58,7 +58,7 @@ def _apache() -> Iterator[Ways]:
     from tests.conformance.real_kafka import RealKafka
 
     with TemporaryDirectory(prefix="security-benchmark-") as folder:
-        certificate, ca_file = certificate_for_java(Path(folder))
+        certificate, ca_file = _certificate(Path(folder))
         with RealKafka(
             kafka_jars(), flags=KAFKA_FLAGS, extra=KAFKA_PROPERTIES, certificate=certificate
         ) as kafka:
@@ -82,21 +82,14 @@ def _apache() -> Iterator[Ways]:
             }
 
 
-def certificate_for_java(folder: Path) -> tuple[Path, Path]:
-    """A broker's key and certificates in one file as Java reads it (PKCS 8), and what clients trust."""
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """A broker's key and certificates as Java reads them, and what clients trust."""
     import trustme
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        load_pem_private_key,
-    )
+
+    from tests.conformance.secured_peers import certificate_for_java
 
     authority = trustme.CA()
-    issued = authority.issue_cert("localhost", "127.0.0.1")
-    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    certificate, ca_file = folder / "broker.pem", folder / "ca.pem"
-    certificate.write_bytes(pem + b"".join(one.bytes() for one in issued.cert_chain_pems))
+    issued, ca_file = folder / "broker.pem", folder / "ca.pem"
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(issued)
     authority.cert_pem.write_to_path(ca_file)
-    return certificate, ca_file
+    return certificate_for_java(issued, folder), ca_file
