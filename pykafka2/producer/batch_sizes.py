@@ -23,8 +23,8 @@ SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
 LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD
 """What a record may take beyond its short size where some of its numbers are long ones."""
 
-HAS_GIL = sys._is_gil_enabled() if hasattr(sys, "_is_gil_enabled") else True
-"""Without CPython's global lock every record is looked at (open_batches.py)."""
+HAS_GIL = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Without CPython's global lock, and in another Python, every record is looked at (open_batches.py)."""
 
 STEP_RECORDS = 64
 """About so many records may join before their overhead is charged, ..."""

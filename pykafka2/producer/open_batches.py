@@ -15,8 +15,8 @@ Two places append without a lock: the head of `send`, and `PartitionQueue.try_ap
   that line does nothing, and what joined before it is counted.
 * A Ctrl-C behind that line loses at most the caller's notice.
 
-Without CPython's global lock nothing of that holds: there no batch has room for a record that is not looked
-at (`HAS_GIL`).
+Without CPython's global lock, and in another Python, nothing of that holds: there no batch has room for a
+record that is not looked at (`HAS_GIL`).
 
 What it saves: docs/evidence/2026-11-22-producer-speed.txt.
 """
