@@ -17,7 +17,7 @@ from pykafka2.testing.views.timeline import errors_in
 from tests.conformance.behaviour.plain import request_of
 from tests.testing.wire import Wire, batch, produce
 
-from .hostile_requests import ATTACKS, MANY
+from .hostile_requests import ATTACKS, MANY, committed
 from .wires import USERS, address_of, frame_of, log_in, raw_frame
 
 ME = "User:bob"
@@ -42,6 +42,8 @@ def cluster() -> Iterator[KafkaCluster]:
             for kind in (0, 1):
                 while find_coordinator(wire, kind):
                     cluster.wait_until(lambda: True)
+            # So that the group is there for all cases, in whatever order they come.
+            wire.call(request_of("OffsetCommit", committed("").fields), 9)
         yield cluster
 
 
