@@ -161,7 +161,7 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         stay_settled_when_topics_go_and_come_back,
     ),
     "offsets of a topic that is gone": (
-        test_subscriptions.test_a_topic_made_anew_is_another_topic,
+        lambda simulation: test_subscriptions.test_a_topic_made_anew_is_another_topic(simulation, 0.0),
         take_a_topic_made_anew_for_the_old_one,
     ),
     "pattern not taken back": (

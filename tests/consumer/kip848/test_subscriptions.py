@@ -162,14 +162,15 @@ def test_a_topic_that_is_made_later_is_read_when_it_is_there(simulation: Simulat
     assert member.what("assigned") == [[], [0, 1, 2]]
 
 
-def test_a_topic_made_anew_is_another_topic(simulation: Simulation) -> None:
+@pytest.mark.parametrize("gone_for", [0.0, 1.0], ids=["at once", "after a second"])
+def test_a_topic_made_anew_is_another_topic(simulation: Simulation, gone_for: float) -> None:
     group = consumer_group(simulation)
     member = group.member("a", metadata_max_age_ms=1000, allow_auto_create_topics=False)
     old = group.produce(60)
     group.settle()
     group.turn_until(lambda: set(member.read) == set(old), 5)
     group.cluster.delete_topic("orders")
-    group.turn(1)
+    group.turn(gone_for)
     group.cluster.create_topic("orders", 6)
     new = group.produce(60, start=100)
     group.settle()
