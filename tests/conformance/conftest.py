@@ -17,7 +17,8 @@ from .real_kafka import QUICK_GROUPS, RealKafka
 
 BridgeOf = Callable[[str], Bridge]
 
-KAFKA_PYTHON_AND_OURS = ("kafka", "pykafka2")
+KAFKA_PYTHON_AND_OURS = (pytest.param("kafka", marks=pytest.mark.long), "pykafka2")
+"""What a program imports; that of kafka-python shows that the program is right."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -34,6 +34,7 @@ def test_what_is_missing_is_skipped_loudly_or_fails_where_required(monkeypatch: 
         skip_or_fail("no Java")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)], ids=str)
 def test_the_script_serves_and_leaves_nothing_behind(
     jars: KafkaJars, tmp_path: Path, number: signal.Signals, status: int
