@@ -94,6 +94,7 @@ def test_a_first_batch_that_is_played_again_begins_where_it_began(
     assert query.rows() == [*((0, one) for one in range(10, 17)), *((1, one) for one in range(10, 13))]
 
 
+@pytest.mark.long
 def test_a_checkpoint_in_the_shape_of_sparks_own_connector_is_gone_on_with(
     query: Query, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_checkpoint_in_the_shape_of_sparks_own_connector_is_gone_on_with(
     assert query.rows("more") == [*((0, one) for one in range(7, 10)), *((1, one) for one in range(4, 10))]
 
 
+@pytest.mark.long
 def test_once_reads_at_its_first_run_and_goes_on(
     query: Query, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:
