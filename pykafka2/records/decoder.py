@@ -170,7 +170,7 @@ def _records(
                 if keeps_headers:
                     record_end = start + (length >> 1)
                     raw_headers = buffer[position:record_end]
-                    same = known_headers.get(raw_headers)
+                    same = known_headers.get(raw_headers) if record_end <= end else None
                     if same is not None:
                         headers, position = same.copy(), record_end
                     else:

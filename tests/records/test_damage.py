@@ -109,6 +109,7 @@ def with_records(body: bytes, count: int, last_offset_delta: int | None = None, 
 
 
 GOOD = bytes.fromhex("0e 00 00 00 01 02 61 00".replace(" ", ""))  # value "a"
+WITH_HEADER = bytes.fromhex("16 00 00 00 01 02 61 02 02 68 02 76")  # "h" is "v"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,10 @@ GOOD = bytes.fromhex("0e 00 00 00 01 02 61 00".replace(" ", ""))  # value "a"
         (GOOD + bytes.fromhex("14 00 00 02 01 02 61 02 00 03 01"), "header of negative length"),
         (GOOD + bytes.fromhex("14 00 00 02 01 02 61 02 00 7e 01"), "longer than its batch"),
         (GOOD + bytes.fromhex("14 00 00 02 01 02 61 02 7e 00 01"), "ends within the record"),
+        (  # the header is the one before's, but for what is missing of it
+            WITH_HEADER + b"\x18" + WITH_HEADER[1:],
+            "do not end where its length says",
+        ),
         (GOOD + b"\xff" * 10 + GOOD, "longer than 5 bytes"),
         (GOOD + b"\x0e\0" + b"\xff" * 11 + GOOD, "longer than 10 bytes"),
     ],
