@@ -62,7 +62,10 @@ def read_options(
     for written, text in given.items():
         name = written.strip().lower()
         if name.startswith(PREFIX):
-            kafka[name[len(PREFIX) :]] = str(text)
+            dotted = name.replace("_", ".")  # the clients take both
+            if dotted[len(PREFIX) :] in kafka:
+                raise ConfigurationError(f"{dotted} is given twice, with dots and with underscores")
+            kafka[dotted[len(PREFIX) :]] = str(text)
         elif name in table:
             field, declared = table[name]
             values[field] = _read(declared, str(text))

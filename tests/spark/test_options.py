@@ -217,3 +217,14 @@ def test_every_option_says_what_it_is() -> None:
         assert declared.doc.endswith("."), field
         assert declared.legal, field
         assert declared.default, field
+
+
+def test_names_of_kafkas_options_may_be_written_with_underscores() -> None:
+    """As the clients take them; they mean the same everywhere: for what is read, and for what is shown."""
+    options = read(**{"kafka.isolation_level": "read_committed", "kafka.ssl_keystore_key": "PRIVATE"})
+    assert options.isolation_level == "read_committed"
+    assert "PRIVATE" not in repr(options)
+    with pytest.raises(ConfigurationError, match=r"kafka\.enable\.auto\.commit is refused"):
+        read(**{"kafka.enable_auto_commit": "true"})
+    with pytest.raises(ConfigurationError, match=r"kafka\.isolation\.level is given twice"):
+        read(**{"kafka.isolation_level": "read_committed", "kafka.isolation.level": "read_uncommitted"})
