@@ -118,7 +118,9 @@ class MicroBatches:
                     f"{shown({one})} ended at offset {target[one]} when the run of Trigger.AvailableNow "
                     f"began, and ends at {ends[one]} now"
                 )
-        return {one: min(end, target[one]) for one, end in ends.items() if one in target}
+        # What a broker overlooked when the run began stays where it is; nothing goes back behind the start.
+        limits = {one: max(target.get(one, 0), start.get(one, 0)) for one in target.keys() | start.keys()}
+        return {one: min(end, limits[one]) for one, end in ends.items() if one in limits}
 
     def _were_known(self, start: Offsets, missing: list[str]) -> bool:
         """Whether what the options name and is not there once was: then it is a loss, and told as one."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import attrs
 import pytest
 
 from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.errors import ConfigurationError, FencedLeaderEpoch, UnknownTopicOrPartition
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Topic
 from spark_connector import connections
 from spark_connector.errors import DataLoss
@@ -367,6 +370,39 @@ def test_a_partition_that_was_available_and_never_begun_is_missed(kafka_cluster:
         kafka_cluster.create_topic("t", partitions=2)
         with pytest.raises(DataLoss, match=r"t-2: gone since the run of Trigger\.AvailableNow began"):
             query.next(first)
+
+
+def knowing_one_partition(request: Any, response: Any) -> Any:
+    """The answer of a broker that has not heard of partitions added lately."""
+    changed = copy.deepcopy(response)  # the broker may have kept its own
+    for topic in changed.topics:
+        topic.partitions = [one for one in topic.partitions if one.partition_index == 0]
+    return changed
+
+
+def test_a_partition_that_was_overlooked_when_the_run_began_stays_where_it_is(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """Whoever forgets where it stands reads it again from its beginning, in the next run."""
+    send(kafka_cluster, "t", [4, 4])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        assert query.next(query.begin()) == (at := {T0: 4, T1: 4})
+        send(kafka_cluster, "t", [3, 3])
+        kafka_cluster.controls.rule(
+            api=MetadataRequest, times=1, then="replace_reply", reply=knowing_one_partition
+        )
+        query.batches.prepare_for_available_now()
+        assert query.next(at) == (at := {T0: 7, T1: 4})
+        assert query.next(at) == at
+
+
+def test_a_run_of_what_is_available_never_goes_back(kafka_cluster: KafkaCluster) -> None:
+    """Spark asks where a new query begins after the run has begun."""
+    with stream(kafka_cluster) as query:
+        query.batches.prepare_for_available_now()
+        send(kafka_cluster, "t", [5, 5])
+        assert query.begin() == (first := {T0: 5, T1: 5})
+        assert query.next(first) == first
 
 
 # ---------------------------------------------------------------------------------------- losses
