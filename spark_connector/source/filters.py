@@ -87,8 +87,10 @@ class Limits:
                 self._between(0, value)
             case LessThanOrEqual(value=value):
                 self._between(0, value + 1)
-            case In(value=values) if values:
-                self._between(min(values), max(values) + 1)
+            case In(value=values):
+                offsets = [value for value in values if value is not None]
+                if offsets:
+                    self._between(min(offsets), max(offsets) + 1)
                 return False
             case _:
                 return False
@@ -104,7 +106,8 @@ class Limits:
         if isinstance(condition.value, datetime.datetime):
             at = condition.value if condition.value.tzinfo else condition.value.astimezone()
             first_ms = (at - _EPOCH) // datetime.timedelta(milliseconds=1)
-            self.first_ms = max(self.first_ms or 0, first_ms)
+            if first_ms > 0:  # else it may mean records without a time, which have -1
+                self.first_ms = max(self.first_ms or 0, first_ms)
 
 
 def _test_of(condition: Filter) -> Test | None:

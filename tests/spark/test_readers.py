@@ -197,6 +197,20 @@ def test_conditions_on_topics_and_partitions(condition: Filter, selected: list[i
     assert [number for number, one in enumerate(there) if limits.selects(one)] == selected
 
 
+def test_a_null_among_the_values_of_a_condition_is_no_offset() -> None:
+    limits = Limits()
+    conditions: list[Filter] = [In(OFFSET, (3, None, 5)), In(OFFSET, (None,))]
+    assert limits.take(conditions) == conditions
+    assert (limits.first_offset, limits.end_offset) == (3, 6)
+
+
+def test_a_time_before_1970_leaves_no_record_out() -> None:
+    """Not even those without a time, which have -1."""
+    limits = Limits()
+    limits.take([GreaterThan(TIME, datetime.datetime(1960, 1, 1, tzinfo=datetime.UTC))])
+    assert limits.first_ms is None
+
+
 def test_conditions_on_time_make_a_beginning_and_stay_sparks() -> None:
     limits = Limits()
     conditions = [GreaterThan(TIME, T), GreaterThanOrEqual(TIME, T + datetime.timedelta(seconds=1))]
