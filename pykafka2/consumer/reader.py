@@ -70,7 +70,8 @@ class Reader:
         self.collector = Collector(options, subscription, buffer, problems, interceptors)
         self.bad_records = problems.bad_records
         self._pinned: frozenset[str] = frozenset()
-        self._assigned_as_of = self._matched_as_of = -1
+        self._wanted: frozenset[str] = frozenset()
+        self._assigned_as_of = self._matched_as_of = self._pinned_as_of = -1
         self.is_in_pass = False
         """The application's deserializers, interceptors or on_bad_record may be running."""
         self.is_woken = False
@@ -182,10 +183,8 @@ class Reader:
     def _prepare(self) -> None:
         """Bring subscription and positions up to date; raises what stands in the way for good."""
         subscription = self._subscription
-        if subscription.wanted_topics != self._pinned:
-            self._assigned_as_of = -1
-            self._metadata.pin_topics(subscription.wanted_topics)
-            self._pinned = subscription.wanted_topics
+        if subscription.wanted_topics is not self._wanted or subscription.changes != self._pinned_as_of:
+            self._pin_topics()
         version = self._metadata.version
         if subscription.reads_all_partitions and version != self._assigned_as_of:
             self._assign_all_partitions()
@@ -203,6 +202,17 @@ class Reader:
         # An answer is taken also where what was asked for is not this consumer's any more.
         if missing or (self._resume is not None and self._resume.has_news()):
             self._find_first_positions(missing)
+
+    def _pin_topics(self) -> None:
+        """Those of partitions that are still to be given back, too: what was handed over of them is to be
+        committed, and a topic that nobody knows would be taken for deleted."""
+        subscription = self._subscription
+        self._wanted, self._pinned_as_of = subscription.wanted_topics, subscription.changes
+        pinned = self._wanted.union(partition.topic for partition in subscription.assigned)
+        if pinned != self._pinned:
+            self._assigned_as_of = -1
+            self._metadata.pin_topics(pinned)
+            self._pinned = pinned
 
     def _assign_all_partitions(self) -> None:
         """Without a group, a subscription means every partition of its topics."""

@@ -12,6 +12,7 @@ from pykafka2 import TopicPartition
 from pykafka2.consumer import commits
 from pykafka2.errors import (
     CommitFailed,
+    CoordinatorLoadInProgress,
     FencedMemberEpoch,
     GroupIdNotFound,
     KafkaError,
@@ -250,3 +251,24 @@ def test_nobody_waits_for_the_last_commit_of_a_topic_that_is_gone(simulation: Si
     group.turn_until(lambda: len(member.read) == 60, 10)
     group.cluster.delete_topic("orders")
     assert group.turn_until(lambda: not member.owned, 20) < 5
+
+
+def test_what_was_read_of_topics_that_are_not_subscribed_to_any_more_is_committed(
+    simulation: Simulation,
+) -> None:
+    """The metadata is kept until then: what nobody knows would be taken for deleted."""
+    group = consumer_group(simulation, {"orders": 2, "bills": 2}, auto_commit_interval_ms=3_600_000)
+    before = group.member("a")
+    group.settle()
+    before.consumer.commit({TopicPartition("orders", number): 0 for number in range(2)})
+    before.consumer.close()
+    group.members.remove(before)
+    member = group.member("b")  # looks for no beginnings, which would keep the topic known, too
+    group.settle()
+    group.produce(20)
+    group.turn_until(lambda: len(member.read) == 20, 10)
+    group.cluster.controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress, times=5)
+    member.consumer.subscribe(["bills"], listener=member)
+    group.turn_until(lambda: {one.topic for one in member.owned} == {"bills"}, 20)
+    group.turn(1)
+    assert group.cluster.group("g").offsets == {TopicPartition("orders", number): 10 for number in range(2)}
