@@ -18,7 +18,6 @@ from spark_connector.sink.clients import new_producer
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
 from spark_connector.sink.messages import OpenTransaction, Written
-from spark_connector.sink.scripts import Entry
 from spark_connector.sink.sending import Sending
 from spark_connector.sink.steps import Step
 
@@ -64,11 +63,9 @@ def write_epoch(
     producer = new_producer(options.kafka, name)
     try:
         producer.init_transactions()
-        if is_per_task and _may_be_there(entry, epoch, place, fresh):
-            marked = cluster.ledger.marked(epoch.number, entry.state.markers_from)
-            if place.partition in marked:
-                _drain(rows)
-                return repeated
+        if is_per_task and _is_there(cluster, epoch, place, fresh):
+            _drain(rows)
+            return repeated
         return _write(options, producer, rows, place, cluster, epoch)
     finally:
         _close(producer)
@@ -138,9 +135,19 @@ def _close(producer: KafkaProducer) -> None:
         producer.close(CLOSE_TIMEOUT)
 
 
-def _may_be_there(entry: Entry, epoch: Epoch, place: TaskPlace, fresh: bool) -> bool:
-    """Whether an earlier run, or an earlier attempt, may have committed this task's part."""
-    return fresh or place.attempt > 0 or epoch.number == entry.state.first_batch
+def _is_there(cluster: Cluster, epoch: Epoch, place: TaskPlace, fresh: bool) -> bool:
+    """Whether this task's part was committed before it took its id over: by an earlier run, or by another
+    attempt.
+
+    Raises as `scripts.enter`: a task that has outlived its run may not have heard of the next one before.
+    """
+    entry = cluster.perform(scripts.enter(epoch, place.partition, fresh=True))
+    if entry.is_written:
+        return True
+    is_first = epoch.number == entry.state.first_batch
+    if not (fresh or is_first or place.attempt > 0 or place.is_speculating):
+        return False
+    return place.partition in cluster.ledger.marked(epoch.number, entry.state.markers_from)
 
 
 def _id_of(options: SinkOptions, sink: str, run: int | str, place: TaskPlace) -> str:

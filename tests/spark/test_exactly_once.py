@@ -394,6 +394,28 @@ def test_tasks_that_commit_themselves_leave_markers_for_later_attempts(world: Wo
     assert world.committed() == all_of(0, 1, 2)
 
 
+def test_a_task_that_commits_itself_and_outlives_its_run_writes_nothing(world: World) -> None:
+    first, second = (world.run(delivery="exactly_once_per_task") for _ in range(2))
+    first.play(0)
+    known_to_first = dict(ledger._read)
+    second.play(1)
+    ledger._read.update(known_to_first)  # a process of its own, which looked before the second run began
+    with pytest.raises(SupersededRun):
+        first.write(1, only=0)
+    assert world.committed() == all_of(0, 1)
+
+
+def test_of_two_copies_of_a_task_that_commits_itself_the_late_one_writes_nothing(world: World) -> None:
+    """The copy that speculation started has committed, and Spark has not ended the first one yet."""
+    run = world.run(delivery="exactly_once_per_task")
+    run.play(0)
+    for attempt in (1, 0):
+        place = TaskPlace(1, attempt, is_speculating=True)
+        written = write_epoch(run.options, run.epoch(1), rows(1, 1), place)
+    assert written.is_repeated
+    assert world.committed() == all_of(0) + Counter(["1/1/0", "1/1/1"])
+
+
 def test_a_batch_write_is_committed_together_or_not_at_all(world: World) -> None:
     options = sink_options(
         {"kafka.bootstrap.servers": world.servers, "topic": world.topic, "delivery": "exactly_once"},
