@@ -43,7 +43,7 @@ _pid = os.getpid()
 
 def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
     """This process's client of these options, made if there is none yet."""
-    key = (kind, tuple(sorted(options.items())))
+    key = _key(kind, options)
     with _lock:
         _forget_parents()
         found = _kept.pop(key, None)
@@ -53,6 +53,13 @@ def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
             found = make()
         _kept[key] = found  # at the end: used last
     return found  # type: ignore[return-value]
+
+
+def found(kind: str, options: Mapping[str, str]) -> Client | None:
+    """What is kept under these options, if it is there."""
+    with _lock:
+        _forget_parents()
+        return _kept.get(_key(kind, options))
 
 
 def drop(client: Client) -> None:
@@ -98,6 +105,10 @@ def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
     """An admin client of those of a consumer's options that it knows."""
     chosen = {name: value for name, value in options.items() if name.startswith(COMMON)}
     return KafkaAdminClient({"client.id": "pykafka2-spark", **chosen})
+
+
+def _key(kind: str, options: Mapping[str, str]) -> object:
+    return kind, tuple(sorted(options.items()))
 
 
 def _forget_parents() -> None:

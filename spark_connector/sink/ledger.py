@@ -111,10 +111,12 @@ class Ledger:
         """Write a decision, of the state that `own` told.
 
         Raises:
-            Contended: somebody else has taken over since; nothing was written.
+            Contended: somebody else has taken over since, or may have; nothing was written.
             KafkaError: it is not known whether it was written; `own` again tells.
         """
-        owner = connections.kept("ledger", self._owner_options, self._take_over)
+        owner = connections.found("ledger", self._owner_options)
+        if not isinstance(owner, Owner):  # it had to make room; a new one would not know what came between
+            raise Contended(f"{self._owner_id} was given up by this process meanwhile")
         try:
             with owner.producer.transaction():
                 owner.producer.send(

@@ -508,6 +508,24 @@ def test_who_comes_second_to_the_ledger_logs_no_error(world: World, caplog: pyte
     assert [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == []
 
 
+def test_who_had_to_make_room_writes_over_no_decision(world: World) -> None:
+    """Where many queries share a process, an owner may be closed between its look and its decision."""
+    first, second = world.run(), world.run()
+    late = first.write(0)
+    messages: list[Written] = []
+
+    def make_room() -> None:
+        connections.close_all()
+        with ThreadPoolExecutor(1) as another:
+            messages.extend(another.submit(second.write, 0).result())
+
+    at_step["before-decided"] = make_room
+    with pytest.raises(SupersededRun):
+        first.commit(0, late)
+    second.commit(0, messages)
+    assert world.committed() == all_of(0)
+
+
 def test_states_survive_the_ledger(world: World) -> None:
     run = world.run()
     messages = run.write(0)
