@@ -14,11 +14,27 @@ import attrs
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.jaas import BadJaasConfig, parse_jaas_config
-from pykafka2.option_fields import Because, callback, choice, custom, duration, flag, names, text
+from pykafka2.option_fields import (
+    Because,
+    callback,
+    choice,
+    custom,
+    duration,
+    flag,
+    names,
+    sendable_text,
+    text,
+)
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PASSWORD_MECHANISMS = MECHANISMS[:3]
+SENT_CREDENTIALS = (
+    "sasl_username",
+    "sasl_password",
+    "sasl_oauthbearer_client_id",
+    "sasl_oauthbearer_client_secret",
+)
 TLS_SOURCES = (
     "ssl_context",
     "ssl_cafile",
@@ -262,6 +278,7 @@ def _check_sasl(given: Mapping[str, Any]) -> None:
             f"security_protocol={given['security_protocol']!r} needs sasl_mechanism: one of "
             + ", ".join(MECHANISMS)
         )
+    _check_sendable(given)
     if mechanism in PASSWORD_MECHANISMS:
         for name in ("sasl_username", "sasl_password"):
             if not given.get(name):
@@ -285,6 +302,15 @@ def _check_sasl(given: Mapping[str, Any]) -> None:
                 raise ConfigurationError(f"sasl_oauthbearer_token_endpoint_url needs {name}")
     elif not _gives_tokens(given[sources[0]]):
         raise ConfigurationError(f"{sources[0]} has to be callable, or an object with a method token()")
+
+
+def _check_sendable(given: Mapping[str, Any]) -> None:
+    """Said here without the value: the error of who encodes it would show it."""
+    for name in SENT_CREDENTIALS:
+        try:
+            sendable_text(given.get(name) or "")
+        except Because as error:
+            raise ConfigurationError(f"{name}: {error}") from None
 
 
 def _gives_tokens(provider: Any) -> bool:

@@ -206,10 +206,22 @@ def _check(wanted: list[Alteration]) -> None:
             continue
         if not isinstance(one.password, str) or not one.password:
             raise IllegalArgument(f"the password of user {one.user!r} must be text, and not empty")
+        if not _is_unicode(one.password):
+            raise IllegalArgument(f"the password of user {one.user!r} must be Unicode text")
+        if one.salt is not None and (not isinstance(one.salt, bytes | bytearray) or not one.salt):
+            raise IllegalArgument(f"the salt of user {one.user!r} must be bytes, or None for random ones")
         if type(one.iterations) is not int or not MIN_ITERATIONS <= one.iterations <= MAX_ITERATIONS:
             raise IllegalArgument(
                 f"iterations={one.iterations!r}: takes a number from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _info(told: CredentialInfo) -> ScramCredentialInfo:

@@ -75,9 +75,12 @@ class SettingUp:
         except KafkaError as error:
             self._owner.fail(error, now)
         except Exception as error:
-            # A token callable of the user's, say: no reason to end more than this connection.
+            # A token callable of the user's, say: no reason to end more than this connection.  What it says
+            # may quote a secret: its type has to do, the cause has the rest.
             self._log.exception("%s: the handshake failed", broker)
-            self._owner.fail(IllegalState(f"the handshake with {broker} failed: {error!r}"), now)
+            failure = IllegalState(f"the handshake with {broker} failed: {type(error).__name__}")
+            failure.__cause__ = error
+            self._owner.fail(failure, now)
 
     def _on_work_done(self, result: Any, error: BaseException | None, now: float) -> None:
         if self._is_closed:

@@ -122,6 +122,7 @@ def test_work_that_fails_ends_the_connection(
     (closed,) = wire.owner.closed
     assert type(closed) is expected
     assert words in str(closed)
+    assert "secret" not in repr(closed), "what a stranger's code says may quote one"
 
 
 def test_work_that_never_ends_is_given_up_with_the_handshake() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykafka2.clock import SeededEntropy, SystemClock
+from pykafka2.errors import ConfigurationError
 from pykafka2.network.sasl.chosen import sasl_mechanism
 from pykafka2.network.sasl.client_credentials import ClientCredentials
 from pykafka2.network.sasl.mechanism import SaslMechanism
@@ -59,6 +60,35 @@ def test_given_twice_is_refused() -> None:
             sasl_username="bob",
             sasl_jaas_config=f'{PLAIN_MODULE} required username="ann" password="secret";',
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("sasl_username", {"sasl_username": "ann\udc80", "sasl_password": "hush"}),
+        ("sasl_password", {"sasl_username": "ann", "sasl_password": "hush\udc80"}),
+        (
+            "sasl_password",
+            {"sasl_jaas_config": f'{PLAIN_MODULE} required username="ann" password="hush\udc80";'},
+        ),
+        ("sasl_password", {"sasl_username": "ann", "sasl_password": "hush" * 10_000}),
+        (
+            "sasl_oauthbearer_client_secret",
+            {
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauthbearer_token_endpoint_url": "https://login.example.org/token",
+                "sasl_oauthbearer_client_id": "ann",
+                "sasl_oauthbearer_client_secret": "hush\udc80",
+            },
+        ),
+    ],
+    ids=["user", "password", "JAAS", "long", "OAuth"],
+)
+def test_what_no_message_can_carry_is_named_and_not_shown(name: str, given: dict[str, str]) -> None:
+    """An environment variable that is not UTF-8 comes as such text."""
+    with pytest.raises(ConfigurationError, match=f"{name}: it (is not Unicode|has 40000 bytes)") as refused:
+        mechanism_of(**{"sasl_mechanism": "PLAIN", **given})
+    assert "hush" not in repr(refused.value)
 
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
