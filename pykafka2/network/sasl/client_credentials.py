@@ -6,6 +6,7 @@ One POST with the standard library.  Blocks: called by a `TokenCache`, off the I
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -16,10 +17,22 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
+from pykafka2.foreign_text import shown
 from pykafka2.network.sasl.oauth_token import Token
 from pykafka2.option_fields import hidden
 
 MAX_ANSWER_BYTES = 1 << 20
+READ_BYTES = 1 << 16
+CHECK = "check client id, client secret and scope"
+LONGEST_SHOWN = 200
+"""Characters of what is no HTTP that an error shows."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: the credentials would go along, to whomever the authority's answer names."""
+
+    def redirect_request(self, *arguments: Any, **named: Any) -> None:
+        """An answer that redirects is an error."""
 
 
 @attrs.define(frozen=True)
@@ -55,18 +68,19 @@ class ClientCredentials:
             urllib.parse.urlencode(form).encode(),
             {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
         )
+        ends_at = self.wall_seconds() + self.timeout
         try:
-            answered = urllib.request.urlopen(request, timeout=self.timeout, context=self._tls())  # noqa: S310
-            with answered as response:
-                text = response.read(MAX_ANSWER_BYTES + 1)
+            with self._opener().open(request, timeout=self.timeout) as response:
+                text = self._body(response, ends_at)
         except urllib.error.HTTPError as error:
             with error:
+                is_elsewhere = 300 <= error.code < 400
+                what_to_do = "give the address that it names" if is_elsewhere else CHECK
                 raise SaslAuthenticationFailed(
-                    f"{self.url} refused to give a token (HTTP {error.code}{_why(error)}); check client id, "
-                    "client secret and scope"
+                    f"{self.url} refused to give a token (HTTP {error.code}{_why(error)}); {what_to_do}"
                 ) from None
-        except OSError as error:
-            reason = getattr(error, "reason", None) or error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or shown(str(error), LONGEST_SHOWN)
             raise SaslAuthenticationFailed(f"{self.url} gave no token: {reason}") from None
         try:
             answer = json.loads(text) if len(text) <= MAX_ANSWER_BYTES else None
@@ -75,6 +89,20 @@ class ClientCredentials:
         if not isinstance(answer, dict):
             raise SaslAuthenticationFailed(f"{self.url} did not answer as a token endpoint does")
         return answer
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        tls = self._tls()
+        own = [] if tls is None else [urllib.request.HTTPSHandler(context=tls)]
+        return urllib.request.build_opener(_NoRedirect, *own)
+
+    def _body(self, response: http.client.HTTPResponse, ends_at: float) -> bytes:
+        """What was answered, or enough of it to see that it is too long."""
+        text = b""
+        while len(text) <= MAX_ANSWER_BYTES and (more := response.read1(READ_BYTES)):
+            text += more
+            if self.wall_seconds() > ends_at:
+                raise TimeoutError("timed out")
+        return text
 
     def _tls(self) -> Any:
         if not self.url.startswith("https:") or self.ca_file is None:

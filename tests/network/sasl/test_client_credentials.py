@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +22,9 @@ class Authority(ThreadingHTTPServer):
 
     status = 200
     answer = b""
+    location = ""
+    raw = b""
+    seconds_apart = 0.0
     asked: list[tuple[dict[str, str], dict[str, list[str]]]]
 
 
@@ -30,10 +34,31 @@ class Handler(BaseHTTPRequestHandler):
         assert isinstance(authority, Authority)
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         authority.asked.append((dict(self.headers), urllib.parse.parse_qs(form)))
+        if authority.raw:
+            self.wfile.write(authority.raw)
+            return
         self.send_response(authority.status)
+        if authority.location:
+            self.send_header("Location", authority.location)
         self.send_header("Content-Length", str(len(authority.answer)))
         self.end_headers()
-        self.wfile.write(authority.answer)
+        try:
+            for number in range(len(authority.answer)) if authority.seconds_apart else ():
+                self.wfile.write(authority.answer[number : number + 1])
+                time.sleep(authority.seconds_apart)
+            if not authority.seconds_apart:
+                self.wfile.write(authority.answer)
+        except OSError:
+            self.close_connection = True  # whoever asked had enough
+
+    def do_GET(self) -> None:
+        """Where a redirection would lead."""
+        authority = self.server
+        assert isinstance(authority, Authority)
+        authority.asked.append((dict(self.headers), {}))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"access_token": "of another"}')
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -87,6 +112,33 @@ def test_anything_else_names_the_address_and_no_secret(
     assert f":{authority.server_address[1]}/token" in str(refused.value)
     assert "hush" not in str(refused.value)
     assert "hush" not in repr(client_of(authority))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_the_secret_goes_to_no_other_address(authority: Authority, status: int) -> None:
+    """urllib takes the credentials along wherever it is sent, over plain HTTP as well."""
+    authority.status = status
+    authority.location = f"http://localhost:{authority.server_address[1]}/elsewhere"
+    with pytest.raises(SaslAuthenticationFailed, match=rf"HTTP {status}.*; give the address that it names"):
+        client_of(authority)()
+    assert len(authority.asked) == 1
+
+
+def test_what_is_not_http_is_named(authority: Authority) -> None:
+    authority.raw = b"SSH-2.0-OpenSSH_9.6\r\n"
+    with pytest.raises(SaslAuthenticationFailed, match=r"/token gave no token: .*SSH-2.0"):
+        client_of(authority)()
+
+
+@pytest.mark.slow
+def test_an_answer_that_comes_by_drops_is_given_up(authority: Authority) -> None:
+    """Each wait is short, and all together would last for half a minute."""
+    authority.answer, authority.seconds_apart = b" " * 300, 0.1
+    url = f"http://127.0.0.1:{authority.server_address[1]}/token"
+    began = time.monotonic()
+    with pytest.raises(SaslAuthenticationFailed, match="gave no token: timed out"):
+        ClientCredentials(url, "client", "hush", time.time, timeout=0.3)()
+    assert time.monotonic() - began < 5
 
 
 def test_an_authority_that_cannot_be_reached_is_named() -> None:
