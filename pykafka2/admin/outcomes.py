@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from pykafka2.errors import KafkaError
+from pykafka2.errors import CorruptResponse, KafkaError
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -33,17 +33,33 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
         self._values = dict(values)
         self.errors: dict[K, KafkaError] = dict(errors or {})
 
+    @classmethod
+    def of_all(
+        cls, asked: Iterable[K], values: Mapping[K, V], errors: Mapping[K, KafkaError]
+    ) -> Outcomes[K, V]:
+        """Those of what was asked for.  Raises `CorruptResponse` if there is no word of some: nobody knows
+        what has become of it.
+        """
+        wanted = dict.fromkeys(asked)
+        silent = [one for one in wanted if one not in values and one not in errors]
+        if silent:
+            raise CorruptResponse(f"the answer says nothing of {', '.join(map(repr, silent))}")
+        return cls(
+            {one: values[one] for one in wanted if one in values},
+            {one: errors[one] for one in wanted if one in errors},
+        )
+
     def __getitem__(self, key: K) -> V:
         if key in self.errors:
             raise self.errors[key]
         return self._values[key]
 
     def __iter__(self) -> Iterator[K]:
-        yield from self._values
+        yield from (key for key in self._values if key not in self.errors)
         yield from self.errors
 
     def __len__(self) -> int:
-        return len(self._values) + len(self.errors)
+        return len(self._values.keys() | self.errors.keys())
 
     def __repr__(self) -> str:
         return f"Outcomes({self._values!r}, errors={self.errors!r})"

@@ -47,7 +47,8 @@ class TopicsAdmin:
                 errors[topic.name] = error_of(topic.error_code, topic.error_message)
             else:
                 created[topic.name] = TopicDescription(topic.name, topic.topic_id, ())
-        return Outcomes(created, errors).checked("create_topics", raise_errors)
+        asked = [topic.name for topic in wanted]
+        return Outcomes.of_all(asked, created, errors).checked("create_topics", raise_errors)
 
     def delete_topics(
         self, topics: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
@@ -71,7 +72,7 @@ class TopicsAdmin:
                 errors[name] = error_of(topic.error_code, topic.error_message)
             else:
                 deleted[name] = None
-        return Outcomes(deleted, errors).checked("delete_topics", raise_errors)
+        return Outcomes.of_all(names, deleted, errors).checked("delete_topics", raise_errors)
 
     def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> list[str]:
         """The names of all topics that the principal may see, sorted."""

@@ -65,7 +65,8 @@ class UsersAdmin:
                 errors[one.user] = error_of(one.error_code, one.error_message)
             else:
                 found[one.user] = tuple(map(_info, one.credential_infos))
-        return Outcomes(found, errors).checked("describe_user_scram_credentials", raise_errors)
+        outcomes = Outcomes(found, errors) if asked is None else Outcomes.of_all(sorted(asked), found, errors)
+        return outcomes.checked("describe_user_scram_credentials", raise_errors)
 
     def alter_user_scram_credentials(
         self,
@@ -108,7 +109,8 @@ class UsersAdmin:
                 errors[result.user] = error_of(result.error_code, result.error_message)
             else:
                 done[result.user] = None
-        return Outcomes(done, errors).checked("alter_user_scram_credentials", raise_errors)
+        asked = [one.user for one in wanted]
+        return Outcomes.of_all(asked, done, errors).checked("alter_user_scram_credentials", raise_errors)
 
     def describe_scram_users(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None

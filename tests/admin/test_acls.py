@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from pykafka2 import KafkaAdminClient, errors
-from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.admin.outcomes import ItemsFailed, Outcomes
 from pykafka2.admin.values import AclBinding
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Simulation
 
@@ -90,6 +90,11 @@ def test_a_word_that_is_none_of_kafkas_is_refused_before_anything_is_sent(
     cluster.history.never("DeleteAcls")
     with pytest.raises(errors.IllegalArgument, match="resource_type='QUEUE': say one of ANY, TOPIC"):
         admin.describe_acls(resource_type="QUEUE")
+
+
+def test_an_item_has_one_outcome_and_a_failure_counts() -> None:
+    outcomes = Outcomes({"a": 1, "b": 2}, {"b": errors.InvalidRequest("no")})
+    assert (list(outcomes), len(outcomes)) == (["a", "b"], 2)
 
 
 def test_without_an_authorizer_it_is_said(simulation: Simulation) -> None:

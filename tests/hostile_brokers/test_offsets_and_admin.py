@@ -23,6 +23,7 @@ ANY = KafkaError
 RULE = AclBinding("TOPIC", "orders", "LITERAL", "User:ann", "*", "READ", "ALLOW")
 LIST, CREATE, META, GROUPS = "ListOffsets", "CreateTopics", "Metadata", "ListTransactions"
 RULES, NO_RULES = "CreateAcls", "DeleteAcls"
+DELETE, USERS, WHO = "DeleteTopics", "AlterUserScramCredentials", "DescribeUserScramCredentials"
 PARTITIONS = "topics.*.partitions.*."
 
 
@@ -50,6 +51,18 @@ def take_rule(consumer: KafkaConsumer, admin: KafkaAdminClient) -> Any:
     return admin.delete_acls([RULE], raise_errors=False)
 
 
+def remove(consumer: KafkaConsumer, admin: KafkaAdminClient) -> Any:
+    return admin.delete_topics(["bills"], raise_errors=False)
+
+
+def set_user(consumer: KafkaConsumer, admin: KafkaAdminClient) -> Any:
+    return admin.upsert_scram_user("ann", "secret", iterations=4096)
+
+
+def users(consumer: KafkaConsumer, admin: KafkaAdminClient) -> Any:
+    return admin.describe_scram_users(["ann"])
+
+
 CALLS: dict[str, Callable[[KafkaConsumer, KafkaAdminClient], Any]] = {
     LIST: ends,
     CREATE: create,
@@ -57,6 +70,9 @@ CALLS: dict[str, Callable[[KafkaConsumer, KafkaAdminClient], Any]] = {
     GROUPS: transactions,
     RULES: add_rule,
     NO_RULES: take_rule,
+    DELETE: remove,
+    USERS: set_user,
+    WHO: users,
 }
 
 
@@ -107,6 +123,18 @@ LIES = [
     Lie("create rules: more results than rules", RULES, changing(more_results), CorruptResponse, "3 results"),
     Lie("delete rules: no results", NO_RULES, setting(("filter_results", [])), CorruptResponse, "0 results"),
     Lie("list transactions: silence", GROUPS, saying(Silence), ANY),
+    Lie("create topics: nothing", CREATE, setting(("topics", [])), CorruptResponse, "nothing of 'bills'"),
+    Lie(
+        "create topics: another one",
+        CREATE,
+        setting(("topics.*.name", "other")),
+        CorruptResponse,
+        "nothing of 'bills'",
+    ),
+    Lie("delete topics: nothing", DELETE, setting(("responses", [])), CorruptResponse, "nothing of 'bills'"),
+    Lie("set users: nothing", USERS, setting(("results", [])), CorruptResponse, "nothing of 'ann'"),
+    Lie("set users: another", USERS, setting(("results.*.user", "bob")), CorruptResponse, "nothing of 'ann'"),
+    Lie("describe users: nothing", WHO, setting(("results", [])), CorruptResponse, "nothing of 'ann'"),
 ]
 
 
