@@ -48,7 +48,7 @@ class TokensAdmin:
 
         Raises:
             DelegationTokenAuthorizationFailed: you may make no tokens for that owner (CREATE_TOKENS).
-            InvalidPrincipalType: owner or renewers that are no "User:...".
+            InvalidPrincipalType: renewers that are no "User:...".
             UnsupportedVersion: brokers before Kafka 3.3 make tokens for nobody but who asks.
         """
         from pykafka2.protocol.messages.tokens import CreatableRenewers, CreateDelegationTokenRequest
@@ -110,7 +110,9 @@ class TokensAdmin:
     def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[DelegationToken]:
-        """The tokens that you may see, of these owners or renewers (None: of all), the oldest first."""
+        """The tokens that you may see, the oldest first; of these owners or renewers, or who asked for them
+        for others (None: of all).
+        """
         from pykafka2.protocol.messages.tokens import (
             DescribeDelegationTokenOwner,
             DescribeDelegationTokenRequest,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import DelegationToken, KafkaAdminClient, KafkaProducer, errors
+from pykafka2 import AclBinding, DelegationToken, KafkaAdminClient, KafkaProducer, errors
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Simulation
 
 HOUR_MS = 3_600_000
@@ -98,8 +98,20 @@ def test_for_another_it_takes_a_right(admin_of: Admin) -> None:
     own = bob.create_delegation_token()
     assert ann.describe_delegation_tokens() == [token]
     assert {one.token_id for one in bob.describe_delegation_tokens()} == {token.token_id, own.token_id}
-    assert bob.describe_delegation_tokens(["User:bob"]) == [own]
+    assert set(bob.describe_delegation_tokens(["User:bob"])) == {token, own}
+    assert bob.describe_delegation_tokens(["User:ann"]) == [token]
     assert bob.describe_delegation_tokens([]) == []
+
+
+def test_who_made_a_token_for_another_sees_it_and_may_not_renew_it(admin_of: Admin) -> None:
+    """KIP-373; Kafka's TokenInformation counts the requester to those who see a token, and to no others."""
+    ann, bob = admin_of("ann"), admin_of("bob")
+    bob.create_acls([AclBinding("USER", "User:bob", "LITERAL", "User:ann", "*", "CREATE_TOKENS", "ALLOW")])
+    token = ann.create_delegation_token(owner="User:bob")
+    assert ann.describe_delegation_tokens() == [token]
+    assert ann.describe_delegation_tokens(["User:ann"]) == [token]
+    with pytest.raises(errors.DelegationTokenOwnerMismatch):
+        ann.renew_delegation_token(token.hmac)
 
 
 def test_who_has_not_authenticated_has_no_tokens(simulation: Simulation, admin_of: Admin) -> None:

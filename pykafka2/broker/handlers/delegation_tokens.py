@@ -210,7 +210,7 @@ def _check_caller(context: RequestContext) -> None:
 
 
 def _may_see(services: Services, context: RequestContext, token: DelegationToken) -> bool:
-    if token.belongs_to(context.principal):
+    if token.is_shown_to(context.principal):
         return True
     asker = services.asker_of(context)
     if asker is None:

@@ -36,6 +36,10 @@ class DelegationToken:
         """Whether this is its owner or one of its renewers."""
         return principal == self.owner or principal in self.renewers
 
+    def is_shown_to(self, principal: Principal) -> bool:
+        """Whether this one sees it without a right: owner, renewers, and who has asked for it (KIP-373)."""
+        return principal == self.requester or self.belongs_to(principal)
+
     def is_over(self, now_ms: int) -> bool:
         """Whether it has expired."""
         return now_ms > min(self.expires_at_ms, self.max_at_ms)
@@ -70,5 +74,5 @@ def may_ask(caller: Caller) -> bool:
 
 
 def is_asked_for(token: DelegationToken, owners: Collection[Principal] | None) -> bool:
-    """Whether a token is of one of these owners or renewers; None asks for all."""
-    return owners is None or any(token.belongs_to(one) for one in owners)
+    """Whether a token is of one of these owners, renewers or requesters; None asks for all."""
+    return owners is None or any(token.is_shown_to(one) for one in owners)
