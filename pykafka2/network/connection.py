@@ -49,6 +49,9 @@ client before it is authenticated.  An ApiVersions answer has about 1 KB, a toke
 
 REAUTHENTICATE_AT = 0.85
 """Share of a session's lifetime after which the client authenticates again, as soon as Java may (KIP-368)."""
+RENEWALS_APART = 1.0
+"""Seconds from one renewal of a session to the next: brokers take none sooner, and who says that a session
+lasts a millisecond must not keep a client from all else."""
 
 
 class HandlerFailed(RuntimeError):
@@ -393,7 +396,9 @@ class Connection:
         """Send a request of the handshake's."""
         version = step.request.MAX_VERSION if step.version is None else step.version
         correlation_id = self._write(step.request, version, now)
-        deadline = min(now + self._options.request_timeout, self._setup_deadline)
+        deadline = self._setup_deadline
+        if self.state is ConnectionState.HANDSHAKING:
+            deadline = min(now + self._options.request_timeout, deadline)
         self._in_flight.add(
             InFlight(step.request, version, correlation_id, now, deadline, on_answer, self._on_lost)
         )
@@ -406,7 +411,8 @@ class Connection:
         self._move_to(ConnectionState.READY, now)
         self._reader.max_frame_bytes = self._options.max_frame_bytes
         lifetime = agreement.session_lifetime_ms / 1000.0
-        self._reauthenticate_at = now + lifetime * REAUTHENTICATE_AT if lifetime > 0 else FOREVER
+        wait = lifetime * REAUTHENTICATE_AT if is_first else max(lifetime * REAUTHENTICATE_AT, RENEWALS_APART)
+        self._reauthenticate_at = now + wait if lifetime > 0 else FOREVER
         if is_first:
             self._on_ready(now)
 
@@ -416,7 +422,8 @@ class Connection:
         if versions is None or sasl is None:
             raise IllegalState(f"{self.broker}: a session without SASL has no end")
         self._move_to(ConnectionState.REAUTHENTICATING, now, "the session is about to end")
-        self._setup_deadline = now + self._options.setup_timeout
+        # A join may be in flight that waits for minutes: until then the broker reads nothing more.
+        self._setup_deadline = max(now, self._in_flight.last_deadline()) + self._options.setup_timeout
         set_up = self._set_up = self._setting_up(reauthenticate(self.broker, versions, sasl))
         set_up.go_on(None, now)
 

@@ -86,6 +86,9 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
     # Version 0 of SaslHandshake is followed by bare tokens without frames of Kafka's; 1 is Kafka 1.0.
     version = versions.choose(SaslHandshakeRequest, min_version=1)
     offer = yield from call(SaslHandshakeRequest(mechanism=sasl.name), version)
+    if offer.error_code not in (0, UnsupportedSaslMechanism.code):
+        words = f"{broker} refused to begin sasl_mechanism={sasl.name}: {error_of(offer.error_code)}"
+        raise error_of(offer.error_code, words)
     if offer.error_code:
         offered = shown(", ".join(offer.mechanisms), MOST_OFFERED) or "none"
         raise UnsupportedSaslMechanism(

@@ -113,6 +113,10 @@ class InFlightWindow:
                 deadline = waiting.deadline
         return deadline
 
+    def last_deadline(self) -> float:
+        """The latest deadline, by which all that is awaited has come or failed; -FOREVER if nothing is."""
+        return max((waiting.deadline for waiting in self._waiting), default=-FOREVER)
+
 
 def _is_refusal(frame: Frame) -> bool:
     if len(frame) < _ERROR_AFTER_ID.size:

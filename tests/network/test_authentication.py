@@ -159,6 +159,56 @@ def test_a_session_is_renewed_before_its_end_and_what_is_in_flight_comes_first()
     assert len(late.responses) == 1
 
 
+def renew(wire: Wire, elsewhere: Elsewhere, now: float, lifetime_ms: int) -> None:
+    wire.connection.poll(now)
+    assert answer(wire, now) == [SaslHandshakeRequest]
+    elsewhere.finish(now)
+    assert answer(wire, now, lifetime_ms=lifetime_ms) == [SaslAuthenticateRequest]
+
+
+@pytest.mark.parametrize("lifetime_ms", [1, 1_000])
+def test_short_sessions_are_renewed_once_a_second(lifetime_ms: int) -> None:
+    """Brokers take no second renewal within a second; and nothing else is sent while one is under way."""
+    wire, elsewhere = authenticated(lifetime_ms)
+    now = wire.connection.next_deadline()
+    assert now <= 1.85
+    for _ in range(3):
+        renew(wire, elsewhere, now, lifetime_ms)
+        assert wire.connection.is_ready
+        assert wire.connection.next_deadline() == pytest.approx(now + 1.0)
+        now += 1.0
+
+
+def test_a_renewal_waits_as_long_as_what_was_asked_before_it() -> None:
+    """A member's join may wait for minutes, and brokers answer in order."""
+    wire, elsewhere = authenticated(lifetime_ms=60_000)
+    join = Asker()
+    wire.connection.send(
+        HEARTBEAT, 51.0, on_response=join.on_response, on_failure=join.on_failure, timeout=300.0
+    )
+    wire.connection.poll(52.0)
+    for now in (62.1, 82.1, 340.0):
+        wire.connection.poll(now)
+        assert wire.owner.closed == []
+    assert answer(wire, 340.1) == [HeartbeatRequest, SaslHandshakeRequest]
+    elsewhere.finish(340.2)
+    assert answer(wire, 340.3, lifetime_ms=60_000) == [SaslAuthenticateRequest]
+    assert (len(join.responses), wire.connection.is_ready) == (1, True)
+
+
+def test_a_renewal_that_has_to_wait_ends_in_time_all_the_same() -> None:
+    wire, _ = authenticated(lifetime_ms=60_000)
+    early = ask(wire, 51.0)
+    wire.connection.poll(52.0)
+    header, _ = wire.requests()[0]
+    wire.answer(header, HeartbeatResponse(), 80.0)
+    assert len(early.responses) == 1
+    wire.connection.poll(90.9)
+    assert wire.owner.closed == []
+    wire.connection.poll(91.1)
+    assert len(wire.owner.closed) == 1
+
+
 def test_a_session_without_an_end_is_left_alone() -> None:
     wire, _ = authenticated(lifetime_ms=0)
     wire.connection.poll(1e9)

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 import pykafka2
-from pykafka2.errors import SaslAuthenticationFailed, UnsupportedSaslMechanism, UnsupportedVersion
+from pykafka2.errors import (
+    IllegalSaslState,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnknownErrorCode,
+    UnknownServerError,
+    UnsupportedSaslMechanism,
+    UnsupportedVersion,
+)
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.handshake import SOFTWARE_VERSION, authenticate, handshake
 from pykafka2.network.sasl.mechanism import Exchange
@@ -90,6 +98,19 @@ def test_a_mechanism_that_the_broker_lacks_is_named_with_those_it_has() -> None:
     advance(script, api_versions_response())
     with pytest.raises(UnsupportedSaslMechanism, match=r"THREE-TOKENS; it offers PLAIN, SCRAM-SHA-256"):
         script.send(SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN", "SCRAM-SHA-256"]))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(34, IllegalSaslState), (-1, UnknownServerError), (12_345, UnknownErrorCode)]
+)
+def test_another_error_than_that_is_no_word_on_the_mechanism(code: int, expected: type[KafkaError]) -> None:
+    """34 is what brokers say to who renews its session twice a second."""
+    script = handshake("node 1", ThreeTokens())
+    advance(script, None)
+    advance(script, api_versions_response())
+    with pytest.raises(expected, match="node 1 refused to begin sasl_mechanism=THREE-TOKENS") as refused:
+        script.send(SaslHandshakeResponse(error_code=code, mechanisms=["THREE-TOKENS"]))
+    assert "offer" not in str(refused.value)
 
 
 def test_refused_credentials_are_an_authentication_error_with_the_brokers_words() -> None:
