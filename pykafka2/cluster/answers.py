@@ -16,6 +16,11 @@ from pykafka2.types import Node
 MOST_BROKERS = 10_000
 """Some ten times the largest clusters known."""
 
+HIGHEST_EPOCH = 1_000_000_000
+"""A leader epoch counts elections: one a second comes to this in thirty years.  No older epoch is believed
+after a higher one, so one that never comes would be waited for without end.
+"""
+
 LONGEST_HOST = 255
 """Characters of a name in the DNS."""
 
@@ -35,7 +40,7 @@ def checked_metadata(answer: MetadataResponse) -> list[Node]:
     """The brokers of the answer, whose topics have been looked at as well.
 
     Raises `CorruptResponse`: more than 10,000 brokers; an id, port or host that cannot be; a topic whose
-    partitions are not those from 0 to their number, each once.
+    partitions are not those from 0 to their number, each once; a leader or an epoch that cannot be.
     """
     if len(answer.brokers) > MOST_BROKERS:
         raise CorruptResponse(
@@ -70,4 +75,9 @@ def _check_topic(topic: MetadataResponseTopic) -> None:
             raise CorruptResponse(
                 f"a Metadata answer names {partition.leader_id} as leader of "
                 f"{topic.name}-{partition.partition_index}"
+            )
+        if partition.leader_epoch > HIGHEST_EPOCH:
+            raise CorruptResponse(
+                f"a Metadata answer gives {topic.name}-{partition.partition_index} a leader of epoch "
+                f"{partition.leader_epoch}"
             )

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from pykafka2.cluster.answers import believable_nodes, checked_metadata
+from pykafka2.cluster.answers import HIGHEST_EPOCH, believable_nodes, checked_metadata
 from pykafka2.errors import BrokerError, UnknownTopicOrPartition, error_of
 from pykafka2.protocol.messages.metadata import (
     MetadataResponse,
@@ -27,7 +27,8 @@ from pykafka2.types import Node, PartitionInfo
 NO_LEADER = -1
 NO_EPOCH = -1
 
-# A broker that has just started may not know a topic yet: one such answer is doubted, three are believed.
+# A broker that has just started may not know a topic yet, or a leader that another broker has hinted at: one
+# such answer is doubted, three are believed.
 BELIEVED_AFTER = 3
 
 
@@ -44,6 +45,8 @@ class TopicSnapshot:
     error_code: int = 0
     is_internal: bool = False
     unknown_answers: int = 0
+    hinted: Mapping[int, int] = attrs.field(factory=dict)
+    """Partitions whose leader is known by a hint alone: how many answers have told an older epoch since."""
 
     @property
     def is_usable(self) -> bool:
@@ -109,17 +112,19 @@ def with_leader(
     endpoints: Sequence[Node] = (),
 ) -> ClusterSnapshot:
     """The snapshot after a broker's hint at a newer leader (KIP-951); the old one if it is not newer, or
-    names brokers that cannot be."""
+    names brokers or an epoch that cannot be."""
     known = old.topics.get(topic)
     info = old.partition(topic, partition)
     nodes = {**old.nodes, **{node.id: node for node in endpoints}}
     if known is None or info is None or leader_epoch <= info.leader_epoch or leader_id not in nodes:
         return old
-    if not believable_nodes(endpoints):
+    if leader_epoch > HIGHEST_EPOCH or not believable_nodes(endpoints):
         return old
     moved = attrs.evolve(info, leader=leader_id, leader_epoch=leader_epoch)
-    topics = {**old.topics, topic: attrs.evolve(known, partitions={**known.partitions, partition: moved})}
-    return attrs.evolve(old, nodes=nodes, topics=topics)
+    told = attrs.evolve(
+        known, partitions={**known.partitions, partition: moved}, hinted={**known.hinted, partition: 0}
+    )
+    return attrs.evolve(old, nodes=nodes, topics={**old.topics, topic: told})
 
 
 def without_topics(old: ClusterSnapshot, names: Collection[str]) -> ClusterSnapshot:
@@ -142,16 +147,18 @@ def _merge_topic(
         old.topic_id == told.topic_id or ZERO_UUID in (old.topic_id, told.topic_id)
     )
     known = old.partitions if old is not None and is_same else {}
+    hinted = dict(old.hinted) if old is not None and is_same else {}
     return TopicSnapshot(
         name=name,
         topic_id=told.topic_id,
         partitions={
             partition.partition_index: _merge_partition(
-                known.get(partition.partition_index), name, partition, node_ids
+                known.get(partition.partition_index), name, partition, node_ids, hinted
             )
             for partition in told.partitions
         },
         is_internal=told.is_internal,
+        hinted=hinted,
     )
 
 
@@ -165,13 +172,23 @@ def _topic_in_error(old: TopicSnapshot | None, name: str, error_code: int) -> To
 
 
 def _merge_partition(
-    old: PartitionInfo | None, topic: str, told: MetadataResponsePartition, node_ids: frozenset[int]
+    old: PartitionInfo | None,
+    topic: str,
+    told: MetadataResponsePartition,
+    node_ids: frozenset[int],
+    hinted: dict[int, int],
 ) -> PartitionInfo:
-    # The broker asked is behind the one asked before; but a leader that is none of the brokers may have been
-    # a wrong hint, of an epoch that never comes, and would be waited for without end.
+    """`hinted`, which may be changed, is that of the topic."""
+    number = told.partition_index
+    # The broker asked is behind the one asked before; but a leader that is none of the brokers, or that was
+    # only hinted at, may be wrong, of an epoch that never comes, and would be waited for without end.
     is_behind = old is not None and NO_EPOCH < told.leader_epoch < old.leader_epoch
-    if old is not None and is_behind and (old.leader in node_ids or old.leader == NO_LEADER):
+    if is_behind and number in hinted:
+        hinted[number] += 1
+    is_kept = hinted.get(number, 0) < BELIEVED_AFTER
+    if old is not None and is_behind and is_kept and (old.leader in node_ids or old.leader == NO_LEADER):
         return old
+    hinted.pop(number, None)
     return PartitionInfo(
         topic=topic,
         partition=told.partition_index,

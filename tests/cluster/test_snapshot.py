@@ -87,6 +87,25 @@ def test_a_broker_that_is_behind_does_not_bring_back_an_old_leader() -> None:
     assert (info.leader, info.leader_epoch) == (1, 5)
 
 
+def test_a_hint_that_three_answers_know_nothing_of_is_given_up() -> None:
+    """What is told in passing may be wrong, and its epoch never come; what metadata said is kept."""
+    hinted = with_leader(known(topic("orders", partition(0, 1, 5))), "orders", 0, 0, 9)
+    behind = answer(topic("orders", partition(0, 1, 5)))
+    for _ in range(BELIEVED_AFTER - 1):
+        hinted = merge_answer(hinted, behind, ())
+        info = hinted.partition("orders", 0)
+        assert info is not None
+        assert (info.leader, info.leader_epoch) == (0, 9)
+    given_up = merge_answer(hinted, behind, ())
+    confirmed = merge_answer(hinted, answer(topic("orders", partition(0, 0, 9))), ())
+    for _ in range(BELIEVED_AFTER):
+        confirmed = merge_answer(confirmed, behind, ())
+    for snapshot, expected in ((given_up, (1, 5)), (confirmed, (0, 9))):
+        info = snapshot.partition("orders", 0)
+        assert info is not None
+        assert (info.leader, info.leader_epoch) == expected
+
+
 def test_a_topic_made_anew_begins_with_new_epochs() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
     after = merge_answer(before, answer(topic("orders", partition(0, 0, 0), topic_id=ID_B)), ())

@@ -142,6 +142,20 @@ LIES = [
             error_code=6, records=None, current_leader=LeaderIdAndEpoch(leader_id=99, leader_epoch=2**31 - 1)
         ),
     ),
+    Lie(
+        "fetch: another leader of the last epoch there is",
+        "Fetch",
+        of_partition_0(
+            error_code=6, records=None, current_leader=LeaderIdAndEpoch(leader_id=1, leader_epoch=2**31 - 1)
+        ),
+    ),
+    Lie(
+        "fetch: another leader of an epoch that never comes",
+        "Fetch",
+        of_partition_0(
+            error_code=6, records=None, current_leader=LeaderIdAndEpoch(leader_id=1, leader_epoch=50)
+        ),
+    ),
     Lie("fetch: an epoch from the future for ever", "Fetch", of_partition_0(error_code=75, records=None)),
     Lie("fetch: fenced for ever", "Fetch", of_partition_0(error_code=74, records=None)),
     Lie("fetch: no such topic id for ever", "Fetch", of_partition_0(error_code=100, records=None)),

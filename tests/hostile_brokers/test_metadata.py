@@ -22,7 +22,7 @@ from pykafka2.testing import Simulation
 from tests.gate import rest_in_gate
 from tests.hostile_brokers.liar import End, Reset, Silence
 from tests.hostile_brokers.lies import Lie, body, body_of, changing, saying, setting
-from tests.hostile_brokers.worlds import LIES_LAST, World, check, ending
+from tests.hostile_brokers.worlds import BAD, LIES_LAST, World, check, ending, poll_for
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +65,8 @@ def each_time_another_id(answer: Any, count: list[int] = [0]) -> None:  # noqa: 
     for topic in answer.topics:
         topic.topic_id = count[0].to_bytes(16, "big")
 
+
+LAST_EPOCH = setting(("topics.*.partitions.*.leader_epoch", 2**31 - 1))
 
 FAILS = (KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition)
 
@@ -119,7 +121,7 @@ LIES = [
     Lie("metadata: a new topic id each time", "Metadata", changing(each_time_another_id), KafkaError),
     Lie("metadata: the zero topic id", "Metadata", setting(("topics.*.topic_id", bytes(16)))),
     Lie("metadata: epoch -9", "Metadata", setting(("topics.*.partitions.*.leader_epoch", -9))),
-    Lie("metadata: epoch 2**31 - 1", "Metadata", setting(("topics.*.partitions.*.leader_epoch", 2**31 - 1))),
+    Lie("metadata: epoch 2**31 - 1", "Metadata", LAST_EPOCH, FAILS, "epoch 2147483647"),
     Lie(
         "metadata: replicas nobody knows",
         "Metadata",
@@ -184,6 +186,20 @@ LIES = [
     Lie("metadata: the end in place of an answer", "Metadata", saying(End), FAILS),
     Lie("metadata: a reset in place of an answer", "Metadata", saying(Reset), FAILS),
 ]
+
+
+def test_who_reads_waits_for_no_epoch_that_never_comes(simulation: Simulation) -> None:
+    """A broker refuses fetches of an epoch that it does not know, and older epochs are not believed again."""
+    world = World(simulation, everywhere=True)
+    with world.producer() as producer:
+        producer.send("orders", b"1", partition=0).result(5)
+    consumer = world.consumer()
+    consumer.assign([BAD])
+    with world.lied_to(Lie("an epoch that never comes", "Metadata", LAST_EPOCH)):
+        poll_for(world, consumer, LIES_LAST / 2)
+    poll_for(world, consumer, LIES_LAST, lambda: world.read[BAD] == [b"1"])
+    assert world.read[BAD] == [b"1"]
+    consumer.close()
 
 
 @pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)

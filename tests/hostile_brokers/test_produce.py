@@ -140,6 +140,10 @@ LIES = [
         InvalidRecord,
     ),
     Lie("produce: a leader nobody knows", "Produce", moved(99, 2**31 - 1), DeliveryTimeout),
+    Lie(
+        "produce: another leader of the last epoch there is", "Produce", moved(1, 2**31 - 1), DeliveryTimeout
+    ),
+    Lie("produce: another leader of an epoch that never comes", "Produce", moved(1, 50), DeliveryTimeout),
     Lie("produce: a negative leader of a new epoch", "Produce", moved(-7, 2**31 - 1), DeliveryTimeout),
     Lie(
         "produce: a leader at port 0",
