@@ -12,7 +12,14 @@ from pykafka2.consumer.fetch_state import FetchState
 from pykafka2.consumer.fetch_table import FetchTable
 from pykafka2.consumer.fetched import FetchedData
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.errors import CorruptMessage, LogTruncated, OffsetOutOfRange, UnknownServerError, error_of
+from pykafka2.errors import (
+    CorruptMessage,
+    LogTruncated,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownServerError,
+    error_of,
+)
 from pykafka2.protocol.messages.fetch import PartitionData
 from pykafka2.types import Node
 
@@ -97,10 +104,14 @@ class FetchAnswers:
         is_news = hint.leader_id >= 0 and self._metadata.update_leader(
             *state.partition, hint.leader_id, hint.leader_epoch, endpoints
         )
-        if not is_news:
-            if error.refresh_metadata:
-                self._metadata.request_update(error)
-            self._table.delay(state, now)
+        # A leader that moves again and again is waited for: who says so may say it as often as it is asked.
+        if is_news and now - state.moved_at >= self._options.retry_backoff:
+            state.moved_at = now
+            return
+        # An epoch that the broker does not know may be a wrong hint's, and never come.
+        if not is_news and (error.refresh_metadata or isinstance(error, UnknownLeaderEpoch)):
+            self._metadata.request_update(error)
+        self._table.delay(state, now)
 
     def _read_from(self, state: FetchState, node_id: int, now: float) -> None:
         """The leader says that another replica is nearer, for as long as metadata is believed."""

@@ -34,6 +34,8 @@ class FetchState:
     """The follower to read from instead of the leader, as the leader said (KIP-392); -1 for none."""
     replica_until: float = -FOREVER
     """When the leader is asked again."""
+    moved_at: float = -FOREVER
+    """When a hint at a new leader was last followed at once."""
     _asked: FetchPartition | None = None
 
     def ask(self, leader_epoch: int, max_bytes: int) -> FetchPartition:

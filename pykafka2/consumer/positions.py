@@ -19,6 +19,7 @@ from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     KafkaError,
     KafkaTimeoutError,
+    UnknownLeaderEpoch,
     UnknownTopicOrPartition,
     error_of,
 )
@@ -190,7 +191,7 @@ class OffsetLookups:
             self._end(question, error, now)
             return
         question.last_error = error
-        if error.refresh_metadata:
+        if error.refresh_metadata or isinstance(error, UnknownLeaderEpoch):
             self._cluster.metadata.request_update(error)
         self._delay(question, now)
 

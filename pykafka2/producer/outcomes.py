@@ -35,6 +35,9 @@ from pykafka2.producer.transaction_manager import TransactionManager
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
+MOVES_AT_ONCE = 3
+"""How many attempts of a batch may follow a leader that has moved without a wait (KIP-951)."""
+
 
 class Outcomes:
     """Settles batches.  `identity` is None for a producer without idempotence, `transactions` for one without
@@ -123,7 +126,9 @@ class Outcomes:
         if verdict is Verdict.RENUMBER and self._sequences is not None:
             self._sequences.renumber(batch)
         batch.last_error = error
-        batch.retry_at = now if is_moved else now + self._backoff.delay(batch.attempts - 1)
+        # A leader that moves again and again is waited for: who says so may say it as often as it is asked.
+        goes_on = is_moved and batch.attempts <= MOVES_AT_ONCE
+        batch.retry_at = now if goes_on else now + self._backoff.delay(batch.attempts - 1)
         self._accumulator.put_back(batch)
         self._metrics.add("record-retry-total", batch.count)
         if self._event_sink.is_watched:

@@ -46,6 +46,16 @@ def twice(answer: Any) -> None:
         topic.partitions += topic.partitions
 
 
+def moves_on_and_on(answer: Any, count: list[int] = [0]) -> None:  # noqa: B006
+    """It leads since a later epoch each time, and is not the leader."""
+    count[0] += 1
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            if partition.partition_index == 0:
+                partition.error_code, partition.records = 6, None
+                partition.current_leader = LeaderIdAndEpoch(leader_id=0, leader_epoch=100 + count[0])
+
+
 def numbered(number: int) -> Any:
     def edit(answer: Any) -> None:
         for topic in answer.responses:
@@ -156,6 +166,7 @@ LIES = [
             error_code=6, records=None, current_leader=LeaderIdAndEpoch(leader_id=1, leader_epoch=50)
         ),
     ),
+    Lie("fetch: a new epoch each time", "Fetch", changing(moves_on_and_on)),
     Lie("fetch: an epoch from the future for ever", "Fetch", of_partition_0(error_code=75, records=None)),
     Lie("fetch: fenced for ever", "Fetch", of_partition_0(error_code=74, records=None)),
     Lie("fetch: no such topic id for ever", "Fetch", of_partition_0(error_code=100, records=None)),

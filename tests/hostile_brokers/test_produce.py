@@ -55,6 +55,15 @@ def moved(leader: int, epoch: int, *endpoints: NodeEndpoint) -> Any:
     )
 
 
+def moves_on_and_on(answer: Any, count: list[int] = [0]) -> None:  # noqa: B006
+    """It leads since a later epoch each time, and is not the leader."""
+    count[0] += 1
+    for topic in answer.responses:
+        for one in topic.partition_responses:
+            one.error_code = 6
+            one.current_leader = LeaderIdAndEpoch(leader_id=0, leader_epoch=100 + count[0])
+
+
 def failing(code: int) -> Any:
     return setting((PARTITION + "error_code", code), (PARTITION + "base_offset", -1))
 
@@ -144,6 +153,7 @@ LIES = [
         "produce: another leader of the last epoch there is", "Produce", moved(1, 2**31 - 1), DeliveryTimeout
     ),
     Lie("produce: another leader of an epoch that never comes", "Produce", moved(1, 50), DeliveryTimeout),
+    Lie("produce: a new epoch each time", "Produce", changing(moves_on_and_on), DeliveryTimeout),
     Lie("produce: a negative leader of a new epoch", "Produce", moved(-7, 2**31 - 1), DeliveryTimeout),
     Lie(
         "produce: a leader at port 0",
