@@ -27,9 +27,28 @@ _SHORT_NAMES = {
     "streetAddress": "STREET",
     "userId": "UID",
 }
-# Attributes for which RFC 2253 has no name are written by number, their value as DER in hexadecimal.
-_NUMBERS = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
-_UTF8_STRING = 0x0C
+# Attributes for which RFC 2253 has no name are written by number, their value as DER in hexadecimal.  Which
+# kind of string a certificate has is not told by `ssl`: this is what certificates are usually made with.
+_IA5_STRING, _PRINTABLE_STRING, _UTF8_STRING = 0x16, 0x13, 0x0C
+_NUMBERS = {
+    "businessCategory": ("2.5.4.15", _UTF8_STRING),
+    "description": ("2.5.4.13", _UTF8_STRING),
+    "dnQualifier": ("2.5.4.46", _PRINTABLE_STRING),
+    "emailAddress": ("1.2.840.113549.1.9.1", _IA5_STRING),
+    "generationQualifier": ("2.5.4.44", _UTF8_STRING),
+    "givenName": ("2.5.4.42", _UTF8_STRING),
+    "initials": ("2.5.4.43", _UTF8_STRING),
+    "jurisdictionCountryName": ("1.3.6.1.4.1.311.60.2.1.3", _PRINTABLE_STRING),
+    "jurisdictionLocalityName": ("1.3.6.1.4.1.311.60.2.1.1", _UTF8_STRING),
+    "jurisdictionStateOrProvinceName": ("1.3.6.1.4.1.311.60.2.1.2", _UTF8_STRING),
+    "name": ("2.5.4.41", _UTF8_STRING),
+    "organizationIdentifier": ("2.5.4.97", _UTF8_STRING),
+    "postalCode": ("2.5.4.17", _UTF8_STRING),
+    "pseudonym": ("2.5.4.65", _UTF8_STRING),
+    "serialNumber": ("2.5.4.5", _PRINTABLE_STRING),
+    "surname": ("2.5.4.4", _UTF8_STRING),
+    "title": ("2.5.4.12", _UTF8_STRING),
+}
 
 
 def distinguished_name(subject: Subject) -> str:
@@ -44,8 +63,14 @@ def _attribute(name: str, value: str) -> str:
         return f"{short}={_escaped(value)}"
     number, tag = _NUMBERS.get(name, (name, _UTF8_STRING))
     data = value.encode()
-    length = bytes([len(data)]) if len(data) < 0x80 else b"\x82" + len(data).to_bytes(2, "big")
-    return f"{number}=#{(bytes([tag]) + length + data).hex()}"
+    return f"{number}=#{(bytes([tag]) + _der_length(len(data)) + data).hex()}"
+
+
+def _der_length(size: int) -> bytes:
+    if size < 0x80:
+        return bytes([size])
+    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([0x80 | len(digits)]) + digits
 
 
 def _escaped(value: str) -> str:

@@ -45,6 +45,16 @@ def test_what_would_end_a_value_is_escaped(value: str, written: str) -> None:
 def test_attributes_without_a_short_name_are_numbers() -> None:
     assert distinguished_name(subject(emailAddress="a@b")) == "1.2.840.113549.1.9.1=#1603614062"
     assert distinguished_name([[("commonName", "a"), ("userId", "b")]]) == "CN=a+UID=b"
+    assert distinguished_name(subject(serialNumber="7")) == "2.5.4.5=#130137"
+    assert distinguished_name(subject(givenName="Zo\u00eb")) == "2.5.4.42=#0c045a6fc3ab"
+    assert distinguished_name([[("1.2.3.4", "a")]]) == "1.2.3.4=#0c0161"
+
+
+@pytest.mark.parametrize(
+    ("size", "length"), [(127, "7f"), (128, "8180"), (255, "81ff"), (256, "820100"), (65_536, "83010000")]
+)
+def test_a_long_value_has_ders_length(size: int, length: str) -> None:
+    assert distinguished_name([[("1.2.3.4", "a" * size)]]) == f"1.2.3.4=#0c{length}{'61' * size}"
 
 
 RULES = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?), *OU=(.*?),.*$/$1@$2/U,DEFAULT"
