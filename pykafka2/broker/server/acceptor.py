@@ -64,6 +64,7 @@ class Acceptor(Part):
                 transport = self._listener.accept()
             except KafkaError as error:
                 logger.warning("%s: %s", self.name, error)
+                self._rest(now)
                 return
             if transport is None:
                 return
@@ -75,9 +76,11 @@ class Acceptor(Part):
             self._processors[self._next].adopt(transport, self._entrance)
 
     def on_failure(self, error: Exception, now: float) -> None:
-        """Something of ours raised in `on_ready`: the listener is left alone for a while, or it would be
-        reported again at once.
-        """
+        """Something of ours raised in `on_ready`."""
+        self._rest(now)
+
+    def _rest(self, now: float) -> None:
+        """Leave the listener alone for a while, or it would be reported again at once."""
         self._room_at = self.wake_at = now + REST
         self.loop.selector.modify(self._listener, 0, self)
 

@@ -5,6 +5,7 @@ The mistakes are planted; what they cost is looked at from outside.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -13,7 +14,8 @@ import pytest
 
 from pykafka2.broker.base.problems import MAX_KEPT, Problems
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.errors import IllegalState
+from pykafka2.broker.server.threads import REST
+from pykafka2.errors import Disconnected, IllegalState
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.remote.http_client import AdminClient
@@ -48,6 +50,26 @@ def taken(cluster: KafkaCluster) -> list[str]:
     found = cluster.problems.take()
     assert all(isinstance(one.error, ZeroDivisionError) for one in found)
     return [one.where for one in found]
+
+
+def test_an_acceptor_that_gets_no_socket_rests(
+    kafka_cluster: KafkaCluster, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with too many open files: the listener is reported ready all the time."""
+    (acceptor,) = kafka_cluster.brokers[0].process._acceptors
+    listener: Any = acceptor._listener
+    accept, calls = listener.accept, []
+
+    def fail_for_a_while() -> Any:
+        calls.append(time.monotonic())
+        if len(calls) <= 2:
+            raise Disconnected("too many open files")
+        return accept()
+
+    monkeypatch.setattr(listener, "accept", fail_for_a_while)
+    assert ask(connect(0)) == 2
+    assert calls[1] - calls[0] > REST / 2
+    assert calls[2] - calls[1] > REST / 2
 
 
 def test_a_part_that_fails_costs_its_own_turn(
