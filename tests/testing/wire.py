@@ -41,11 +41,18 @@ class Wire:
     """One connection to a broker."""
 
     def __init__(
-        self, address: str, client_id: str = "wire", *, tls: ssl.SSLContext | None = None, host_name: str = ""
+        self,
+        address: str,
+        client_id: str = "wire",
+        *,
+        tls: ssl.SSLContext | None = None,
+        host_name: str = "",
+        source: str = "",
     ) -> None:
+        """`source` is the address to come from, such as 127.0.0.2."""
         self._address = address
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), TIMEOUT)
+        self.socket = socket.create_connection((host, int(port)), TIMEOUT, (source, 0) if source else None)
         if tls is not None:
             try:
                 self.socket = tls.wrap_socket(self.socket, server_hostname=host_name or host)

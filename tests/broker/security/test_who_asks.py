@@ -26,6 +26,11 @@ from pykafka2.protocol.registry import ApiKey
 from pykafka2.testing import KafkaCluster
 from tests.testing.wire import Wire
 
+from .wires import USERS, log_in
+
+ELSEWHERE = "127.0.0.2"
+"""An address of this machine's that is not what is taken where nobody knows."""
+
 
 def test_a_principal_is_written_as_kafka_writes_it() -> None:
     assert str(Principal("User", "CN=a,O=b")) == "User:CN=a,O=b"
@@ -73,12 +78,16 @@ def test_handlers_are_told_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.BROKER_REGISTRATION):
         monkeypatch.setattr(APIS[key], "handle", watched(APIS[key].handle))
-    with KafkaCluster(2, controller=0) as cluster, Wire(cluster.broker(1).address) as wire:
+    with (
+        KafkaCluster(2, controller=0, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,
+        Wire(cluster.broker(1).address, source=ELSEWHERE) as wire,
+    ):
+        assert log_in(wire, "ann").error_code == 0
         wire.call(MetadataRequest(topics=[]), 12)
         wire.call(CreateTopicsRequest(topics=[]), 5)
     for key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS):
         context = seen[key]
-        assert (context.principal, context.client_host) == (ANONYMOUS, "127.0.0.1")
+        assert (context.principal, context.client_host) == (Principal("User", "ann"), ELSEWHERE)
         assert not context.caller.is_broker
     assert seen[ApiKey.CREATE_TOPICS].is_from_broker  # forwarded, on behalf of the client
     assert seen[ApiKey.BROKER_REGISTRATION].caller == BROKER
