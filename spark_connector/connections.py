@@ -16,7 +16,8 @@ from pykafka2 import KafkaAdminClient, KafkaConsumer
 from pykafka2.errors import ConfigurationError, UnknownOption
 
 MOST_KEPT = 8
-"""Clients of a process; the one that was used the longest ago makes room."""
+"""Clients of a thread; the one that was used the longest ago makes room.  What other threads used last is
+theirs as long as they live: queries in foreachBatch share a process."""
 
 
 COMMON = (
@@ -37,7 +38,8 @@ class Client(Protocol):
 C = TypeVar("C", bound=Client)
 
 _lock = threading.RLock()
-_kept: dict[object, Client] = {}
+_kept: dict[object, tuple[Client, int]] = {}
+"""With the thread that used it last."""
 _pid = os.getpid()
 
 
@@ -46,26 +48,25 @@ def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
     key = _key(kind, options)
     with _lock:
         _forget_parents()
-        found = _kept.pop(key, None)
-        if found is None:
-            while len(_kept) >= MOST_KEPT:
-                _kept.pop(next(iter(_kept))).close()
-            found = make()
-        _kept[key] = found  # at the end: used last
-    return found  # type: ignore[return-value]
+        client, _ = _kept.pop(key, (None, 0))
+        if client is None:
+            _make_room()
+            client = make()
+        _kept[key] = client, threading.get_ident()  # at the end: used last
+    return client  # type: ignore[return-value]
 
 
 def found(kind: str, options: Mapping[str, str]) -> Client | None:
     """What is kept under these options, if it is there."""
     with _lock:
         _forget_parents()
-        return _kept.get(_key(kind, options))
+        return _kept.get(_key(kind, options), (None, 0))[0]
 
 
 def drop(client: Client) -> None:
     """Close a client that is no good any more; the next task makes a new one."""
     with _lock:
-        for key in [key for key, one in _kept.items() if one is client]:
+        for key in [key for key, (one, _) in _kept.items() if one is client]:
             del _kept[key]
     client.close()
 
@@ -74,7 +75,7 @@ def close_all() -> None:
     with _lock:
         _forget_parents()
         while _kept:
-            _kept.popitem()[1].close()
+            _kept.popitem()[1][0].close()
 
 
 def consumer(options: Mapping[str, str]) -> KafkaConsumer:
@@ -105,6 +106,13 @@ def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
     """An admin client of those of a consumer's options that it knows."""
     chosen = {name: value for name, value in options.items() if name.startswith(COMMON)}
     return KafkaAdminClient({"client.id": "pykafka2-spark", **chosen})
+
+
+def _make_room() -> None:
+    alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+    mine = [key for key, (_, thread) in _kept.items() if thread not in alive]
+    for key in mine[: max(len(mine) + 1 - MOST_KEPT, 0)]:
+        _kept.pop(key)[0].close()
 
 
 def _key(kind: str, options: Mapping[str, str]) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -40,6 +41,23 @@ def test_the_one_used_the_longest_ago_makes_room() -> None:
     connections.kept("a", {"x": "more"}, Client)
     assert second.is_closed
     assert not first.is_closed
+
+
+def test_what_other_threads_use_makes_no_room_until_they_have_ended() -> None:
+    """Queries in foreachBatch share the user's process, each in a thread of its own."""
+
+    def make(of: str) -> list[Client]:
+        numbers = range(connections.MOST_KEPT)
+        return [connections.kept("a", {of: str(number)}, Client) for number in numbers]
+
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(make, "theirs").result()
+        mine = make("mine")
+        assert not any(one.is_closed for one in (*theirs, *mine))
+        connections.kept("a", {"more": ""}, Client)
+        assert [one.is_closed for one in mine] == [True, *[False] * (connections.MOST_KEPT - 1)]
+    connections.kept("a", {"even more": ""}, Client)
+    assert all(one.is_closed for one in theirs)
 
 
 def test_one_that_is_dropped_is_made_anew() -> None:
