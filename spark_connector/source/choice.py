@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyspark
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from pykafka2.errors import ConfigurationError
-from spark_connector.offsets import to_spark
+from spark_connector.offsets import from_spark, to_spark
 from spark_connector.options.source_options import SourceOptions, source_options
 from spark_connector.source.batch import KafkaBatchReader
 from spark_connector.source.schema import chosen_columns
@@ -28,6 +28,10 @@ class UnlimitedStreamReader(StreamReader):
 
     def latestOffset(self, *nothing: Any, **at_all: Any) -> dict[str, Any]:  # noqa: N802
         return to_spark(self._batches().end_of_next(None, takes_all=False))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._batches().check_losses(from_spark(start), from_spark(end))  # latestOffset could not
+        return super().partitions(start, end)
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:

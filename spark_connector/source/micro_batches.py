@@ -83,6 +83,15 @@ class MicroBatches:
         """Where the partitions ended when they were last looked at."""
         return self._last_end
 
+    def check_losses(self, start: Offsets, ends: Offsets) -> None:
+        """Tell what was read up to `start` and does not reach so far any more.  Raises `DataLoss`."""
+        gone = start.keys() - ends.keys()
+        if gone:
+            self._tell(f"{shown(gone)}: gone")
+        back = {one: end for one, end in ends.items() if end < start.get(one, end)}
+        for one, end in back.items():
+            self._tell(f"{shown({one})} went back from offset {start[one]} to {end}")
+
     # ------------------------------------------------------------------ the first batch
 
     def _leaves_empty(self, start: Offsets | None, takes_all: bool) -> bool:
@@ -102,7 +111,7 @@ class MicroBatches:
     def _ends(self, start: Offsets | None) -> Offsets:
         ends, missing = self._look()
         if start is not None:
-            self._check_losses(start, ends)
+            self.check_losses(start, ends)
         if missing and (start is None or not self._were_known(start, missing)):
             raise UnknownTopicOrPartition("; ".join(missing))
         return ends if self._available_now is None else self._up_to(self._available_now, start or {}, ends)
@@ -126,14 +135,6 @@ class MicroBatches:
         """Whether what the options name and is not there once was: then it is a loss, and told as one."""
         named = {one.topic for one in self._options.assign or ()} | set(self._options.subscribe or ())
         return named <= {one.topic for one in start}
-
-    def _check_losses(self, start: Offsets, ends: Offsets) -> None:
-        gone = start.keys() - ends.keys()
-        if gone:
-            self._tell(f"{shown(gone)}: gone")
-        back = {one: end for one, end in ends.items() if end < start.get(one, end)}
-        for one, end in back.items():
-            self._tell(f"{shown({one})} went back from offset {start[one]} to {end}")
 
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
         """Where the batch begins in each partition; a new one is read from its beginning."""

@@ -31,10 +31,11 @@ from pykafka2 import TopicPartition
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
 from spark_connector import KafkaDataSource, connections
-from spark_connector.errors import WrongSchema
+from spark_connector.errors import DataLoss, WrongSchema
 from spark_connector.options.fields import INT64_MAX
-from spark_connector.options.source_options import COLUMNS
+from spark_connector.options.source_options import COLUMNS, source_options
 from spark_connector.source.arrow import arrow_schema
+from spark_connector.source.choice import UnlimitedStreamReader
 from spark_connector.source.filters import Limits
 from spark_connector.source.ranges import OffsetRange
 from spark_connector.source.schema import spark_schema
@@ -238,3 +239,21 @@ def test_conditions_limit_what_is_read(kafka_cluster: KafkaCluster) -> None:
 def test_a_reader_that_was_not_told_to_hears_no_conditions() -> None:
     reader = KafkaDataSource(OPTIONS).reader(spark_schema(COLUMNS[:-1]))
     assert type(reader).pushFilters is DataSourceReader.pushFilters
+
+
+@pytest.mark.parametrize("lenient", [False, True], ids=["fails", "goes on"])
+def test_a_spark_that_says_no_beginnings_is_told_of_losses_with_the_tasks(lenient: bool) -> None:
+    """Spark 4.1: only there is it known where a batch begins."""
+    options = source_options({**OPTIONS, "failOnDataLoss": str(not lenient)}, streaming=True)
+    reader = UnlimitedStreamReader(options, ("value",))
+    try:
+        start, end = {"t": {"0": 5, "1": 2, "2": 0}}, {"t": {"0": 1, "2": 4}}
+        if lenient:
+            assert [one.value for one in reader.partitions(start, end)] == [OffsetRange("t", 2, 0, 4)]
+            return
+        with pytest.raises(DataLoss, match="t-1: gone"):
+            reader.partitions(start, end)
+        with pytest.raises(DataLoss, match="t-0 went back from offset 5 to 1"):
+            reader.partitions({"t": {"0": 5}}, end)
+    finally:
+        reader.stop()
