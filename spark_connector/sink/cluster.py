@@ -25,7 +25,7 @@ from pykafka2.errors import (
     TransactionalIdNotFound,
 )
 from spark_connector import clock
-from spark_connector.options.sink_options import SinkOptions
+from spark_connector.options.sink_options import PER_TASK, SinkOptions
 from spark_connector.sink import names, scripts, steps
 from spark_connector.sink.clients import end_all, kept_admin, new_producer
 from spark_connector.sink.ledger import Ledger
@@ -135,6 +135,30 @@ class Cluster:
             if run is not None and command.concerns(run, is_open=one.state == "Ongoing"):
                 self._fence(one.transactional_id)
 
+    def _find_tasks_left(self, command: scripts.FindTasksLeft) -> list[scripts.TaskLeft]:
+        if self._options.delivery != PER_TASK:
+            return []
+        begin = names.of_run(self._options.id_prefix, self.sink, names.PER_TASK_RUN)
+        found = kept_admin(self._options.kafka).list_transactions(states=["Ongoing"])
+        return self._open_of(
+            [one.transactional_id for one in found if one.transactional_id.startswith(begin)]
+        )
+
+    def _abort_tasks_left(self, command: scripts.AbortTasksLeft) -> None:
+        for one in self._open_of([one.transactional_id for one in command.left]):
+            if one in command.left:
+                self._fence(one.transactional_id)
+
+    def _open_of(self, ids: Sequence[str]) -> list[scripts.TaskLeft]:
+        if not ids:
+            return []
+        told = kept_admin(self._options.kafka).describe_transactions(ids, raise_errors=False)
+        return [
+            scripts.TaskLeft(name, told[name].producer_id, told[name].producer_epoch)
+            for name in ids
+            if name not in told.errors and told[name].state == "Ongoing"
+        ]
+
     def _fence(self, transactional_id: str) -> None:
         """Abort what is open, and let its producer send nothing more."""
         producer = new_producer(self._options.kafka, transactional_id)
@@ -197,6 +221,8 @@ _CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     scripts.FindEndOfMarkers: Cluster._find_end_of_markers,
     scripts.FindLost: Cluster._find_lost,
     scripts.AbortLeftovers: Cluster._abort_leftovers,
+    scripts.FindTasksLeft: Cluster._find_tasks_left,
+    scripts.AbortTasksLeft: Cluster._abort_tasks_left,
     scripts.GiveUp: Cluster._give_up,
     scripts.FindGivenUp: Cluster._find_given_up,
     scripts.Pause: Cluster._pause,

@@ -97,7 +97,7 @@ class FindLost:
 class AbortLeftovers:
     """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
 
-    Transactions of tasks that end them themselves are left alone: their next task takes their ids over.
+    Transactions of tasks that end them themselves are left alone: see AbortTasksLeft.
 
     registered: also ids without anything open, whose tasks may be about to write; of the runs before one,
         those of the last.  An id that was fenced looks so, too, and is not to be fenced time after time.
@@ -112,6 +112,27 @@ class AbortLeftovers:
         if self.before is not None:
             return run < self.before and (is_open or run == self.before - 1)
         return self.run in (None, run)
+
+
+@attrs.define(frozen=True)
+class TaskLeft:
+    """What is open of a task that ends its transactions itself."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@attrs.define(frozen=True)
+class FindTasksLeft:
+    """Answer: a `TaskLeft` for each that is open of this sink."""
+
+
+@attrs.define(frozen=True)
+class AbortTasksLeft:
+    """End those whose ids nobody has taken over since; whoever looks for markers waits for them."""
+
+    left: Sequence[TaskLeft]
 
 
 @attrs.define(frozen=True)
@@ -145,6 +166,8 @@ Command = (
     | FindEndOfMarkers
     | FindLost
     | AbortLeftovers
+    | FindTasksLeft
+    | AbortTasksLeft
     | GiveUp
     | FindGivenUp
     | Pause
@@ -216,10 +239,12 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
             if state.run == epoch.run:
                 return state
             yield Reach(Step.BEFORE_CLAIM)
+            left: Sequence[TaskLeft] = yield FindTasksLeft()  # none can be this run's yet
             claimed = state.claimed(epoch.run, epoch.number)
             yield WriteLedger(claimed)
             # Not before: whoever claims in vain must not end what others of this run have begun.
             yield AbortLeftovers(before=claimed.run_number)
+            yield AbortTasksLeft(left)
             return claimed
         except Contended:
             continue

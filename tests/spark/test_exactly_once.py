@@ -405,6 +405,24 @@ def test_a_task_that_commits_itself_and_outlives_its_run_writes_nothing(world: W
     assert world.committed() == all_of(0, 1)
 
 
+def test_what_a_killed_task_left_open_holds_up_none_that_commits_itself(world: World) -> None:
+    """They look for markers, behind the open one's, and its own task may have no slot while they wait."""
+    given = {"delivery": "exactly_once_per_task"}
+    first, second = world.run(**given), world.run(**given)
+    first.play(0)
+    name = names.of_task("pykafka2-spark", world.query, names.PER_TASK_RUN, 2, None)
+    with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as killed:
+        killed.init_transactions()
+        killed.begin_transaction()
+        Cluster(first.options, world.query).ledger.send_marker(killed, 1, 2, 2)
+        killed.detach_transaction()
+    assert world.ongoing() == [name]
+    messages = [one for task in range(TASKS) for one in second.write(1, only=task)]
+    assert not any(one.is_repeated for one in messages)
+    second.commit(1, messages)
+    assert world.committed() == all_of(0, 1)
+
+
 def test_of_two_copies_of_a_task_that_commits_itself_the_late_one_writes_nothing(world: World) -> None:
     """The copy that speculation started has committed, and Spark has not ended the first one yet."""
     run = world.run(delivery="exactly_once_per_task")
