@@ -135,29 +135,25 @@ class Cluster:
             if run is not None and command.concerns(run, is_open=one.state == "Ongoing"):
                 self._fence(one.transactional_id)
 
-    def _find_tasks_left(self, command: scripts.FindTasksLeft) -> list[scripts.TaskLeft]:
+    def _find_tasks_left(self, command: scripts.FindTasksLeft) -> list[OpenTransaction]:
         if self._options.delivery != PER_TASK:
             return []
-        begin = names.of_run(self._options.id_prefix, self.sink, names.PER_TASK_RUN)
-        found = kept_admin(self._options.kafka).list_transactions(states=["Ongoing"])
-        return self._open_of(
-            [one.transactional_id for one in found if one.transactional_id.startswith(begin)]
-        )
-
-    def _abort_tasks_left(self, command: scripts.AbortTasksLeft) -> None:
-        for one in self._open_of([one.transactional_id for one in command.left]):
-            if one in command.left:
-                self._fence(one.transactional_id)
-
-    def _open_of(self, ids: Sequence[str]) -> list[scripts.TaskLeft]:
-        if not ids:
+        admin = kept_admin(self._options.kafka)
+        partitions: dict[str, int] = {}
+        for one in admin.list_transactions(states=["Ongoing"]):
+            name = one.transactional_id
+            partition = names.partition_of(name, self._options.id_prefix, self.sink)
+            if partition is not None:
+                partitions[name] = partition
+        if not partitions:
             return []
-        told = kept_admin(self._options.kafka).describe_transactions(ids, raise_errors=False)
-        return [
-            scripts.TaskLeft(name, told[name].producer_id, told[name].producer_epoch)
-            for name in ids
-            if name not in told.errors and told[name].state == "Ongoing"
-        ]
+        found = []
+        for name, told in admin.describe_transactions(partitions, raise_errors=False).items():
+            if told.state == "Ongoing":
+                # Every cluster takes the end that the first version of transactions knows.
+                handle = TransactionHandle(name, told.producer_id, told.producer_epoch, transaction_version=1)
+                found.append(OpenTransaction(partitions[name], handle, -1))
+        return found
 
     def _fence(self, transactional_id: str) -> None:
         """Abort what is open, and let its producer send nothing more."""
@@ -222,7 +218,6 @@ _CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     scripts.FindLost: Cluster._find_lost,
     scripts.AbortLeftovers: Cluster._abort_leftovers,
     scripts.FindTasksLeft: Cluster._find_tasks_left,
-    scripts.AbortTasksLeft: Cluster._abort_tasks_left,
     scripts.GiveUp: Cluster._give_up,
     scripts.FindGivenUp: Cluster._find_given_up,
     scripts.Pause: Cluster._pause,

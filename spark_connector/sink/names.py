@@ -36,6 +36,13 @@ def run_of(transactional_id: str, prefix: str, sink: str) -> int | None:
     return int(run) if task and run.isdecimal() else None
 
 
+def partition_of(transactional_id: str, prefix: str, sink: str) -> int | None:
+    """The partition of a task that ends its transactions itself; None of any other id."""
+    begin = of_run(prefix, sink, PER_TASK_RUN)
+    partition = transactional_id.removeprefix(begin)
+    return int(partition) if partition != transactional_id and partition.isdecimal() else None
+
+
 def of_ledger(prefix: str, sink: str) -> str:
     return of_sink(prefix, sink) + LEDGER
 

@@ -97,7 +97,7 @@ class FindLost:
 class AbortLeftovers:
     """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
 
-    Transactions of tasks that end them themselves are left alone: see AbortTasksLeft.
+    Transactions of tasks that end them themselves are left alone: see FindTasksLeft.
 
     registered: also ids without anything open, whose tasks may be about to write; of the runs before one,
         those of the last.  An id that was fenced looks so, too, and is not to be fenced time after time.
@@ -115,24 +115,8 @@ class AbortLeftovers:
 
 
 @attrs.define(frozen=True)
-class TaskLeft:
-    """What is open of a task that ends its transactions itself."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
-@attrs.define(frozen=True)
 class FindTasksLeft:
-    """Answer: a `TaskLeft` for each that is open of this sink."""
-
-
-@attrs.define(frozen=True)
-class AbortTasksLeft:
-    """End those whose ids nobody has taken over since; whoever looks for markers waits for them."""
-
-    left: Sequence[TaskLeft]
+    """Answer: what is open of tasks that end their transactions themselves, as `OpenTransaction`s."""
 
 
 @attrs.define(frozen=True)
@@ -167,7 +151,6 @@ Command = (
     | FindLost
     | AbortLeftovers
     | FindTasksLeft
-    | AbortTasksLeft
     | GiveUp
     | FindGivenUp
     | Pause
@@ -239,12 +222,13 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
             if state.run == epoch.run:
                 return state
             yield Reach(Step.BEFORE_CLAIM)
-            left: Sequence[TaskLeft] = yield FindTasksLeft()  # none can be this run's yet
+            left: list[OpenTransaction] = yield FindTasksLeft()  # none can be this run's yet
             claimed = state.claimed(epoch.run, epoch.number)
             yield WriteLedger(claimed)
             # Not before: whoever claims in vain must not end what others of this run have begun.
             yield AbortLeftovers(before=claimed.run_number)
-            yield AbortTasksLeft(left)
+            # Whoever looks for markers waits for these; an id that was taken over has another epoch.
+            yield EndTransactions(left, commit=False)
             return claimed
         except Contended:
             continue
