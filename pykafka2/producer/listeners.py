@@ -80,4 +80,5 @@ class Listeners:
 
 def is_same(one: Callable[[Any], object], other: Callable[[Any], object]) -> bool:
     """Whether both do the same: a method is another object each time that it is named."""
-    return one is other or (type(one) is MethodType and one == other)
+    # Two methods are compared by their objects and functions; `==` of any other callable is the user's own.
+    return one is other or (type(one) is MethodType and type(other) is MethodType and one == other)

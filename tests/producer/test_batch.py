@@ -205,3 +205,49 @@ def test_a_callback_that_is_added_while_another_adds_the_first_is_called() -> No
     tried = list(at_every_line(attempt))
     assert len(tried) >= 4
     assert sorted(called) == [(line, offset) for line in tried for offset in (0, 1)] + [(len(tried) + 1, 0)]
+
+
+class Unequal:
+    """A callable whose `==` takes everything for one of its own kind."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def __call__(self, metadata: object, error: object = None) -> None:
+        self.told.append(metadata)
+
+    def __eq__(self, other: object) -> bool:
+        return self.told is other.told  # type: ignore[attr-defined]
+
+    __hash__ = object.__hash__
+
+
+class Equal(Unequal):
+    """A callable that is equal to everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("kind", [Unequal, Equal])
+def test_a_callback_is_called_whatever_it_says_of_equality(kind: type[Unequal]) -> None:
+    callback = kind()
+    batch = a_batch()
+    appended(batch)
+    appended(batch, 2, on_delivery=callback)
+    batch.close()
+    batch.complete(7, -1)
+    assert callback.told == [RecordMetadata("orders", 3, 8, 2, 3, -1)]
+
+
+def test_a_callback_that_is_equal_to_a_method_is_not_taken_for_it() -> None:
+    callback, told = Equal(), Equal()
+    batch = a_batch()
+    first, second = appended(batch), appended(batch)
+    first.add_callback(told.__call__)
+    second.add_callback(callback)
+    batch.close()
+    batch.complete(7, -1)
+    assert (len(told.told), len(callback.told)) == (1, 1)
