@@ -194,11 +194,12 @@ class Accumulator:
 
     def close_tails(self) -> None:
         """Nothing joins the batches that are open now; the next record starts another, if it may."""
+        for queue in self._locked_steps.run(self._all_queues):
+            self._locked_steps.run(queue.end_tail)
+
+    def _all_queues(self) -> list[PartitionQueue]:
         with self._lock:
-            queues = list(self._queues.values())
-        for queue in queues:
-            with queue.lock:
-                queue.close_tail()
+            return [*self._queues.values()]
 
     def close(self) -> None:
         """Take no more records.  What was appended before is in a batch, what comes later raises."""
@@ -249,10 +250,13 @@ class Accumulator:
         full = [queue for queue in active if queue.batches]
         if len(active) > 2 * len(full) + FEW_QUEUES:
             for queue in active:
-                with queue.lock:
-                    if not queue.batches:
-                        self._active.pop(queue, None)
+                self._locked_steps.run(self._forget_if_empty, queue)
         return full
+
+    def _forget_if_empty(self, queue: PartitionQueue) -> None:
+        with queue.lock:
+            if not queue.batches:
+                self._active.pop(queue, None)
 
     def ready_at(self, queue: PartitionQueue, now: float, is_flushing: bool) -> float:
         """When the queue's first batch may be sent, as far as time decides it."""
@@ -308,7 +312,7 @@ class Accumulator:
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
     ) -> None:
         """Failed for good, wherever it is."""
-        self._locked_steps.run(self.queue(batch.topic, batch.partition).remove, batch)
+        self.take_out(batch)
         # Noted before its waiters learn of it, so that a flush they wake from sees it.
         self._failed.append(batch)
         try:
@@ -320,6 +324,10 @@ class Accumulator:
                 self._failed.remove(batch)
             except ValueError:  # a flush has taken it just now
                 pass
+
+    def take_out(self, batch: ProducerBatch) -> bool:
+        """Remove it from its queue, closed, wherever it stands; False if it is not there."""
+        return self._locked_steps.run(self.queue(batch.topic, batch.partition).remove, batch)
 
     def release(self, batch: ProducerBatch) -> None:
         """Its bytes are needed no longer.  Safe to repeat."""

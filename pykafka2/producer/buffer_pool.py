@@ -79,11 +79,12 @@ class BufferPool:
 
     def charge(self, permit: Permit, overhead_bytes: int) -> bool:
         """Overhead of a granted permit, all in all; False if there is more of it by now than has room."""
-        with self._lock:
+        with self._lock:  # without a call, at which a finalizer that sends would find it held
             if permit.is_granted:
                 self.overhead_bytes += overhead_bytes - permit.overhead_bytes
                 permit.overhead_bytes = overhead_bytes
-            return self._grantable_bytes() >= 0
+            beyond_bytes = self.overhead_bytes - self._allowance_bytes
+            return self.available_bytes >= (beyond_bytes if beyond_bytes > 0 else 0)
 
     def divide(self, permit: Permit) -> tuple[Permit, Permit]:
         """Two permits for the bytes of one, which is given back by that; what was charged goes with one."""

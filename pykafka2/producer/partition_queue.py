@@ -95,6 +95,11 @@ class PartitionQueue:
             self.is_closed = True
             self.close_tail()
 
+    def end_tail(self) -> None:
+        """No more records into the open batch."""
+        with self.lock:
+            self.close_tail()
+
     def close_tail(self) -> None:
         """No more records into the open batch.  The lock is held."""
         if self.tail is not None:

@@ -511,6 +511,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         """The topic's partitions with their leaders and replicas, by number.  As `partitions_for`."""
         if self._refusal is not None:
             self._refuse()
+        self._accumulator.check_not_interrupted()
         known = self._client.wait_for_topic(topic, self._options.max_block)
         return [known.partitions[number] for number in sorted(known.partitions)]
 

@@ -38,6 +38,7 @@ class Routes:
         snapshot = self._metadata.snapshot
         known = snapshot.topics.get(topic)
         if known is None or not known.is_usable:
+            self._accumulator.check_not_interrupted()  # the IO thread may wait for what this thread holds
             began = self._client.driver.clock.monotonic()
             try:
                 known = self._client.wait_for_topic(topic, timeout)
@@ -66,6 +67,7 @@ class Routes:
         """
         if partition < 0:
             raise _no_partition(topic, partition, len(route.queues), "partitions count from 0")
+        self._accumulator.check_not_interrupted()
         monotonic = self._client.driver.clock.monotonic
         deadline = monotonic() + timeout
         tell_at = monotonic() + PATIENCE

@@ -173,7 +173,7 @@ class Sender:
         purged = 0
         for queue in self._accumulator.active_queues():
             for batch in [*queue.batches]:
-                if batch.attempts or not queue.remove(batch):
+                if batch.attempts or not self._accumulator.take_out(batch):
                     continue
                 batch.mark_reported()
                 purged += batch.count

@@ -7,11 +7,13 @@ is refused, by name.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from pykafka2.errors import IllegalState
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import ProducerBatch
-from pykafka2.producer.buffer_pool import BufferPool
+from pykafka2.producer.buffer_pool import BufferPool, Permit
 from pykafka2.producer.fields import rows_of
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
@@ -41,7 +43,7 @@ def watched(seconds: float = 5.0) -> Iterator[None]:
         raise Stuck
 
     before = signal.signal(signal.SIGALRM, raise_stuck)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
     finally:
@@ -137,6 +139,77 @@ def test_memory_that_is_given_back_is_so_though_a_handler_sends_meanwhile() -> N
             )
 
     assert len(list(at_every_line(attempt))) >= 4
+
+
+def take_out_all(accumulator: Accumulator) -> None:
+    for batch in [*accumulator.incomplete]:
+        accumulator.take_out(batch)
+
+
+IO_STEPS: list[tuple[Callable[[Accumulator], object], Callable[..., object]]] = [
+    (Accumulator.close_tails, Accumulator._all_queues),
+    (Accumulator.close_tails, PartitionQueue.end_tail),
+    (Accumulator.close_tails, PartitionQueue._closed),
+    (Accumulator.close_tails, ProducerBatch.close),
+    (Accumulator.active_queues, Accumulator._forget_if_empty),
+    (take_out_all, PartitionQueue.remove),
+]
+
+
+@pytest.mark.parametrize(("call", "step"), IO_STEPS, ids=lambda one: one.__qualname__)
+def test_a_finalizer_that_sends_in_the_middle_of_what_the_io_thread_does_is_taken_or_refused(
+    call: Callable[[Accumulator], object], step: Callable[..., object]
+) -> None:
+    def attempt(line: int) -> bool:
+        sends = Sends()
+        accumulator = sends.accumulator
+        for partition in range(1, 12):  # so many that have nothing are forgotten
+            accumulator._active[accumulator.queue("orders", partition)] = None
+        sends.send(b"v")
+        with watched():
+            return at_line(
+                step.__code__, line, lambda: sends.send_in_a_handler(b"x" * 950), lambda: call(accumulator)
+            )
+
+    assert len(list(at_every_line(attempt))) >= 2
+
+
+def test_nothing_is_called_under_the_lock_of_what_is_charged() -> None:
+    """It is charged where bytes are made, too, outside of the steps that refuse a finalizer."""
+    pool, permit = BufferPool(1000), Permit(100)
+    pool.request(permit)
+    called: list[str] = []
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        name = frame.f_code.co_name if event == "call" else getattr(argument, "__name__", "")
+        if event in ("call", "c_call") and pool._lock.locked() and name != "__exit__":
+            called.append(name)
+
+    sys.setprofile(profile)
+    try:
+        pool.charge(permit, 50)
+    finally:
+        sys.setprofile(None)
+    assert called == []
+
+
+@pytest.mark.parametrize("call", ["send", "partitions_for"])
+def test_a_handler_in_the_middle_of_a_send_does_not_wait_for_metadata(call: str) -> None:
+    with KafkaCluster(
+        brokers=1, topics={"orders": 1}, config={"auto.create.topics.enable": "false"}
+    ) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=3_000)
+        producer.partitions_for("orders")
+
+        def handler() -> None:
+            with pytest.raises(IllegalState, match="a signal handler or a finalizer"):
+                getattr(producer, call)("unknown")
+
+        with watched(2.0):
+            assert at_line(
+                Accumulator._append_with.__code__, 2, handler, lambda: producer.send("orders", b"v")
+            )
+        producer.close()
 
 
 @pytest.mark.parametrize("call", ["flush", "close", "result"])
