@@ -47,7 +47,11 @@ class Failures:
 
     def attempt_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         if leaves_open(error):
-            self._may_be_written.add(batch)
+            self.note_doubt(batch)
+
+    def note_doubt(self, batch: ProducerBatch) -> None:
+        """Some attempt may have put it into the log."""
+        self._may_be_written.add(batch)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """What may have become of the batch may have become of its parts."""

@@ -209,6 +209,12 @@ class Outcomes:
         if self._sequences is not None:
             self._on_hole(batch, self._sequences, error)
 
+    def refuse(self, batch: ProducerBatch, error: KafkaError, *, is_on_the_wire: bool) -> None:
+        """Give it up, whose own fault the error is not."""
+        if is_on_the_wire:
+            self._failures.note_doubt(batch)
+        self.give_up(batch, self._failures.final_error(batch, error), is_on_the_wire=is_on_the_wire)
+
     def _on_hole(self, batch: ProducerBatch, sequences: Sequences, error: KafkaError) -> None:
         """See to what is numbered behind a batch that failed and would be written in spite of the hole."""
         behind = sequences.cut_off(batch)

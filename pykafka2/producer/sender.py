@@ -7,7 +7,7 @@ may go, under which number) and the cluster (who leads what, which connection is
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -160,10 +160,19 @@ class Sender:
         return sum(self._in_flight.values())
 
     def abort(self, error: KafkaError) -> None:
-        """Fail everything whose outcome is open."""
+        """Fail everything whose outcome is open; the error says itself that it may be in the log."""
+        for leaf in self._open_batches():
+            self._outcomes.give_up(leaf, error)
+
+    def _refuse(self, error: KafkaError) -> None:
+        """The same, with word of what may be in the log for those that may."""
+        for leaf in self._open_batches():
+            is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
+            self._outcomes.refuse(leaf, error, is_on_the_wire=is_on_the_wire)
+
+    def _open_batches(self) -> Iterator[ProducerBatch]:
         for batch in [*self._accumulator.incomplete]:
-            for leaf in [] if batch.is_done else batch.leaves:
-                self._outcomes.give_up(leaf, error)
+            yield from [] if batch.is_done else batch.leaves
 
     def purge(self) -> int:
         """Fail what no attempt was made to send; how many records these were.
@@ -183,7 +192,7 @@ class Sender:
 
     def on_loop_failed(self, error: ClientFailed, now: float) -> None:
         """The IO thread ends by this error: no record may wait for it any longer."""
-        self.abort(error)
+        self._refuse(error)
 
     # ------------------------------------------------------------------ who may go
 
@@ -195,7 +204,7 @@ class Sender:
         result.sends += asked.sends
         result.wake_at = min(result.wake_at, asked.wake_at)
         if identity.refusal is not None:
-            self.abort(identity.refusal)
+            self._refuse(identity.refusal)
 
     def _ready_by_node(
         self, queues: list[PartitionQueue], is_flushing: bool, now: float, result: PollResult

@@ -11,12 +11,14 @@ from pykafka2.cluster.metadata import Metadata
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot, without_topics
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
+    ClientFailed,
     DeliveryTimeout,
     Disconnected,
     InvalidRecord,
     MessageTooLarge,
     NotEnoughReplicas,
     OutOfOrderSequenceNumber,
+    ProducerFenced,
 )
 from pykafka2.events import BatchCompleted, BatchRetried, Event, EventSink
 from pykafka2.metrics import Metrics
@@ -277,6 +279,31 @@ def test_an_expired_batch_that_never_left_says_what_it_waited_for() -> None:
     bench.poll()
     with pytest.raises(DeliveryTimeout, match="it was never sent, it waited for a connection to node 0"):
         delivery.result(0)
+
+
+@pytest.mark.parametrize("ends_by", ["a refusal", "a bug"])
+def test_what_fails_with_all_others_while_it_is_on_the_wire_says_that_it_may_be_in_the_log(
+    ends_by: str,
+) -> None:
+    bench = Bench()
+    on_the_wire, refused = bench.append(0), bench.append(1)
+    sends = {partitions_of(send)[0]: send for send in bench.produce()}
+    never_sent = bench.append(1)
+    if ends_by == "a refusal":
+        bench.answer(sends[1], error_code=ProducerFenced.code)
+        bench.poll()
+        assert isinstance(refused.exception(0), ProducerFenced)
+    else:
+        bench.sender.on_loop_failed(ClientFailed("it stopped"), bench.now)
+    told = on_the_wire.exception(0)
+    assert isinstance(told, ProducerFenced | ClientFailed)
+    assert "may or may not be in the log" in str(told)
+    assert "in the log" not in str(never_sent.exception(0))
+    if ends_by == "a refusal":
+        # The bytes on the wire stay accounted for until their answer.
+        assert bench.accumulator.pool.available_bytes < bench.accumulator.pool.total_bytes
+        bench.answer(sends[0])
+        assert bench.accumulator.pool.available_bytes == bench.accumulator.pool.total_bytes
 
 
 def test_a_hint_at_the_new_leader_is_followed_at_once() -> None:
