@@ -1,8 +1,9 @@
 """One batch of records on its way: what it holds and where it stands.
 
-Appended to on callers' threads under its queue's lock while open; everything after that belongs to the IO
-thread.  Records are kept as they came (fields.py), and made into bytes when they are to be sent.  What became
-of them is told by its outcome (batch_outcome.py), which the deliveries of its records share.
+Appended to on callers' threads while open, under its queue's lock or by the short way (open_batches.py);
+everything after that belongs to the IO thread.  Records are kept as they came (fields.py), and made into
+bytes when they are to be sent.  What became of them is told by its outcome (batch_outcome.py), which the
+deliveries of its records share.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A tuple kept for each record would be visited by the garbage collector up to three times while it waits, since
 it holds a callback, and would make the collector run every 700 records: a tenth of what `send` costs.  Pure;
-appended to under the queue's lock (partition_queue.py), read by batch.py and by what tells outcomes.
+appended to on callers' threads (partition_queue.py, open_batches.py), read by batch.py and by what tells
+outcomes.
 """
 
 from __future__ import annotations

@@ -6,8 +6,13 @@ partitioners.py and by `send`.
 
 from __future__ import annotations
 
+from copy import copy
+
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
 from pykafka2.producer.partition_queue import PartitionQueue
+
+NO_SNAPSHOT = ClusterSnapshot()
+"""Of a route that is not current any more, and needs none."""
 
 
 class Route:
@@ -43,6 +48,12 @@ class Route:
         """Where records without a key go, until it has had batch_size bytes."""
         self.sticky_from_bytes = 0
         """What had been appended to that queue when it was chosen."""
+
+    def without_snapshot(self) -> Route:
+        """What its successor goes on from, without all that was known of the cluster."""
+        kept = copy(self)
+        kept.snapshot = NO_SNAPSHOT
+        return kept
 
     def leader(self, queue: PartitionQueue) -> int:
         """The node that leads the queue's partition, as far as it is known."""

@@ -6,11 +6,12 @@ Any thread.  May block for metadata (`route`, `explicit`), as `send` may.
 from __future__ import annotations
 
 from pykafka2.cluster.client import PATIENCE, ClusterClient
+from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.errors import UnknownTopicOrPartition
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.partition_queue import PartitionQueue
-from pykafka2.producer.route import Route
+from pykafka2.producer.route import NO_SNAPSHOT, Route
 from pykafka2.producer.sticky import StickyChoice
 
 
@@ -27,6 +28,8 @@ class Routes:
         self._metrics = metrics
         self.by_topic: dict[str, Route] = {}
         """Read by `send` without a lock; a route is current while its snapshot is the metadata's."""
+        self._newest = NO_SNAPSHOT
+        """The one for which earlier ones were let go."""
 
     def current(self, topic: str) -> Route | None:
         """The topic's route, if it is that of the metadata of now."""
@@ -51,7 +54,19 @@ class Routes:
         route = Route(snapshot, known, queues)
         self._sticky.begin(route, self.by_topic.get(topic))
         self.by_topic[topic] = route
+        if snapshot is not self._newest:
+            self._newest = snapshot
+            self._let_go_of_others(snapshot)
         return route
+
+    def _let_go_of_others(self, newest: ClusterSnapshot) -> None:
+        """Each snapshot has all topics in use, and a topic may never be sent to again.
+
+        Should another thread have put a current route there just now, it is made once more.
+        """
+        for topic, route in [*self.by_topic.items()]:
+            if route.snapshot is not newest and route.snapshot is not NO_SNAPSHOT:
+                self.by_topic[topic] = route.without_snapshot()
 
     def use(self, topic: str, now: float) -> None:
         """The topic is in use: its metadata must not be forgotten."""

@@ -89,7 +89,7 @@ class StickyChoice:
         chance = self._seeded.random()
         if self._is_adaptive and len(route.queues) > 1:
             weighted = self._weighted.get(route.topic)
-            if weighted is None or weighted.route is not route or weighted.draws_left <= 0:
+            if weighted is None or weighted.of is not route.queues or weighted.draws_left <= 0:
                 weighted = self._weighted[route.topic] = self._weigh(route)
             weighted.draws_left -= 1
             if weighted.sums:
@@ -109,10 +109,10 @@ class StickyChoice:
 class _Weighted:
     """Queues with the sums of their weights: one more than the longest queue has more batches than it."""
 
-    __slots__ = ("draws_left", "queues", "route", "sums")
+    __slots__ = ("draws_left", "of", "queues", "sums")
 
     def __init__(self, route: Route, queues: Sequence[PartitionQueue]) -> None:
-        self.route = route
+        self.of = route.queues  # a list of each route's own; the route would keep its snapshot
         self.queues = queues
         lengths = [len(queue.batches) for queue in queues]
         longest = max(lengths, default=0)

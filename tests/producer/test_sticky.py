@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -214,3 +216,20 @@ def test_partitioner_ignore_keys_spreads_records_with_a_key(
     assert {delivery.result(0).partition for delivery in deliveries} == set(range(6))
     bulk = producer.send_many("spread", [b"x" * 100] * 200, keys=[b"same"] * 200)
     assert {batch.partition for batch in bulk.result(10)} == set(range(6))
+
+
+def test_topics_that_were_sent_to_once_keep_no_metadata_of_that_time() -> None:
+    topics = {f"t{number}": 3 for number in range(8)}
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics=topics)
+        producer = simulation.producer(cluster)
+        snapshots, versions = [], set()
+        for topic in topics:
+            producer.send(topic, b"v").result(10)
+            versions.add(producer._metadata.version)
+            snapshots.append(weakref.ref(producer._metadata.snapshot))
+        gc.collect()
+        assert len(versions) == len(topics)
+        assert sum(known() is not None for known in snapshots) <= 2
+        stuck_to = producer._routes_by_topic["t0"].sticky
+        assert producer.send("t0", b"v").result(10).partition == stuck_to.partition
