@@ -717,6 +717,17 @@ def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
     assert depth <= 2
 
 
+def test_what_the_controller_does_goes_by_the_controllers_rules(cluster: KafkaCluster, wire: Wire) -> None:
+    """The broker that was asked may not have heard of them yet, nor of a right that was taken back."""
+    api, version, fields, _ = CASES["create topics"]
+    cluster.controls.hold_metadata(0)
+    try:
+        cluster.acls.allow(ME, "CREATE", topic="new")
+        assert codes_in(ask(wire, api, version, **fields)) == set()
+    finally:
+        cluster.controls.release_metadata(0)
+
+
 def test_hundreds_of_refusals_are_noted(cluster: KafkaCluster, wire: Wire) -> None:
     ask(wire, "Metadata", 9, topics=[{"name": f"hidden-{number}"} for number in range(1_200)])
     assert len(cluster.acls.denials(ME)) == 1_000

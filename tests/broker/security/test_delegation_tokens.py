@@ -154,6 +154,13 @@ def test_a_session_ends_with_its_token_and_is_no_way_to_another(cluster: KafkaCl
         assert 0 < entry.response.session_lifetime_ms <= 60_000
 
 
+def test_a_token_that_is_over_lets_nobody_in(cluster: KafkaCluster, ann: Wire) -> None:
+    token = create(ann, 1)
+    time.sleep(0.005)
+    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+        assert log_in_with(wire, token) == SaslAuthenticationFailed.code
+
+
 def test_nobody_asks_for_tokens_over_plaintext(cluster: KafkaCluster) -> None:
     with Wire(address_of(cluster, "PLAINTEXT")) as wire:
         token = create(wire)
