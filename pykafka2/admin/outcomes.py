@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from pykafka2.errors import CorruptResponse, KafkaError
+from pykafka2.foreign_text import shown
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -16,7 +17,7 @@ class ItemsFailed(KafkaError):
 
     def __init__(self, operation: str, outcomes: Outcomes[K, V]) -> None:
         failed = "; ".join(
-            f"{key}: {type(error).__name__}: {error}" for key, error in outcomes.errors.items()
+            f"{shown(str(key))}: {type(error).__name__}: {error}" for key, error in outcomes.errors.items()
         )
         super().__init__(f"{operation} failed for {len(outcomes.errors)} of {len(outcomes)}: {failed}")
         self.outcomes = outcomes

@@ -97,6 +97,15 @@ def test_an_item_has_one_outcome_and_a_failure_counts() -> None:
     assert (list(outcomes), len(outcomes)) == (["a", "b"], 2)
 
 
+def test_what_a_broker_calls_an_item_writes_no_lines_of_its_own() -> None:
+    """Users that are described without having been named, say."""
+    named = Outcomes({}, {"ann\nERROR \x1b[31m" + "x" * 30_000: errors.ResourceNotFound("no")})
+    with pytest.raises(ItemsFailed) as failed:
+        named.checked("describe", raise_errors=True)
+    assert str(failed.value).isprintable()
+    assert len(str(failed.value)) < 2_000
+
+
 def test_without_an_authorizer_it_is_said(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1)
     servers = cluster.bootstrap_servers
