@@ -108,9 +108,19 @@ class MicroBatches:
         self._last_end = self._topics.ends(partitions)
         return self._last_end, missing
 
+    def _look_again(self, known: Offsets, ends: Offsets, missing: list[str]) -> tuple[Offsets, list[str]]:
+        """Until all that is known is there, or questions are not asked again."""
+        for _ in self._topics.pauses():
+            ends, missing = self._look()
+            if known.keys() <= ends.keys():
+                break
+        return ends, missing
+
     def _ends(self, start: Offsets | None) -> Offsets:
         ends, missing = self._look()
         if start is not None:
+            if not start.keys() <= ends.keys():  # the broker may have just started, and not know them yet
+                ends, missing = self._look_again(start, ends, missing)
             self.check_losses(start, ends)
         if missing and (start is None or not self._were_known(start, missing)):
             raise UnknownTopicOrPartition("; ".join(missing))

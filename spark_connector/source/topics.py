@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import attrs
@@ -63,6 +63,12 @@ class Topics:
         """The offset of each partition's first record of its time or later."""
         found = self._asked(lambda: self._consumer.offsets_for_times(dict(times)))
         return {partition: None if one is None else one.offset for partition, one in found.items()}
+
+    def pauses(self) -> Iterator[None]:
+        """As many as questions may be asked again, one after the other."""
+        for _ in range(self._options.fetch_offset_retries):
+            self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+            yield
 
     # ------------------------------------------------------------------ inside
 

@@ -438,6 +438,18 @@ def test_a_loss_is_told_and_passed_over(
         assert "failOnDataLoss is false, so the query goes on" in caplog.text
 
 
+def test_one_brokers_ignorance_of_a_partition_is_no_loss(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [4, 4])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        at = query.next(query.begin())
+        send(kafka_cluster, "t", [0, 3])
+        kafka_cluster.controls.rule(
+            api=MetadataRequest, times=1, then="replace_reply", reply=knowing_one_partition
+        )
+        assert query.next(at) == {T0: 4, T1: 7}
+        assert query.slept == [1.0]
+
+
 def test_a_topic_that_was_deleted_is_a_loss(kafka_cluster: KafkaCluster) -> None:
     with (
         stream(kafka_cluster) as query,
