@@ -17,6 +17,16 @@ from pykafka2.broker.replication.fetch_plan import FetchPlan
 from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica import Replica
+from pykafka2.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    OperationNotAttempted,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from pykafka2.protocol.messages.broker_lifecycle import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -27,6 +37,20 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 )
 
 ALTER_PARTITION_VERSION = 3
+
+_KNOWS_MORE = frozenset(
+    error.code
+    for error in (
+        UnknownTopicOrPartition,
+        UnknownTopicId,
+        FencedLeaderEpoch,
+        InvalidUpdateVersion,
+        InvalidRequest,
+        NewLeaderElected,
+    )
+)
+_ENDS = _KNOWS_MORE | {0, IneligibleReplica.code, OperationNotAttempted.code}
+"""What is not asked for again; Partition.handleAlterPartitionError of Kafka has the same lists."""
 
 PendingChanges = dict[tuple[bytes, int], tuple[Replica, frozenset[int]]]
 """What a request asks for, by topic id and partition."""
@@ -176,8 +200,12 @@ class IsrManager:
         return -1 if own is None else own.epoch
 
     def _on_answer(self, asked: PendingChanges, answer: AlterPartitionResponse, now: float) -> None:
-        """Take over what the controller decided.  What it refused is void: it knows better, and its image is
-        on the way.
+        """Take over what the controller decided.
+
+        What it found ineligible is void.  Where it knows more than this broker (another leader, a later
+        epoch), an earlier attempt may have been carried out, and somebody else may lead by now: what was
+        asked for counts until its image is here, as in Kafka, or this broker would commit records that the
+        next leader does not have.  What it could not answer is asked again with the next look at the ISRs.
         """
         self._is_asking = False
         told = {
@@ -185,16 +213,21 @@ class IsrManager:
             for topic in answer.topics
             for partition in topic.partitions
         }
+        again: dict[Key, Replica] = {}
         for key, (replica, wanted) in asked.items():
             if replica.pending_isr != wanted:
                 continue  # another leader epoch has begun since
-            replica.pending_isr = None
             decided = told.get(key)
-            if decided is not None and not decided.error_code:
-                _take_over(replica, decided)
-            self.advance_high_watermark(replica, now)
+            if decided is None or decided.error_code not in _ENDS:
+                again[replica.key] = replica
+            elif decided.error_code not in _KNOWS_MORE:
+                replica.pending_isr = None
+                if not decided.error_code:
+                    _take_over(replica, decided)
+                self.advance_high_watermark(replica, now)
             self._moved[replica.key] = True
         self._ask(now)
+        self._unsent.update(again)
 
 
 def _take_over(replica: Replica, decided: AlterPartitionResponsePartitionData) -> None:

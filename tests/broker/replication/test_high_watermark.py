@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
+import attrs
 import pytest
 
 from pykafka2.broker.base.image import BrokerImage, ClusterImage, PartitionImage
@@ -15,6 +17,21 @@ from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.broker.replication.replica import Replica
+from pykafka2.errors import (
+    BrokerError,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NotController,
+    UnknownTopicId,
+)
+from pykafka2.protocol.messages.broker_lifecycle import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
 from tests.testing.wire import batch
 
 MAX_LAG = 30.0
@@ -149,3 +166,50 @@ def test_a_follower_that_does_not_know_the_leader_s_epoch_goes_back_to_its_own_b
     assert leader.replica.log.log_end_offset == 10
     FollowerFetchers._truncate(cast("FollowerFetchers", None), leader.replica, 0, 7)
     assert leader.replica.log.log_end_offset == 7
+
+
+def answer_to_a_wish(leader: Leader, error: int) -> IsrManager:
+    """Broker 2 has come up to the end, its joining was asked for, and this is the answer."""
+    brokers = {one: BrokerImage(one, "h", 9, None, 5, False) for one in range(3)}
+    hosted = HostedReplicas(0, ClusterImage(1, "c", brokers, {}, {}))
+    asked: list[tuple[AlterPartitionRequest, Callable[[Any, float], None]]] = []
+    manager = IsrManager(
+        hosted, MAX_LAG, lambda request, version, on_answer, now: asked.append((request, on_answer))
+    )
+    leader.fetched(1, 10)
+    leader.fetched(2, 10)
+    manager.expand([leader.replica], 1.0)
+    leader.replica.followers[2].log_end_offset = 4  # records have come since, and it has not fetched them
+    leader.replica.followers[2].fell_behind()
+    ((request, on_answer),) = asked
+    (topic,) = request.topics
+    told = AlterPartitionResponsePartitionData(
+        partition_index=0, error_code=error, leader_id=-1, leader_epoch=-1, isr=[], partition_epoch=-1
+    )
+    on_answer(
+        AlterPartitionResponse(
+            topics=[AlterPartitionResponseTopicData(topic_id=topic.topic_id, partitions=[told])]
+        ),
+        1.0,
+    )
+    return manager
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest, UnknownTopicId, NotController],
+    ids=lambda one: one.__name__,
+)
+def test_a_leader_that_is_behind_the_controller_commits_nothing_alone(error: type[BrokerError]) -> None:
+    """The follower may have been let in, and lead by now (seed 1029 of the simulated producers)."""
+    leader = Leader(0, 1)
+    answer_to_a_wish(leader, error.code)
+    assert leader.high_watermark() == 4
+    leader.replica.lead(attrs.evolve(leader.replica.image, partition_epoch=1), 2.0)
+    assert leader.high_watermark() == 10, "the image says who is in sync"
+
+
+def test_a_follower_that_may_not_join_is_not_waited_for() -> None:
+    leader = Leader(0, 1)
+    answer_to_a_wish(leader, IneligibleReplica.code)
+    assert leader.high_watermark() == 10
