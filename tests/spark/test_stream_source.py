@@ -81,6 +81,7 @@ def test_a_restart_repeats_and_loses_nothing(
     assert json.loads(progress.sources[0].latestOffset) == {topic: {"0": 35, "1": 15}}
 
 
+@pytest.mark.long
 def test_a_first_batch_that_is_played_again_begins_where_it_began(
     query: Query, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:
