@@ -207,12 +207,14 @@ class Reader:
         """Those of partitions that are still to be given back, too: what was handed over of them is to be
         committed, and a topic that nobody knows would be taken for deleted."""
         subscription = self._subscription
-        self._wanted, self._pinned_as_of = subscription.wanted_topics, subscription.changes
-        pinned = self._wanted.union(partition.topic for partition in subscription.assigned)
+        wanted, changes = subscription.wanted_topics, subscription.changes
+        pinned = wanted.union(partition.topic for partition in subscription.assigned)
         if pinned != self._pinned:
             self._assigned_as_of = -1
             self._metadata.pin_topics(pinned)
             self._pinned = pinned
+        # Last, so that after a Ctrl-C the next poll does all of it.
+        self._wanted, self._pinned_as_of = wanted, changes
 
     def _assign_all_partitions(self) -> None:
         """Without a group, a subscription means every partition of its topics."""
