@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,10 +12,7 @@ from benchmarks.consumer.clients import CLIENTS
 from benchmarks.consumer.report import targets
 from benchmarks.consumer.runs import Cell, one_axis_at_a_time
 from benchmarks.consumer.waiting import WAITING
-
-SLOW_TO_START = ("kafka-python", "aiokafka")
-"""Left to `nox -s long`: the stage has six minutes, and the conformance stages use these clients."""
-ROOT = Path(__file__).parents[2]
+from tests.benchmarks.commands import quick_to_start, table_of
 
 
 def test_every_ratio_that_is_asked_for_is_played() -> None:
@@ -52,19 +46,8 @@ def test_it_says_what_it_would_play(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     out = tmp_path / "speed.txt"
-    clients = [name for name in [*CLIENTS, *WAITING] if not name.startswith(SLOW_TO_START)]
-    command = [sys.executable, "-m", "benchmarks.consumer", "--smoke", "--out", str(out)]
-    command += [word for name in clients for word in ("--client", name)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert "Traceback" not in done.stderr + done.stdout
-    table = out.read_text()
+    clients = quick_to_start([*CLIENTS, *WAITING])
+    table = table_of("consumer", "--smoke", out=out, clients=clients, seconds=300)
     for client in clients:
         assert client in table
     assert "ratios that were asked for" in table

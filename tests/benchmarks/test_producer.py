@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,11 +16,8 @@ from benchmarks.producer.runner import play_all
 from benchmarks.producer.runs import Cell, Run, one_axis_at_a_time
 from benchmarks.producer.waiting import WAITING
 from benchmarks.side_by_side.measured import Measured
+from tests.benchmarks.commands import quick_to_start, table_of
 from tests.campaign.results import UnlikeParts
-
-SLOW_TO_START = ("kafka-python", "aiokafka")
-"""Left to `nox -s long`: the stage has six minutes, and the conformance stages use these clients."""
-ROOT = Path(__file__).parents[2]
 
 
 def test_every_ratio_that_is_asked_for_is_played() -> None:
@@ -68,22 +62,10 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     out = tmp_path / "speed.txt"
-    clients = [name for name in [*CLIENTS, *WAITING] if not name.startswith(SLOW_TO_START)]
-    command = [sys.executable, "-m", "benchmarks.producer", "--broker", "bundled", "--mode", "equal"]
-    command += ["--size", "100", "--keys", "none", "--codec", "none", "--partitions", "6"]
-    command += ["--rounds", "1", "--share", "0.001", "--out", str(out)]
-    command += [word for name in clients for word in ("--client", name)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert "Traceback" not in done.stderr + done.stdout
-    assert "FAILED" not in done.stdout
-    table = out.read_text()
+    clients = quick_to_start([*CLIENTS, *WAITING])
+    cell = ["--broker", "bundled", "--mode", "equal", "--size", "100", "--keys", "none", "--codec", "none"]
+    few = ["--partitions", "6", "--rounds", "1", "--share", "0.001"]
+    table = table_of("producer", *cell, *few, out=out, clients=clients)
     for client in clients:
         assert f"\n  {client} " in table
     assert "ratios that were asked for" in table

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,7 @@ from benchmarks.security.__main__ import main, parse, plan_of
 from benchmarks.security.logins import LOGINS
 from benchmarks.security.report import targets
 from benchmarks.security.runs import CLIENTS, LOG_IN, SEND, Cell, Run
-
-ROOT = Path(__file__).parents[2]
+from tests.benchmarks.commands import table_of
 
 
 def test_every_ratio_that_is_asked_for_is_played() -> None:
@@ -51,19 +47,8 @@ def test_it_says_what_it_would_play(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.gate
 @pytest.mark.slow
 def test_the_command_writes_a_table(tmp_path: Path) -> None:
-    out = tmp_path / "cost.txt"
-    few = ["--kind", SEND, "--kind", LOG_IN, "--client", "pykafka2 send", "--client", "pykafka2"]
-    command = [sys.executable, "-m", "benchmarks.security", "--smoke", "--out", str(out), *few]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    table = out.read_text()
-    assert "Traceback" not in done.stderr + done.stdout + table
+    few = ["--smoke", "--kind", SEND, "--kind", LOG_IN]
+    table = table_of("security", *few, out=tmp_path / "cost.txt", clients=["pykafka2 send", "pykafka2"])
     for name in ("pykafka2 send, plaintext", "pykafka2 send, TLS", "pykafka2, SCRAM-SHA-256"):
         assert f"\n  {name} " in table
     assert "ratios that were asked for" in table

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,7 @@ from benchmarks.spark.__main__ import parse, plan_of
 from benchmarks.spark.report import reached, tables, targets
 from benchmarks.spark.runs import CLIENTS, JVM, ONCE, OURS, Cell, Played, cells_of
 from spark_connector.testing import why_no_spark
-
-ROOT = Path(__file__).parents[2]
+from tests.benchmarks.commands import table_of
 
 
 def test_every_ratio_that_is_asked_for_is_played() -> None:
@@ -66,16 +62,6 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
     reason = why_no_spark()
     if reason is not None:
         pytest.skip(reason)
-    out = tmp_path / "speed.txt"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.spark", "--smoke", "--out", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert "Traceback" not in done.stderr + done.stdout
-    table = out.read_text()
+    table = table_of("spark", "--smoke", out=tmp_path / "speed.txt", seconds=400)
     assert "exactly once over at least once" in table
     assert "our part of an empty micro-batch" in table

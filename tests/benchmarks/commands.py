@@ -1,0 +1,35 @@
+"""A benchmark's command, played as a user would type it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def quick_to_start(clients: Iterable[str]) -> list[str]:
+    """Those whose process is there at once; the other peers have tests of their own."""
+    return [name for name in clients if not name.startswith(("kafka-python", "aiokafka"))]
+
+
+def table_of(name: str, *options: str, out: Path, clients: Iterable[str] = (), seconds: float = 170) -> str:
+    """What `python -m benchmarks.NAME` keeps in `out`; that it did so without a failure is asserted."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options, "--out", str(out)]
+    command += [word for client in clients for word in ("--client", client)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    table = out.read_text()
+    for said in (done.stdout, done.stderr, table):
+        assert "Traceback" not in said
+        assert "FAILED" not in said
+    return table
