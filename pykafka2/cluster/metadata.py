@@ -344,11 +344,10 @@ class Metadata:
         """True if asking again may tell more: an election under way, a topic that is just being made."""
         if not self._wanted_ids <= self.snapshot.names_by_id.keys():
             return True
-        if (
-            not self._asked_for_all
-            and self._asked_by_name & self.wanted_topics() - self.snapshot.topics.keys()
-        ):
-            return True  # it was asked for by name, and there is no word of it
+        if not self._asked_for_all:
+            silent = self._asked_by_name & self.wanted_topics() - {topic.name for topic in response.topics}
+            if any(map(self._is_unsettled, silent)):
+                return True  # it was asked for by name, and there is no word of it
         for topic in response.topics:
             if topic.name not in self._wanted and topic.name not in self._pinned:
                 continue
@@ -357,6 +356,15 @@ class Metadata:
             if any(partition.leader_id == NO_LEADER for partition in topic.partitions):
                 return True
         return False
+
+    def _is_unsettled(self, topic: str) -> bool:
+        """Whether it is not known, or only by an error or a lack of leaders that may have passed."""
+        known = self.snapshot.topics.get(topic)
+        if known is None:
+            return True
+        if known.error_code:
+            return error_of(known.error_code).retriable
+        return any(partition.leader == NO_LEADER for partition in known.partitions.values())
 
     def _forget_idle(self, now: float) -> None:
         idle_since = now - self._options.metadata_max_idle

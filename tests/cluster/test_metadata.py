@@ -251,6 +251,34 @@ def test_a_topic_of_which_an_answer_says_nothing_is_asked_for_again(
     client.wait_for_topic("orders", 3)
 
 
+@pytest.mark.parametrize("known_by", ["an error", "a partition without a leader"])
+def test_a_topic_that_is_new_is_asked_for_again_after_an_answer_without_a_word_of_it(
+    cluster: ScriptedCluster, client: ClusterClient, known_by: str
+) -> None:
+    """The broker that has not heard of the topic tells an error, the next one has not heard of any topic."""
+
+    def not_yet(request: MetadataRequest, broker: ScriptedBroker) -> object:
+        answer = cluster.metadata(request)
+        if known_by == "an error":
+            answer.topics[0].error_code, answer.topics[0].partitions = 3, []
+        else:
+            answer.topics[0].partitions[0].leader_id = -1
+        cluster.on(MetadataRequest, silent)  # type: ignore[arg-type]
+        return answer
+
+    def silent(request: MetadataRequest, broker: ScriptedBroker) -> object:
+        answer = cluster.metadata(request)
+        answer.topics = []
+        del cluster.handlers[MetadataRequest]
+        return answer
+
+    cluster.on(MetadataRequest, not_yet)  # type: ignore[arg-type]
+    client.metadata.want_topic("bills", cluster.now)
+    cluster.runtime.run_for(3)
+    assert asked(cluster) == [["bills"]] * 3
+    assert client.metadata.leader_of("bills", 0) is not None
+
+
 def test_changes_are_reported_to_the_event_sink(cluster: ScriptedCluster, client: ClusterClient) -> None:
     events: list[object] = []
     client.event_sink.subscribe(events.append)
