@@ -235,9 +235,11 @@ class Metadata:
     def _due_at(self, now: float) -> float:
         if self._topic_requested:
             # Many senders may have asked while the answer was on its way: only what is missing still counts.
+            # Cleared before that is looked at, and never after: a wish that comes meanwhile asks again.
             self._topic_requested = False
             unknown = self.wanted_topics() - self.snapshot.topics.keys()
-            self._topic_requested = bool(unknown) or not self._wanted_ids <= self.snapshot.names_by_id.keys()
+            if unknown or not self._wanted_ids <= self.snapshot.names_by_id.keys():
+                self._topic_requested = True
             if unknown - self._asked_by_name and self.last_error is None:
                 return now  # or each of a thousand topics would take retry_backoff
         if self._update_requested or self._topic_requested:

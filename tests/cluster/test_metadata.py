@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -352,3 +352,37 @@ def test_names_and_ids_are_asked_for_together(cluster: ScriptedCluster, client: 
     cluster.runtime.run_for(1)
     assert asked(cluster) == [["orders", None]]
     assert client.metadata.topic_name(bills) == "bills"
+
+
+class Wishes(frozenset[str]):
+    """Pinned topics: another thread wishes for one just behind the look at all wishes."""
+
+    then: Callable[[], None]
+
+    def union(self, *others: Iterable[str]) -> frozenset[str]:  # type: ignore[override]
+        found = super().union(*others)
+        self.then()
+        return found
+
+
+def test_a_wish_while_wishes_are_looked_at_is_not_lost(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    metadata = client.metadata
+    hold = Hold()
+    cluster.on(MetadataRequest, lambda request, broker: hold)
+    metadata.want_topic("orders", cluster.now)
+    cluster.runtime.run_for(1)
+    metadata.want_topic("orders", cluster.now)  # it is on its way, and known when this is looked at
+    cluster.on(MetadataRequest, lambda request, broker: cluster.metadata(request))
+    pinned = Wishes()
+
+    def wish() -> None:
+        if not metadata._topic_requested:  # what was requested is being looked at
+            metadata.want_topic("bills", cluster.now)
+
+    pinned.then = wish
+    metadata._pinned = pinned
+    hold.release(cluster.metadata(cluster.requests(MetadataRequest)[0]))
+    cluster.runtime.run_for(60)
+    assert asked(cluster) == [["orders"], ["bills"]]
