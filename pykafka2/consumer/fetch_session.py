@@ -50,12 +50,16 @@ class FetchSession:
         if self.is_incremental and has_ids == self._has_ids:
             known = self._known
             # What has not changed is the same object, as a rule.
-            named = [
+            changed = [
                 (key, one)
                 for key, one in wanted.items()
                 if (before := known.get(key)) is not one and before != one
             ]
-            request.forgotten_topics_data = _forgotten([key for key in known if key not in wanted])
+            forgotten = [key for key in known if key not in wanted]
+            if _is_any_made_anew(forgotten, changed):
+                self._epoch = FULL
+            else:
+                named, request.forgotten_topics_data = changed, _forgotten(forgotten)
         elif self.is_incremental:
             self._epoch = FULL
         request.topics = _by_topic(named)
@@ -89,6 +93,18 @@ def _by_topic(named: Iterable[tuple[SessionKey, FetchPartition]]) -> list[FetchT
         FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
         for (topic, topic_id), partitions in by_topic.items()
     ]
+
+
+def _is_any_made_anew(
+    forgotten: Iterable[SessionKey], changed: Iterable[tuple[SessionKey, FetchPartition]]
+) -> bool:
+    """Whether a topic is to be read by another id than it was.
+
+    A broker that takes names alone lets go what is forgotten after it has taken in what is named: what is
+    both, by its name, would be read no more.
+    """
+    gone = {(topic, number) for topic, _, number in forgotten}
+    return bool(gone) and any((topic, number) in gone for (topic, _, number), _ in changed)
 
 
 def _forgotten(keys: Iterable[SessionKey]) -> list[ForgottenTopic]:
