@@ -295,10 +295,10 @@ class Metadata:
             self._fail(NoBrokersAvailable("a broker answered with an empty list of brokers"))
             return
         before = self.snapshot
-        # An answer about all topics leaves out only those that do not exist.
-        keep = frozenset[str]() if self._asked_for_all else self.wanted_topics()
         try:
-            self.snapshot = merge_answer(before, response, keep)
+            self.snapshot = merge_answer(
+                before, response, self.wanted_topics(), names_all=self._asked_for_all
+            )
         except CorruptResponse as error:
             self._fail(error)
             return
@@ -350,6 +350,8 @@ class Metadata:
             silent = self._asked_by_name & self.wanted_topics() - {topic.name for topic in response.topics}
             if any(map(self._is_unsettled, silent)):
                 return True  # it was asked for by name, and there is no word of it
+        if any(topic.is_in_doubt for topic in self.snapshot.topics.values()):
+            return True
         for topic in response.topics:
             if topic.name not in self._wanted and topic.name not in self._pinned:
                 continue

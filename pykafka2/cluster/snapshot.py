@@ -27,8 +27,8 @@ from pykafka2.types import Node, PartitionInfo
 NO_LEADER = -1
 NO_EPOCH = -1
 
-# A broker that has just started may not know a topic yet, or a leader that another broker has hinted at: one
-# such answer is doubted, three are believed.
+# A broker that has just started may not know a topic yet, or partitions added lately, or a leader that
+# another broker has hinted at: one such answer is doubted, three are believed.
 BELIEVED_AFTER = 3
 
 
@@ -45,12 +45,20 @@ class TopicSnapshot:
     error_code: int = 0
     is_internal: bool = False
     unknown_answers: int = 0
+    """How many answers in a row have not known it."""
+    fewer_answers: int = 0
+    """How many answers in a row have not known some of `partitions`."""
     hinted: Mapping[int, int] = attrs.field(factory=dict)
     """Partitions whose leader is known by a hint alone: how many answers have told an older epoch since."""
 
     @property
     def is_usable(self) -> bool:
         return bool(self.partitions)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the last answer knew less of it than is told here: the next may know all, or confirm it."""
+        return self.fewer_answers > 0 or (self.unknown_answers > 0 and self.is_usable)
 
     @property
     def error(self) -> BrokerError | None:
@@ -81,9 +89,15 @@ class ClusterSnapshot:
 
 
 def merge_answer(
-    old: ClusterSnapshot, answer: MetadataResponse, keep_topics: Collection[str] | None
+    old: ClusterSnapshot,
+    answer: MetadataResponse,
+    keep_topics: Collection[str] | None,
+    *,
+    names_all: bool = False,
 ) -> ClusterSnapshot:
     """The snapshot after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all).
+
+    With `names_all` the answer is to name every topic there is: its broker does not know what it leaves out.
 
     Raises `CorruptResponse` for an answer that no cluster could mean (see answers.py).
     """
@@ -93,6 +107,9 @@ def merge_answer(
     for told in answer.topics:
         if told.name is not None:
             topics[told.name] = _merge_topic(old.topics.get(told.name), told, node_ids)
+    if names_all:
+        for name in topics.keys() - {told.name for told in answer.topics}:
+            topics[name] = _topic_in_error(topics[name], name, UnknownTopicOrPartition.code)
     return ClusterSnapshot(
         version=old.version + 1,
         cluster_id=answer.cluster_id or old.cluster_id,
@@ -148,16 +165,23 @@ def _merge_topic(
     )
     known = old.partitions if old is not None and is_same else {}
     hinted = dict(old.hinted) if old is not None and is_same else {}
+    partitions = {
+        partition.partition_index: _merge_partition(
+            known.get(partition.partition_index), name, partition, node_ids, hinted
+        )
+        for partition in told.partitions
+    }
+    fewer_answers = 0
+    if old is not None and not known.keys() <= partitions.keys() and old.fewer_answers + 1 < BELIEVED_AFTER:
+        # A topic never loses partitions, so this broker is behind.
+        fewer_answers = old.fewer_answers + 1
+        partitions = {**known, **partitions}
     return TopicSnapshot(
         name=name,
         topic_id=told.topic_id,
-        partitions={
-            partition.partition_index: _merge_partition(
-                known.get(partition.partition_index), name, partition, node_ids, hinted
-            )
-            for partition in told.partitions
-        },
+        partitions=partitions,
         is_internal=told.is_internal,
+        fewer_answers=fewer_answers,
         hinted=hinted,
     )
 

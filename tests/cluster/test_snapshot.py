@@ -132,6 +132,41 @@ def test_that_a_known_topic_is_unknown_is_doubted_at_first_and_then_believed() -
     assert not snapshot.topics["orders"].is_usable
 
 
+def test_what_a_list_of_all_topics_leaves_out_is_doubted_at_first_if_it_is_kept() -> None:
+    snapshot = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
+    for _ in range(BELIEVED_AFTER - 1):
+        snapshot = merge_answer(snapshot, answer(), {"orders"}, names_all=True)
+        assert set(snapshot.topics) == {"orders"}
+        assert snapshot.topics["orders"].is_usable
+        assert snapshot.topics["orders"].is_in_doubt
+    snapshot = merge_answer(snapshot, answer(), {"orders"}, names_all=True)
+    assert not snapshot.topics["orders"].is_usable
+    assert not snapshot.topics["orders"].is_in_doubt
+
+
+def test_fewer_partitions_than_are_known_are_doubted_at_first_and_then_believed() -> None:
+    """A topic never loses partitions: the broker that was asked has not heard of those added lately."""
+    snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
+    behind = answer(topic("orders", partition(0, 1, 6)))
+    for _ in range(BELIEVED_AFTER - 1):
+        snapshot = merge_answer(snapshot, behind, ())
+        assert set(snapshot.topics["orders"].partitions) == {0, 1}
+        assert snapshot.topics["orders"].is_in_doubt
+    assert (
+        not merge_answer(snapshot, answer(topic("orders", partition(0, 1, 6), partition(1, 0, 0))), ())
+        .topics["orders"]
+        .is_in_doubt
+    )
+    snapshot = merge_answer(snapshot, behind, ())
+    assert set(snapshot.topics["orders"].partitions) == {0}
+    anew = merge_answer(
+        known(topic("orders", partition(0, 1, 5), partition(1, 0, 0))),
+        answer(topic("orders", partition(0, 1, 0), topic_id=ID_B)),
+        (),
+    )
+    assert set(anew.topics["orders"].partitions) == {0}, "another topic has its own"
+
+
 def test_a_topics_error_names_it() -> None:
     snapshot = known(topic("orders", error_code=TopicAuthorizationFailed.code))
     error = snapshot.topics["orders"].error

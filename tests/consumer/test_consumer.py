@@ -26,7 +26,9 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
+from tests.cluster.scripted import Answer, ScriptedBroker
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -785,6 +787,33 @@ def test_without_a_group_a_pattern_means_all_partitions_of_its_topics() -> None:
         assert read_values(consumer, 30) == [b"ordered"]
         with pytest.raises(IllegalState, match="not both"):
             consumer.subscribe(["orders"], pattern="ord")
+
+
+@pytest.mark.parametrize("missing", ["the topic", "a partition"])
+def test_what_one_broker_that_is_behind_leaves_out_is_read_on(missing: str) -> None:
+    """Taken for gone, it would be begun anew by the reset policy: at the end, past what came meanwhile."""
+    cluster = LogCluster({"orders": [0, 0]})
+    with cluster.consumer(auto_offset_reset="latest", metadata_max_age_ms=1000) as consumer:
+        consumer.subscribe(pattern="ord")
+        assert read_values(consumer, 5) == []
+        seen = len(cluster.requests(MetadataRequest))
+
+        def behind(request: MetadataRequest, broker: ScriptedBroker) -> Answer:
+            answer = cluster.metadata(request)
+            if len(cluster.requests(MetadataRequest)) == seen + 1:
+                if missing == "the topic":
+                    answer.topics.clear()
+                else:
+                    answer.topics[0].partitions.pop()
+                cluster.append("orders", 1, b"a")
+            return answer
+
+        cluster.on(MetadataRequest, behind)
+        assert read_values(consumer, 20) == [b"a"]
+        assert len(cluster.requests(MetadataRequest)) > seen + 1
+        del cluster.topics["orders"]
+        consumer.poll(3000)
+        assert consumer.subscription() == set()
 
 
 def read_values(consumer: KafkaConsumer, polls: int) -> list[bytes]:
