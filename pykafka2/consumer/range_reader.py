@@ -173,10 +173,9 @@ class RangeReader:
 
     def _answer(self, under_way: Completion[FetchResponse]) -> PartitionData:
         left = self._options.default_api_timeout + GRACE
+        # Closing the client ends the request, with words of its own: `is_closed` is not to be looked at here.
         while left > 0 and not self._cluster.driver.wait_until(
-            lambda: under_way.is_done or self._cluster.is_closed,
-            min(left, PATIENCE_WITH_MISSING),
-            under_way.waiters,
+            under_way.done, min(left, PATIENCE_WITH_MISSING), under_way.waiters
         ):
             left -= PATIENCE_WITH_MISSING
             self._raise_if_missing()

@@ -137,6 +137,18 @@ def test_a_closed_consumer_ends_the_range(cluster: LogCluster) -> None:
         consumer.read_range(ORDERS_0, 0, 100)
 
 
+def test_a_range_that_looks_just_as_the_consumer_is_closed_elsewhere_says_so(cluster: LogCluster) -> None:
+    """Another thread has begun to close it, and the IO thread has not ended the request yet."""
+    consumer = cluster.consumer()
+    pieces, client = consumer.read_range(ORDERS_0, 95, 101), consumer._cluster
+    next(pieces)
+    cluster.runtime.call_later(0.2, lambda: setattr(client, "is_closed", True))
+    cluster.runtime.call_later(0.25, lambda: None)  # so that time stands there for a moment
+    cluster.runtime.call_later(0.3, lambda: bool(client.close(0)) or None)
+    with pytest.raises(ClientClosed, match="closed"):
+        next(pieces)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
