@@ -27,6 +27,8 @@ SCHEMA = pa.schema(
 )
 # Fewer records of one size than this are put into one array with their neighbours.
 FEWEST_ALIKE = 256
+# Times that a batch says wrongly may lie beyond 64 bits; they begin anew at the other end, as Java's do.
+WRAP = 1 << 63
 # An array's offsets are 32 bits wide.
 MAX_ARRAY_BYTES = 1 << 30
 
@@ -109,8 +111,15 @@ def _batch(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any) 
 
 def _of_numbers(numbers: Any, kind: Any) -> Any:
     """An array over the same memory, where the numbers are in one."""
-    numbers = np.ascontiguousarray(numbers, np.int64)
+    numbers = _of_64_bits(numbers)
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _of_64_bits(numbers: Any) -> Any:
+    try:
+        return np.ascontiguousarray(numbers, np.int64)
+    except OverflowError:
+        return np.array([(one + WRAP) % (2 * WRAP) - WRAP for one in numbers], np.int64)
 
 
 # ---------------------------------------------------------------------------------------- of one size
@@ -138,7 +147,7 @@ def _of_one_size(runs: list[Run], key_size: int, value_size: int) -> Any:
                 values[part] = records[:, run.value.at : run.value.at + value_size]
             continue
         offsets[part] = run.offsets
-        timestamps[part] = run.timestamps
+        timestamps[part] = _of_64_bits(run.timestamps)
         if key_size > 0:
             keys[part] = _matrix(run.keys, key_size)
         if value_size > 0:

@@ -97,7 +97,8 @@ class Columns:
         """A table with the columns offset, timestamp, key, value and headers (those of Spark's Kafka source).
 
         Takes pyarrow and numpy.  Headers are null where there are none; names that are not UTF-8 have
-        replacement characters there.
+        replacement characters there; times beyond 64 bits, which only a broken producer writes, are wrapped
+        as in Java.
 
         Raises:
             ImportError: pyarrow or numpy is not installed.

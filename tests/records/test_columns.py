@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData
-from pykafka2.records.batch import RecordBatch, batches, stamp
+from pykafka2.records.batch import RecordBatch, batches, crc32c, stamp
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.column_group import ColumnGroup
 from pykafka2.records.columns import Columns
@@ -234,6 +234,17 @@ def test_a_name_that_is_not_utf_8_is_replaced_in_a_table() -> None:
     builder.append(NOW, None, b"v", [(b"\xff".decode("utf-8", "surrogateescape"), b"x")])
     table = decode_columns(only(builder.build())).to_arrow()
     assert table["headers"].to_pylist() == [[{"key": "�", "value": b"x"}]]
+
+
+@pytest.mark.parametrize("others", [0, 1, 400])
+def test_times_beyond_64_bits_are_those_of_java_in_a_table(others: int) -> None:
+    """What a batch says of its first time and of each later one may add up to more; Java adds in 64 bits."""
+    batch = bytearray(build([(NOW, None, b"v", []), *[(NOW + 2000, None, b"v", [])] * (1 + others)]))
+    batch[27:35] = (2**63 - 1000).to_bytes(8, "big")
+    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
+    columns = decode_columns(only(bytes(batch)))
+    times = columns.to_arrow()["timestamp"].cast(pa.int64()).to_pylist()
+    assert times == [2**63 - 1000, *[1000 - 2**63] * (1 + others)]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
