@@ -637,6 +637,10 @@ class TokenExpired(SaslAuthenticationFailed):
     """The OAUTHBEARER token that the provider gave was no longer good; it was not sent."""
 
 
+class TokenProviderTimedOut(SaslAuthenticationFailed):
+    """The OAUTHBEARER token provider, or the token endpoint, gave no token in time."""
+
+
 class UnknownProducerId(BrokerError):
     """The broker holds no state for the producer id."""
 

@@ -222,7 +222,9 @@ class SecurityOptions:
         "SASL extensions that are sent with each token, such as a logical cluster.",
     )
     sasl_login_timeout: float = duration(
-        "sasl_login_read_timeout_ms", 10_000, "How long the authority may take to give a token."
+        "sasl_login_read_timeout_ms",
+        10_000,
+        "How long a token may take to come.",
     )
     https_ca_location: str | None = text(
         "https_ca_location", None, "PEM file of the authorities trusted for the token endpoint."
@@ -297,6 +299,11 @@ def _check_sasl(given: Mapping[str, Any]) -> None:
     if sources == ["sasl_oauthbearer_token_endpoint_url"]:
         if not str(given[sources[0]]).startswith(("https://", "http://")):
             raise ConfigurationError(f"{sources[0]} has to begin with https:// (or http://, for tests)")
+        if "@" in str(given[sources[0]]).split("/")[2]:
+            raise ConfigurationError(
+                f"{sources[0]} may not have a user or a password; give sasl_oauthbearer_client_id and "
+                "sasl_oauthbearer_client_secret"
+            )
         for name in ("sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"):
             if not given.get(name):
                 raise ConfigurationError(f"sasl_oauthbearer_token_endpoint_url needs {name}")

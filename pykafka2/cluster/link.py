@@ -30,6 +30,7 @@ from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.sasl.mechanism import SaslMechanism
+from pykafka2.network.script import Lane, Offload
 from pykafka2.network.setting_up import OnWorkDone
 from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.options import ClientOptions
@@ -269,6 +270,7 @@ class NodeLink:
         self._driver.offload(
             lambda: network.resolve(host, port, canonical=canonical),
             lambda outcome, then: self._on_resolved(attempt, outcome, then),
+            Lane.NAMES,
         )
 
     def _on_resolved(self, attempt: int, outcome: Outcome[list[Endpoint]], now: float) -> None:
@@ -315,8 +317,10 @@ class NodeLink:
             connection.close(now, error)
             self._on_closed(error, now)
 
-    def _offload(self, work: Callable[[], Any], on_done: OnWorkDone) -> None:
-        self._driver.offload(work, lambda outcome, now: on_done(outcome.value, outcome.error, now))
+    def _offload(self, step: Offload, on_done: OnWorkDone) -> None:
+        self._driver.offload(
+            step.work, lambda outcome, now: on_done(outcome.value, outcome.error, now), step.lane
+        )
 
     def _on_ready(self, now: float) -> None:
         connection = self.connection

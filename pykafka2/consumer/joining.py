@@ -6,6 +6,7 @@ Owned by membership.py, on the driver's thread; what is said to the coordinator 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
@@ -16,6 +17,7 @@ from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.script_runner import ScriptRunner
 from pykafka2.errors import IllegalGeneration, KafkaError, RebalanceInProgress, UnknownMemberId
 from pykafka2.logs import ClientLogger
+from pykafka2.network.script import Lane
 
 WARN_FROM = 3
 """So many rebalances in a row that were not brought to an end are worth a warning."""
@@ -81,7 +83,12 @@ class Joining:
             self._lead,
         )
         self._runner = runner = ScriptRunner(
-            script, self._to, ended, forget=self._coordinators.forget_answerer, offload=self._driver.offload
+            script,
+            self._to,
+            ended,
+            forget=self._coordinators.forget_answerer,
+            # An assignor of the user's may take its time, or never end.
+            offload=partial(self._driver.offload, lane=Lane.ASSIGNING),
         )
 
     def delay(self, until: float) -> None:

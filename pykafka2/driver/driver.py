@@ -22,6 +22,7 @@ from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ClientFailed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import EventSink
 from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.script import Lane
 from pykafka2.network.telling import tell_each
 from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
 
@@ -114,7 +115,12 @@ class Driver:
     def notify(self) -> None:
         self.runtime.notify()
 
-    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T], float], None]) -> None:
+    def offload(
+        self,
+        work: Callable[[], T],
+        then: Callable[[Outcome[T], float], None],
+        lane: Lane = Lane.COMPUTING,
+    ) -> None:
         """Run blocking `work` elsewhere, then `then(outcome, now)` on the driver's thread."""
 
         def deliver(outcome: Outcome[T]) -> None:
@@ -122,7 +128,7 @@ class Driver:
                 self._commands.append(lambda now: then(outcome, now))
                 self._task.wake()
 
-        self.runtime.offload(work, deliver)
+        self.runtime.offload(work, deliver, lane)
 
     def raise_failure(self) -> None:
         """Raise what killed the loop, if anything did: a background failure is never swallowed.

@@ -14,6 +14,7 @@ import attrs
 
 from pykafka2.clock import Clock, Entropy
 from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.network.script import Lane
 from pykafka2.network.transport import Network, Ready, Selector
 
 T = TypeVar("T")
@@ -112,8 +113,13 @@ class Runtime(Protocol):
         """
         ...
 
-    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
-        """Run `work` where blocking is allowed, then `then(outcome)` on that same thread."""
+    def offload(
+        self,
+        work: Callable[[], T],
+        then: Callable[[Outcome[T]], None],
+        lane: Lane = Lane.COMPUTING,
+    ) -> None:
+        """Run `work` where blocking is allowed, then `then(outcome)` on that same thread of the lane."""
         ...
 
     def is_current(self, task: Task) -> bool:

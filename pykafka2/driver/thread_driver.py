@@ -19,11 +19,13 @@ from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ForkedClientError
+from pykafka2.network.script import Lane
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.network.transport import Network, Ready, Selector
 
 T = TypeVar("T")
 
+# Of each lane.
 MAX_OFFLOAD_THREADS = 4
 # An idle helper thread ends after this many seconds; name resolution comes in bursts.
 OFFLOAD_IDLE = 10.0
@@ -196,7 +198,7 @@ class ThreadRuntime:
         # Registered and taken out by single dict operations, so neither side needs a lock.
         self._waiters: dict[Parker, None] = {}
         self._watched: dict[Watched, None] = {}
-        self._pool = _Pool(self.clock.monotonic)
+        self._pools = {lane: _Pool(self.clock.monotonic, f"pykafka2-{lane.value}") for lane in Lane}
 
     def spawn(
         self,
@@ -258,8 +260,13 @@ class ThreadRuntime:
             for watched in list(self._watched):
                 watched.check()
 
-    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
-        """Run `work`, then `then(outcome)`, in one of a few helper threads.
+    def offload(
+        self,
+        work: Callable[[], T],
+        then: Callable[[Outcome[T]], None],
+        lane: Lane = Lane.COMPUTING,
+    ) -> None:
+        """Run `work`, then `then(outcome)`, in one of the few helper threads of its lane.
 
         Raises `ClientClosed` after `close`.  A `then` that raises is logged.
         """
@@ -272,14 +279,18 @@ class ThreadRuntime:
                 outcome = Outcome(error=error)
             then(outcome)
 
-        self._pool.submit(job)
+        self._pools[lane].submit(job)
 
     def is_current(self, task: Task) -> bool:
         return isinstance(task, ThreadTask) and task.is_current()
 
     def close(self) -> None:
         """End the helper threads; one that is stuck in its work is left behind (they are daemons)."""
-        self._pool.close(CLOSE_TIMEOUT)
+        deadline = self.clock.monotonic() + CLOSE_TIMEOUT
+        for pool in self._pools.values():
+            pool.begin_to_close()
+        for pool in self._pools.values():
+            pool.close(deadline)
 
     @property
     def was_forked(self) -> bool:
@@ -294,8 +305,9 @@ class ThreadRuntime:
 class _Pool:
     """A few daemon threads that start when there is work and end when there has been none for a while."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], name: str) -> None:
         self._monotonic = monotonic
+        self._name = name
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._idle = 0
@@ -310,17 +322,20 @@ class _Pool:
             if self._idle:
                 self._idle -= 1
             elif len(self._threads) < MAX_OFFLOAD_THREADS:
-                thread = threading.Thread(target=self._work, name="pykafka2-offload", daemon=True)
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._threads.add(thread)
                 thread.start()
 
-    def close(self, timeout: float) -> None:
+    def begin_to_close(self) -> None:
         with self._lock:
             self._is_closed = True
+            for _ in self._threads:
+                self._jobs.put(None)
+
+    def close(self, deadline: float) -> None:
+        """Wait for the threads, after `begin_to_close`."""
+        with self._lock:
             threads = list(self._threads)
-        for _ in threads:
-            self._jobs.put(None)
-        deadline = self._monotonic() + timeout
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - self._monotonic()))

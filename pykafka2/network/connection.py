@@ -187,7 +187,7 @@ class Connection:
         deadline = self._in_flight.next_deadline()
         for one in self._unwritten:
             deadline = min(deadline, one.deadline)
-        return min(deadline, self._reauthenticate_at if self.is_ready else self._setup_deadline)
+        return min(deadline, self._reauthenticate_at if self.is_ready else self._ready_by)
 
     def poll(self, now: float) -> None:
         """End the connection if an answer or the handshake is overdue, or a request without an answer cannot
@@ -207,7 +207,7 @@ class Connection:
             self.fail(RequestTimeout(f"{self.broker} did not take what was written to it in time"), now)
         elif self.is_ready:
             self._authenticate_again(now)
-        else:
+        elif self._set_up is None or not self._set_up.give_up_work(now):
             doing = SETTING_UP[self.state]
             self.fail(
                 Disconnected(
@@ -396,12 +396,17 @@ class Connection:
         """Send a request of the handshake's."""
         version = step.request.MAX_VERSION if step.version is None else step.version
         correlation_id = self._write(step.request, version, now)
-        deadline = self._setup_deadline
+        deadline = self._ready_by
         if self.state is ConnectionState.HANDSHAKING:
             deadline = min(now + self._options.request_timeout, deadline)
         self._in_flight.add(
             InFlight(step.request, version, correlation_id, now, deadline, on_answer, self._on_lost)
         )
+
+    @property
+    def _ready_by(self) -> float:
+        set_up = self._set_up
+        return self._setup_deadline if set_up is None else set_up.deadline(self._setup_deadline)
 
     def on_agreed(self, agreement: Agreement, now: float) -> None:
         """The handshake is done, or the session was renewed."""

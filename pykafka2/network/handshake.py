@@ -6,11 +6,13 @@ it by hand.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 
 from pykafka2.errors import (
+    KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
     UnsupportedVersion,
@@ -18,7 +20,7 @@ from pykafka2.errors import (
 )
 from pykafka2.foreign_text import shown
 from pykafka2.network.api_versions import ApiVersions
-from pykafka2.network.sasl.mechanism import Exchange, SaslMechanism
+from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Offload, Script, call
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -101,7 +103,11 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
         step = next(exchange, None)
         while step is not None:
             if isinstance(step, Offload):
-                answer = yield step
+                try:
+                    answer = yield step
+                except KafkaError as error:
+                    step = _next(exchange.throw, error)
+                    continue
             else:
                 response = yield from call(SaslAuthenticateRequest(auth_bytes=step), version)
                 if response.error_code:
@@ -109,7 +115,7 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
                     raise error_of(response.error_code, why)
                 lifetime_ms = response.session_lifetime_ms
                 answer = bytes(response.auth_bytes)
-            step = _next(exchange, answer)
+            step = _next(exchange.send, answer)
     except SaslAuthenticationFailed as error:
         raise type(error)(f"{broker}: sasl_mechanism={sasl.name}: {error}") from error
     return lifetime_ms
@@ -120,9 +126,9 @@ def reauthenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> S
     return Agreement(versions, (yield from authenticate(broker, versions, sasl)))
 
 
-def _next(exchange: Exchange, answer: Any) -> bytes | Offload | None:
-    """What the exchange wants after an answer; None at its end."""
+def _next(go_on: Callable[[Any], bytes | Offload], answer: Any) -> bytes | Offload | None:
+    """What an exchange wants after an answer, or after an error of its work; None at its end."""
     try:
-        return exchange.send(answer)
+        return go_on(answer)
     except StopIteration:
         return None

@@ -8,10 +8,13 @@ knows neither sockets nor clocks: a connection runs the handshake, the driver ru
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from enum import Enum
 from typing import Any, TypeVar, cast
 
 import attrs
 
+from pykafka2.clock import FOREVER
+from pykafka2.errors import KafkaError
 from pykafka2.protocol.struct import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -46,11 +49,27 @@ class Gather(Step):
     requests: tuple[Request[Any], ...]
 
 
+class Lane(Enum):
+    """Which helper threads do a piece of work: what hangs in one lane holds up nothing in another."""
+
+    COMPUTING = "offload"
+    NAMES = "names"
+    TOKENS = "tokens"
+    ASSIGNING = "assigning"
+
+
 @attrs.define(frozen=True)
 class Offload(Step):
-    """Run this work, which may block, on another thread; answer with its result, or with what it raised."""
+    """Run this work, which may block, on another thread; answer with its result, or with what it raised.
+
+    Work that may hang has a `lane` of its own and a limit: after `seconds` the answer is that `overdue` is
+    raised, whatever becomes of the work.
+    """
 
     work: Callable[[], Any]
+    lane: Lane = Lane.COMPUTING
+    seconds: float = FOREVER
+    overdue: Callable[[], KafkaError] | None = None
 
 
 Script = Generator[Step, Any, T]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from pykafka2.clock import FOREVER
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.logs import ClientLogger
 from pykafka2.network.handshake import Agreement
@@ -17,8 +18,8 @@ from pykafka2.network.in_flight import OnResponse
 from pykafka2.network.script import Call, Offload, Script, Step
 
 OnWorkDone = Callable[[Any, BaseException | None, float], None]
-Offloader = Callable[[Callable[[], Any], OnWorkDone], None]
-"""Runs work on another thread, then tells its result or its error, and the time, on the driver's thread."""
+Offloader = Callable[[Offload, OnWorkDone], None]
+"""Runs a step's work on another thread, then tells what came of it, and the time, on the driver's thread."""
 
 
 class SettingUpOwner(Protocol):
@@ -50,10 +51,33 @@ class SettingUp:
         self._offload = offload
         self._log = log
         self._is_closed = False
+        self._work: Offload | None = None
+        self._work_began_at = 0.0
+        self._waited = 0.0
+
+    def deadline(self, setup_deadline: float) -> float:
+        """When the connection has to be ready at the latest.
+
+        Work with a limit of its own is no fault of the broker's: its time does not count.
+        """
+        work = self._work
+        if work is not None and work.seconds < FOREVER:
+            return self._work_began_at + work.seconds
+        return setup_deadline + self._waited
 
     def go_on(self, answer: Any, now: float) -> None:
         """Begin (with None), or go on with an answer."""
         self._run(partial(self._script.send, answer), now)
+
+    def give_up_work(self, now: float) -> bool:
+        """If work is over its limit, go on without it; whether it was."""
+        work = self._work
+        if work is None or now < self._work_began_at + work.seconds:
+            return False
+        self._end_of_work(now)
+        error = IllegalState("work took too long") if work.overdue is None else work.overdue()
+        self._run(partial(self._script.throw, error), now)
+        return True
 
     def close(self) -> None:
         """Work that ends later is not heard of.  Safe to repeat."""
@@ -67,7 +91,8 @@ class SettingUp:
             if isinstance(step, Call):
                 self._owner.call_for_set_up(step, self.go_on, now)
             elif isinstance(step, Offload) and self._offload is not None:
-                self._offload(step.work, self._on_work_done)
+                self._work, self._work_began_at = step, now
+                self._offload(step, partial(self._on_work_done, step))
             else:
                 raise IllegalState(f"nobody here does what the handshake wants: {step!r}")
         except StopIteration as done:
@@ -82,10 +107,20 @@ class SettingUp:
             failure.__cause__ = error
             self._owner.fail(failure, now)
 
-    def _on_work_done(self, result: Any, error: BaseException | None, now: float) -> None:
-        if self._is_closed:
+    def _on_work_done(self, work: Offload, result: Any, error: BaseException | None, now: float) -> None:
+        if self._is_closed or self._work is not work:
             return  # it took too long
+        self._end_of_work(now)
         if error is None:
             self.go_on(result, now)
-        else:
-            self._run(partial(self._script.throw, error), now)
+            return
+        if not isinstance(error, Exception):
+            # `sys.exit()` in a provider of the user's, say: it is to end no more than this connection.
+            cause, error = error, IllegalState(f"work for the handshake raised {type(error).__name__}")
+            error.__cause__ = cause
+        self._run(partial(self._script.throw, error), now)
+
+    def _end_of_work(self, now: float) -> None:
+        work, self._work = self._work, None
+        if work is not None and work.seconds < FOREVER:
+            self._waited += now - self._work_began_at

@@ -20,6 +20,7 @@ from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import Disconnected, NoBrokersAvailable
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.frames import FrameReader
+from pykafka2.network.script import Lane
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Ready, SocketOptions
 from pykafka2.options import ClientOptions, OptionTable
 from pykafka2.protocol.framing import decode_request, encode_response
@@ -291,7 +292,9 @@ class VirtualRuntime:
     def check_waiters(self) -> None:
         pass
 
-    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
+    def offload(
+        self, work: Callable[[], T], then: Callable[[Outcome[T]], None], lane: Lane = Lane.COMPUTING
+    ) -> None:
         try:
             outcome: Outcome[T] = Outcome(work())
         except Exception as error:

@@ -11,6 +11,7 @@ from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import Disconnected, KafkaError
 from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.script import Lane
 from pykafka2.network.transport import (
     READABLE,
     WRITABLE,
@@ -204,7 +205,9 @@ class HandRuntime:
     def check_waiters(self) -> None:
         pass
 
-    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
+    def offload(
+        self, work: Callable[[], T], then: Callable[[Outcome[T]], None], lane: Lane = Lane.COMPUTING
+    ) -> None:
         try:
             outcome: Outcome[T] = Outcome(value=work())
         except Exception as error:

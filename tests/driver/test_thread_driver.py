@@ -14,9 +14,10 @@ import pytest
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Outcome
-from pykafka2.driver.thread_driver import OFFLOAD_IDLE, Parker, ThreadRuntime
+from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS, OFFLOAD_IDLE, Parker, ThreadRuntime
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ForkedClientError
+from pykafka2.network.script import Lane
 from pykafka2.network.transport import Ready, Selector
 from tests.driver.interleave import at_every_line, at_line
 
@@ -301,6 +302,25 @@ def test_a_close_waits_for_all_stuck_helpers_together_no_longer_than_for_one() -
             thread.join(5)
 
 
+def test_work_that_hangs_holds_up_no_other_lane(runtime: ThreadRuntime) -> None:
+    """As many token providers or names as there are threads: hashing goes on, and so does each other lane."""
+    may_go_on = threading.Event()
+    for _ in range(MAX_OFFLOAD_THREADS):
+        runtime.offload(lambda: may_go_on.wait(30), lambda outcome: None, Lane.TOKENS)
+    done: list[str] = []
+
+    def deliver(outcome: Outcome[str]) -> None:
+        done.append(outcome.get())
+        runtime.notify()
+
+    for lane in (Lane.COMPUTING, Lane.NAMES, Lane.ASSIGNING):
+        runtime.offload(lambda: threading.current_thread().name, deliver, lane)
+    all_done = runtime.wait_until(lambda: len(done) == 3, 5.0)
+    may_go_on.set()
+    assert all_done
+    assert sorted(done) == ["pykafka2-assigning", "pykafka2-names", "pykafka2-offload"]
+
+
 def test_a_burst_of_work_is_done_by_few_threads_and_all_end_at_close() -> None:
     runtime = ThreadRuntime()
     done: list[int] = []
@@ -334,7 +354,7 @@ def test_helper_threads_end_when_idle_and_start_again(
     for number in range(1, 6):
         runtime.offload(partial(int, number), deliver)
         assert runtime.wait_until(lambda: len(done) == number, 5.0)  # noqa: B023
-        runtime.wait_until(lambda: not runtime._pool._threads, 0.02)
+        runtime.wait_until(lambda: not runtime._pools[Lane.COMPUTING]._threads, 0.02)
     assert done == [1, 2, 3, 4, 5]
 
 

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from pykafka2.errors import Disconnected, IllegalState, KafkaError, SaslAuthenticationFailed
+from pykafka2.errors import (
+    Disconnected,
+    IllegalState,
+    KafkaError,
+    SaslAuthenticationFailed,
+    TokenProviderTimedOut,
+)
 from pykafka2.network.connection import ConnectionState
 from pykafka2.network.sasl.mechanism import Exchange
-from pykafka2.network.script import Offload
+from pykafka2.network.script import Lane, Offload
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from pykafka2.protocol.messages.sasl import (
@@ -40,10 +46,8 @@ class Elsewhere:
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None, float], None]]] = []
 
-    def __call__(
-        self, work: Callable[[], Any], on_done: Callable[[Any, BaseException | None, float], None]
-    ) -> None:
-        self.waiting.append((work, on_done))
+    def __call__(self, step: Offload, on_done: Callable[[Any, BaseException | None, float], None]) -> None:
+        self.waiting.append((step.work, on_done))
 
     def finish(self, now: float, error: BaseException | None = None) -> None:
         ((work, on_done),) = self.waiting
@@ -79,6 +83,71 @@ def authenticated(lifetime_ms: int) -> tuple[Wire, Elsewhere]:
     answer(wire, 1.0, lifetime_ms=lifetime_ms)
     assert wire.connection.is_ready
     return wire, elsewhere
+
+
+LATE = TokenProviderTimedOut("it hangs")
+
+
+class Hanging:
+    """A mechanism whose work has a limit; it goes on without it if it `can`."""
+
+    name = "SLOW"
+
+    def __init__(self, *, can: bool) -> None:
+        self.can = can
+
+    def exchange(self) -> Exchange:
+        try:
+            token = yield Offload(
+                lambda: b"late", Lane.TOKENS, 30.0, lambda: TokenProviderTimedOut("it hangs")
+            )
+        except TokenProviderTimedOut:
+            if not self.can:
+                raise
+            token = b"another"
+        yield token
+
+
+def waiting_for_work(*, can: bool) -> tuple[Wire, Elsewhere]:
+    elsewhere = Elsewhere()
+    wire = Wire(sasl=Hanging(can=can), offload=elsewhere)
+    wire.connection.on_open(1.0)
+    answer(wire, 1.0)
+    answer(wire, 2.0)
+    assert wire.connection.next_deadline() == 32.0, "the limit of the work, not the broker's 10 s"
+    wire.connection.poll(31.9)
+    assert not wire.owner.closed
+    return wire, elsewhere
+
+
+def test_work_that_hangs_is_named_and_not_the_broker() -> None:
+    wire, elsewhere = waiting_for_work(can=False)
+    wire.connection.poll(32.0)
+    (error,) = wire.owner.closed
+    assert isinstance(error, TokenProviderTimedOut)
+    assert str(error) == "node 1: sasl_mechanism=SLOW: it hangs"
+    elsewhere.finish(33.0)
+    assert wire.requests() == [], "what comes too late is not heard of"
+
+
+def test_the_exchange_may_go_on_without_work_that_hangs() -> None:
+    wire, elsewhere = waiting_for_work(can=True)
+    wire.connection.poll(32.0)
+    elsewhere.finish(33.0)
+    ((header, request),) = wire.requests()
+    assert isinstance(request, SaslAuthenticateRequest)
+    assert bytes(request.auth_bytes) == b"another"
+    assert wire.connection.next_deadline() == 40.0, "the broker has what is left of its time"
+    wire.answer(header, SaslAuthenticateResponse(auth_bytes=b""), 34.0)
+    assert wire.connection.is_ready
+
+
+def test_a_provider_that_wants_to_end_the_program_ends_its_connection() -> None:
+    wire, elsewhere = waiting_for_work(can=False)
+    elsewhere.finish(3.0, SystemExit())
+    (error,) = wire.owner.closed
+    assert isinstance(error, IllegalState)
+    assert "SystemExit" in str(error)
 
 
 def ask(wire: Wire, now: float) -> Asker:

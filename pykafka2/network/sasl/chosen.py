@@ -32,7 +32,22 @@ def sasl_mechanism(
     def wall_seconds() -> float:
         return clock.wall_ns() / 1e9
 
-    return OAuthBearer(TokenCache(_source(options, wall_seconds), wall_seconds, client_id))
+    return OAuthBearer(
+        TokenCache(
+            _source(options, wall_seconds),
+            wall_seconds,
+            client_id,
+            options.sasl_login_timeout,
+            _called(options),
+        )
+    )
+
+
+def _called(options: SecurityOptions) -> str:
+    """How errors call the source of tokens."""
+    if options.sasl_oauthbearer_token_endpoint_url is not None:
+        return f"the token endpoint {options.sasl_oauthbearer_token_endpoint_url}"
+    return f"the token provider {'sasl_oauth_token_provider' if options.oauth_cb is None else 'oauth_cb'}"
 
 
 def _source(options: SecurityOptions, wall_seconds: Callable[[], float]) -> Callable[[], Token]:

@@ -1,6 +1,7 @@
 """Tokens from an OpenID Connect authority by the client-credentials grant of OAuth 2 (RFC 6749, KIP-768).
 
-One POST with the standard library.  Blocks: called by a `TokenCache`, off the IO thread.
+One POST with the standard library.  Blocks: called by a `TokenCache`, off the IO thread.  One deadline is for
+all of it, however slowly an authority drips (http_in_time.py).
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import attrs
 
 from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
 from pykafka2.foreign_text import shown
+from pykafka2.network.sasl.http_in_time import Deadline, handlers
 from pykafka2.network.sasl.oauth_token import Token
 from pykafka2.option_fields import hidden
 
 MAX_ANSWER_BYTES = 1 << 20
-READ_BYTES = 1 << 16
 CHECK = "check client id, client secret and scope"
+LONGEST_LIFE = 1e9
+"""Seconds: an authority's number may be larger than any clock goes."""
 LONGEST_SHOWN = 200
 """Characters of what is no HTTP that an error shows."""
 
@@ -57,7 +60,7 @@ class ClientCredentials:
         lifetime = answer.get("expires_in")
         expires_at = None
         if isinstance(lifetime, int | float) and not isinstance(lifetime, bool):
-            expires_at = self.wall_seconds() + lifetime
+            expires_at = self.wall_seconds() + min(lifetime, LONGEST_LIFE)
         return Token(value, expires_at, "", self.extensions)
 
     def _post(self) -> dict[str, Any]:
@@ -68,10 +71,9 @@ class ClientCredentials:
             urllib.parse.urlencode(form).encode(),
             {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
         )
-        ends_at = self.wall_seconds() + self.timeout
         try:
             with self._opener().open(request, timeout=self.timeout) as response:
-                text = self._body(response, ends_at)
+                text = response.read(MAX_ANSWER_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
                 is_elsewhere = 300 <= error.code < 400
@@ -84,28 +86,18 @@ class ClientCredentials:
             raise SaslAuthenticationFailed(f"{self.url} gave no token: {reason}") from None
         try:
             answer = json.loads(text) if len(text) <= MAX_ANSWER_BYTES else None
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise SaslAuthenticationFailed(f"{self.url} did not answer as a token endpoint does")
         return answer
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        tls = self._tls()
-        own = [] if tls is None else [urllib.request.HTTPSHandler(context=tls)]
-        return urllib.request.build_opener(_NoRedirect, *own)
-
-    def _body(self, response: http.client.HTTPResponse, ends_at: float) -> bytes:
-        """What was answered, or enough of it to see that it is too long."""
-        text = b""
-        while len(text) <= MAX_ANSWER_BYTES and (more := response.read1(READ_BYTES)):
-            text += more
-            if self.wall_seconds() > ends_at:
-                raise TimeoutError("timed out")
-        return text
+        in_time = Deadline(self.wall_seconds, self.wall_seconds() + self.timeout)
+        return urllib.request.build_opener(_NoRedirect, *handlers(in_time, self._tls()))
 
     def _tls(self) -> Any:
-        if not self.url.startswith("https:") or self.ca_file is None:
+        if urllib.parse.urlsplit(self.url).scheme != "https":
             return None
         import ssl
 
@@ -119,7 +111,7 @@ def _why(error: urllib.error.HTTPError) -> str:
     """The error's name in the JSON of the authority (RFC 6749); nothing else of what it says."""
     try:
         name = json.loads(error.read(MAX_ANSWER_BYTES))["error"]
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException):
         return ""
     is_name = isinstance(name, str) and name.replace("_", "").isalnum() and len(name) < 60
     return f", {name}" if is_name else ""

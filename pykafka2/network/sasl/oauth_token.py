@@ -2,7 +2,7 @@
 
 A `TokenCache` asks its source again when most of a token's life is over.  `current` may block (the source is
 a user's callable or an authority across the network), so it is called off the IO thread; several connections
-that need a token at once ask once.
+that need a token at once ask once.  What happens to a source that never answers is said at `TokenCache`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any
 
 import attrs
 
-from pykafka2.errors import SaslAuthenticationFailed, TokenExpired
+from pykafka2.errors import SaslAuthenticationFailed, TokenExpired, TokenProviderTimedOut
 from pykafka2.logs import ClientLogger
 from pykafka2.option_fields import hidden
 
 REFRESH_AT = 0.8
 """Share of a token's life after which another is asked for, as in Java (sasl.login.refresh.window.factor)."""
+
+MAX_GIVEN_UP = 3
+"""Calls of a source that do not come back: fewer than its lane has threads, so the next is told at once."""
 
 
 @attrs.define(frozen=True)
@@ -36,48 +39,101 @@ class Token:
 class TokenCache:
     """The newest token of a source.  Thread-safe.
 
-    `wall_seconds` tells the time of day.  A source that fails while the last token is good is logged, and
-    asked again with the next connection; what it raises otherwise is raised as `SaslAuthenticationFailed`.
+    `wall_seconds` tells the time of day; `seconds` is how long the source, which `called` names for errors,
+    may take.  A source that fails or hangs while the last token is good is logged, and asked again with the
+    next connection; what it raises otherwise is raised as `SaslAuthenticationFailed`, or as
+    `TokenProviderTimedOut`.
+
+    One call of the source is under way at a time.  One that hangs is given up: the next asks anew, on
+    another thread, until `MAX_GIVEN_UP` have not come back.
     """
 
     def __init__(
-        self, source: Callable[[], Token], wall_seconds: Callable[[], float], client_id: str
+        self,
+        source: Callable[[], Token],
+        wall_seconds: Callable[[], float],
+        client_id: str,
+        seconds: float = 10.0,
+        called: str = "the token provider",
     ) -> None:
+        self.seconds = seconds
         self._source = source
+        self._called = called
         self._wall_seconds = wall_seconds
         self._log = ClientLogger(__name__, client_id)
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        """Held by who calls the source; another takes its place when that call is given up."""
+        self._given_up: set[threading.Lock] = set()
         self._token: Token | None = None
         self._refresh_at = 0.0
 
     def current(self) -> Token:
         """A token that is good now.  Blocks.  Raises `SaslAuthenticationFailed`, `TokenExpired`."""
         with self._lock:
+            turn = self._turn
+            known = self._known(self._wall_seconds())
+            is_stuck = len(self._given_up) >= MAX_GIVEN_UP
+        if known is not None:
+            return known
+        if is_stuck or not turn.acquire(timeout=min(self.seconds, threading.TIMEOUT_MAX)):
+            return self.give_up(turn)
+        try:
             now = self._wall_seconds()
-            token = self._token
-            if token is not None and now < self._refresh_at:
-                return token
-            try:
-                fresh = self._fresh(now)
-            except SaslAuthenticationFailed as error:
-                if token is None or token.expires_at is None or now >= token.expires_at:
-                    raise
-                self._log.warning("no new token, the last one is used while it is good: %s", error)
-                return token
-            if fresh.expires_at is not None:
-                self._refresh_at = now + (fresh.expires_at - now) * REFRESH_AT
-                self._token = fresh
-            return fresh
+            return self._known(now) or self._keep(self._fresh(now), now)
+        except SaslAuthenticationFailed as error:
+            return self._last(error)
+        finally:
+            turn.release()
+            with self._lock:
+                self._given_up.discard(turn)
+
+    def overdue(self) -> TokenProviderTimedOut:
+        """The error for a source that takes too long."""
+        stuck = len(self._given_up)
+        more = f"; {stuck} calls of it have not come back" if stuck > 1 else ""
+        return TokenProviderTimedOut(
+            f"{self._called} gave no OAUTHBEARER token within {self.seconds:g} s{more}"
+        )
+
+    def give_up(self, turn: threading.Lock | None = None) -> Token:
+        """The call of the source that is under way takes too long: the next asks anew.  The last token while
+        it is good; else raises `TokenProviderTimedOut`."""
+        with self._lock:
+            if turn in (None, self._turn) and self._turn.locked() and len(self._given_up) < MAX_GIVEN_UP:
+                self._given_up.add(self._turn)
+                self._turn = threading.Lock()
+        return self._last(self.overdue())
+
+    def _known(self, now: float) -> Token | None:
+        return self._token if now < self._refresh_at else None
+
+    def _last(self, error: SaslAuthenticationFailed) -> Token:
+        token = self._token
+        if token is None or token.expires_at is None or self._wall_seconds() >= token.expires_at:
+            raise error
+        self._log.warning("no new token, the last one is used while it is good: %s", error)
+        return token
+
+    def _keep(self, fresh: Token, now: float) -> Token:
+        if fresh.expires_at is not None:
+            with self._lock:
+                last = self._token
+                # A call that was given up may come back after a later one.
+                if last is None or last.expires_at is None or fresh.expires_at >= last.expires_at:
+                    self._refresh_at = now + (fresh.expires_at - now) * REFRESH_AT
+                    self._token = fresh
+        return fresh
 
     def _fresh(self, now: float) -> Token:
         try:
             token = self._source()
         except SaslAuthenticationFailed:
             raise
-        except Exception as error:
+        except BaseException as error:
             # What a stranger's code says may quote the secret: its type has to do, the cause has the rest.
             raise SaslAuthenticationFailed(
-                f"no OAUTHBEARER token: the token provider raised {type(error).__name__}"
+                f"no OAUTHBEARER token: {self._called} raised {type(error).__name__}"
             ) from error
         if token.expires_at is not None and token.expires_at <= now:
             raise TokenExpired(
@@ -114,5 +170,5 @@ def expiry_of(value: str) -> float | None:
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         return float(claims["exp"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -7,10 +7,10 @@ import re
 
 import attrs
 
-from pykafka2.errors import SaslAuthenticationFailed
+from pykafka2.errors import SaslAuthenticationFailed, TokenProviderTimedOut
 from pykafka2.network.sasl.mechanism import Exchange
 from pykafka2.network.sasl.oauth_token import Token, TokenCache
-from pykafka2.network.script import Offload
+from pykafka2.network.script import Lane, Offload
 
 GIVE_UP = b"\x01"
 """What the client answers to an error, so that the broker may end the exchange."""
@@ -30,7 +30,12 @@ class OAuthBearer:
 
     def exchange(self) -> Exchange:
         """One token; a broker that refuses it says why, and wants to hear that this was understood."""
-        token: Token = yield Offload(self.tokens.current)
+        tokens = self.tokens
+        token: Token
+        try:
+            token = yield Offload(tokens.current, Lane.TOKENS, tokens.seconds, tokens.overdue)
+        except TokenProviderTimedOut:
+            token = tokens.give_up()
         answer = bytes((yield first_message(token)))
         if answer:
             reason = _reason(answer)
@@ -60,5 +65,5 @@ def _reason(answer: bytes) -> str:
     """The status in a broker's JSON, as far as it can be read."""
     try:
         return repr(str(json.loads(answer)["status"])[:_LONGEST_SHOWN])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "it does not say why"

@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.network.script import Lane
 from pykafka2.network.transport import Network, Selector
 from pykafka2.testing.simulation.network import SimNetwork
 from pykafka2.testing.simulation.scheduler import START, Scheduler
@@ -127,7 +128,12 @@ class SimRuntime:
     def check_waiters(self) -> None:
         self.scheduler.check_waiters(self)
 
-    def offload(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
+    def offload(
+        self,
+        work: Callable[[], T],
+        then: Callable[[Outcome[T]], None],
+        lane: Lane = Lane.COMPUTING,
+    ) -> None:
         """Run `work` in one go after a virtual delay; it may take real time, but may not wait in virtual."""
 
         def run() -> None:

@@ -91,6 +91,18 @@ def test_what_no_message_can_carry_is_named_and_not_shown(name: str, given: dict
     assert "hush" not in repr(refused.value)
 
 
+def test_an_address_of_tokens_has_no_password() -> None:
+    """It is shown in errors."""
+    with pytest.raises(ConfigurationError, match="may not have a user or a password") as refused:
+        mechanism_of(
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url="https://ann:hush@login.example.org/token",
+            sasl_oauthbearer_client_id="ann",
+            sasl_oauthbearer_client_secret="x",
+        )
+    assert "hush" not in repr(refused.value)
+
+
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram_begins_with_the_user_and_a_nonce(name: str) -> None:
     message = first_message(sasl_mechanism=name, sasl_username="ann", sasl_password="secret")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from pykafka2.errors import SaslAuthenticationFailed
 from pykafka2.network.sasl.client_credentials import ClientCredentials
@@ -35,19 +38,21 @@ class Handler(BaseHTTPRequestHandler):
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         authority.asked.append((dict(self.headers), urllib.parse.parse_qs(form)))
         if authority.raw:
-            self.wfile.write(authority.raw)
+            self._drip(authority.raw, authority.seconds_apart)
             return
         self.send_response(authority.status)
         if authority.location:
             self.send_header("Location", authority.location)
         self.send_header("Content-Length", str(len(authority.answer)))
         self.end_headers()
+        self._drip(authority.answer, authority.seconds_apart)
+
+    def _drip(self, data: bytes, seconds_apart: float) -> None:
+        size = 1 if seconds_apart else len(data) or 1
         try:
-            for number in range(len(authority.answer)) if authority.seconds_apart else ():
-                self.wfile.write(authority.answer[number : number + 1])
-                time.sleep(authority.seconds_apart)
-            if not authority.seconds_apart:
-                self.wfile.write(authority.answer)
+            for at in range(0, len(data), size):
+                self.wfile.write(data[at : at + size])
+                time.sleep(seconds_apart)
         except OSError:
             self.close_connection = True  # whoever asked had enough
 
@@ -100,6 +105,7 @@ def test_a_token_and_its_life_come_from_the_authority(authority: Authority) -> N
         (200, b"[]", "did not answer as a token endpoint does"),
         (200, b"{}", "without an access_token"),
         (200, b'{"access_token": 7}', "without an access_token"),
+        (200, b"[" * 100_000, "did not answer as a token endpoint does"),
         (200, b'{"x": "' + b"y" * (1 << 20) + b'"}', "did not answer as a token endpoint does"),
     ],
 )
@@ -130,15 +136,47 @@ def test_what_is_not_http_is_named(authority: Authority) -> None:
         client_of(authority)()
 
 
-@pytest.mark.slow
-def test_an_answer_that_comes_by_drops_is_given_up(authority: Authority) -> None:
-    """Each wait is short, and all together would last for half a minute."""
-    authority.answer, authority.seconds_apart = b" " * 300, 0.1
+@pytest.mark.parametrize(
+    ("status", "raw", "answer", "words"),
+    [
+        (200, b"", b" " * 300, "gave no token: timed out"),
+        (401, b"", b" " * 300, r"HTTP 401\); check client id"),
+        (200, b"HTTP/1.1 200 OK\r\nX-" + b"x" * 300, b"", "gave no token: timed out"),
+        (200, b"HTTP/1.1 " + b"2" * 300, b"", "gave no token: timed out"),
+    ],
+    ids=["body", "body of a refusal", "headers", "status"],
+)
+def test_an_answer_that_comes_by_drops_is_given_up(
+    authority: Authority, status: int, raw: bytes, answer: bytes, words: str
+) -> None:
+    """Each wait is short, and all together would last for many seconds."""
+    authority.status, authority.raw, authority.answer = status, raw, answer
+    authority.seconds_apart = 0.02
     url = f"http://127.0.0.1:{authority.server_address[1]}/token"
     began = time.monotonic()
-    with pytest.raises(SaslAuthenticationFailed, match="gave no token: timed out"):
-        ClientCredentials(url, "client", "hush", time.time, timeout=0.3)()
-    assert time.monotonic() - began < 5
+    with pytest.raises(SaslAuthenticationFailed, match=words):
+        ClientCredentials(url, "client", "hush", time.time, timeout=0.06)()
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("seconds_apart", [0.0, 0.02], ids=["at once", "by drops"])
+def test_an_authority_with_a_certificate(authority: Authority, tmp_path: Path, seconds_apart: float) -> None:
+    ca = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost", key_type=trustme.KeyType.ECDSA).configure_cert(tls)
+    authority.socket = tls.wrap_socket(authority.socket, server_side=True)
+    authority.answer, authority.seconds_apart = b'{"access_token": "abc"}' + b" " * 100, seconds_apart
+    url = f"https://localhost:{authority.server_address[1]}/token"
+    timeout = 0.1 if seconds_apart else 10.0
+    client = ClientCredentials(
+        url, "client", "hush", time.time, ca_file=str(tmp_path / "ca.pem"), timeout=timeout
+    )
+    if seconds_apart:
+        with pytest.raises(SaslAuthenticationFailed, match="timed out"):
+            client()
+    else:
+        assert client().value == "abc"
 
 
 def test_an_authority_that_cannot_be_reached_is_named() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from pykafka2.errors import SaslAuthenticationFailed, TokenExpired
-from pykafka2.network.sasl.oauth_token import Token, TokenCache, expiry_of, token_of
+from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS
+from pykafka2.errors import SaslAuthenticationFailed, TokenExpired, TokenProviderTimedOut
+from pykafka2.network.sasl.oauth_token import MAX_GIVEN_UP, Token, TokenCache, expiry_of, token_of
 from pykafka2.network.sasl.oauthbearer import GIVE_UP, OAuthBearer, first_message
 from pykafka2.network.script import Offload
 from tests.web_tokens import unsigned
@@ -86,6 +88,99 @@ def test_an_expired_token_is_not_sent() -> None:
         cache.current()
 
 
+# ---------------------------------------------------------------------- sources that hang
+
+
+class Hanging:
+    """A source that answers when it is let; each call is on a thread of the test's."""
+
+    def __init__(self) -> None:
+        self.calls: list[threading.Event] = []
+        self.called = threading.Semaphore(0)
+        self.threads: list[threading.Thread] = []
+        self.tokens: list[Token] = []
+        self.cache = TokenCache(self, lambda: 1000.0, "tester", 0.01, "the token provider oauth_cb")
+
+    def __call__(self) -> Token:
+        may_go_on = threading.Event()
+        number = len(self.calls)
+        self.calls.append(may_go_on)
+        self.called.release()
+        may_go_on.wait(10)
+        return Token(f"token-{number}", 1100.0)
+
+    def start(self) -> None:
+        """Begin a call that hangs."""
+        thread = threading.Thread(target=lambda: self.tokens.append(self.cache.current()))
+        self.threads.append(thread)
+        thread.start()
+        assert self.called.acquire(timeout=5)
+
+    def end(self) -> None:
+        for one in self.calls:
+            one.set()
+        for thread in self.threads:
+            thread.join(5)
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    hanging = Hanging()
+    yield hanging
+    hanging.end()
+
+
+def test_who_waits_for_a_call_that_hangs_is_told_what_hangs(hanging: Hanging) -> None:
+    hanging.start()
+    with pytest.raises(TokenProviderTimedOut, match=r"oauth_cb gave no OAUTHBEARER token within 0.01 s$"):
+        hanging.cache.current()
+    assert len(hanging.calls) == 1, "one call at a time"
+
+
+def test_after_a_call_that_hangs_the_source_is_asked_anew(hanging: Hanging) -> None:
+    hanging.start()
+    with pytest.raises(TokenProviderTimedOut):
+        hanging.cache.give_up()
+    hanging.start()
+    hanging.calls[1].set()
+    hanging.threads[1].join(5)
+    assert [token.value for token in hanging.tokens] == ["token-1"]
+    assert hanging.cache.current().value == "token-1"
+
+
+def test_few_calls_may_hang(hanging: Hanging) -> None:
+    for _ in range(MAX_GIVEN_UP):
+        hanging.start()
+        with pytest.raises(TokenProviderTimedOut):
+            hanging.cache.give_up()
+    with pytest.raises(TokenProviderTimedOut, match="; 3 calls of it have not come back"):
+        hanging.cache.current()
+    assert len(hanging.calls) == MAX_GIVEN_UP < MAX_OFFLOAD_THREADS
+    hanging.calls[0].set()
+    hanging.threads[0].join(5)
+    assert hanging.cache.current().value == "token-0", "one that comes back late is taken"
+
+
+def test_while_the_last_token_is_good_a_source_may_hang(caplog: pytest.LogCaptureFixture) -> None:
+    provider = Provider()
+    cache = provider.cache()
+    cache.current()
+    provider.now += 90
+    assert cache.give_up().value == "token-1"
+    assert "the last one is used while it is good" in caplog.text
+    provider.now += 10
+    with pytest.raises(TokenProviderTimedOut):
+        cache.give_up()
+
+
+def test_a_provider_that_ends_the_program_is_named() -> None:
+    def source() -> Token:
+        raise SystemExit
+
+    with pytest.raises(SaslAuthenticationFailed, match="the token provider raised SystemExit"):
+        TokenCache(source, lambda: 0.0, "tester").current()
+
+
 # ---------------------------------------------------------------------- what providers return
 
 
@@ -110,7 +205,9 @@ def test_anything_else_is_refused_by_its_type(given: Any) -> None:
         token_of(given, {})
 
 
-@pytest.mark.parametrize("value", ["a.b", "a.b.c", "a.bm90IGpzb24.c", jwt(exp="never"), jwt(sub="ann"), ""])
+@pytest.mark.parametrize(
+    "value", ["a.b", "a.b.c", "a.bm90IGpzb24.c", jwt(exp="never"), jwt(exp=10**400), jwt(sub="ann"), ""]
+)
 def test_what_is_no_web_token_has_no_known_life(value: str) -> None:
     assert expiry_of(value) is None
 
@@ -139,6 +236,7 @@ def test_one_token_says_all() -> None:
         (b'{"other":1}', "does not say why"),
         (b"[1]", "does not say why"),
         (b"\xff", "does not say why"),
+        (b"[" * 100_000, "does not say why"),
         (b'{"status":"' + b"x" * 5000 + b'"}', "'x{200}'"),
     ],
 )
