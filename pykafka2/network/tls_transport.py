@@ -71,10 +71,10 @@ class TlsTransport:
         self._is_ended = False
         self._is_close_notified = False
         self._is_closed = False
-        self._has_more = False
+        self._is_drained = True
         self._received = memoryview(bytearray(SMALL_READ_BYTES))
         self._first_bytes = b""
-        self._ciphertext: memoryview = memoryview(b"")
+        self._ciphertext: bytes | memoryview = b""
         self._encrypted = 0
 
     def fileno(self) -> int:
@@ -82,12 +82,12 @@ class TlsTransport:
 
     def has_pending(self) -> bool:
         """True if the next read finds bytes although the socket may have none."""
-        return self._has_more and (self._tls.pending() > 0 or self._incoming.pending > 0)
+        return not self._is_drained
 
     def interest(self) -> int:
         if not self._is_connected:
             return self._transport.interest()
-        return READABLE | WRITABLE if len(self._ciphertext) else READABLE
+        return READABLE | WRITABLE if self._ciphertext else READABLE
 
     def establish(self) -> bool:
         """Connect, then shake hands; True once both sides agree and all was sent.
@@ -113,16 +113,19 @@ class TlsTransport:
         total = 0
         room = len(buffer)
         has_received = False
-        self._has_more = False
         while total < room and not self._is_close_notified:
-            try:
-                count: int = self._tls.read(room - total, buffer[total:])  # type: ignore[assignment]
-            except self._want_read:
+            if self._is_drained:
                 if self._is_ended:
                     return total
                 if total or has_received or not self._receive_ciphertext():
                     return total or None
                 has_received = True
+                self._is_drained = False
+            wanted = room - total
+            try:
+                count: int = self._tls.read(wanted, buffer[total:])  # type: ignore[assignment]
+            except self._want_read:
+                self._is_drained = True
             except self._error as error:
                 if self._is_ended or isinstance(error, self._eof_error):
                     return total
@@ -130,7 +133,9 @@ class TlsTransport:
             else:
                 self._is_close_notified = not count
                 total += count
-        self._has_more = total == room
+                # Less than was wanted is all of a record, so that TLS itself keeps nothing.
+                if not self._incoming.pending and count:
+                    self._is_drained = count < wanted or not self._tls.pending()
         return total
 
     def write(self, buffers: Sequence[Buffer]) -> int:
@@ -171,13 +176,13 @@ class TlsTransport:
             self._tls.do_handshake()
             self._is_agreed = True
             # The other side may have sent its first bytes together with the end of its handshake.
-            self._has_more = True
+            self._is_drained = not self._incoming.pending
         except self._want_read:
             self._send_ciphertext()
             return self._receive_ciphertext()
         except self._error as error:
             if self._server_side and self._is_plaintext:
-                self._ciphertext = memoryview(ALERT_FOR_PLAINTEXT)
+                self._ciphertext = ALERT_FOR_PLAINTEXT
             self._send_alert()
             raise _kind_of(error)(self._words_for(error)) from error
         return True
@@ -202,14 +207,18 @@ class TlsTransport:
     def _send_ciphertext(self) -> bool:
         """Hand encrypted bytes to the kernel; True if none are left."""
         while True:
-            if not len(self._ciphertext):
+            ciphertext = self._ciphertext
+            if not ciphertext:
                 if not self._outgoing.pending:
                     return True
-                self._ciphertext = memoryview(self._outgoing.read())
-            taken = self._transport.write([self._ciphertext])
-            if not taken:
-                return False
-            self._ciphertext = self._ciphertext[taken:]
+                ciphertext = self._outgoing.read()
+            taken = self._transport.write((ciphertext,))
+            if taken == len(ciphertext):
+                self._ciphertext = b""
+            else:
+                self._ciphertext = memoryview(ciphertext)[taken:]
+                if not taken:
+                    return False
 
     def _send_alert(self) -> None:
         # The other side learns why; if it cannot take it now, it learns from the end of the stream.

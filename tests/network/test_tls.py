@@ -147,6 +147,33 @@ def test_bytes_that_wait_decrypted_are_reported_as_readable(
     link.selector.unregister(far.transport)
 
 
+def test_an_answer_costs_one_read_of_tls(certificates: Certificates, make_link: Callable[..., Link]) -> None:
+    """Each read lets go of the interpreter: none is spent on hearing that there is nothing."""
+    reads = 0
+
+    class Counted(ssl.SSLObject):
+        def read(self, *wanted: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            return super().read(*wanted)
+
+    client = certificates.client()
+    client._context.sslobject_class = Counted
+    link = make_link(server=certificates.server())
+    near, far = link.establish(client=client)
+    buffer = memoryview(bytearray(1 << 16))
+    for answer in [b"the server's tickets come with this one"] + [b"an answer"] * 10:
+        reads = 0
+        far.transport.write([answer])
+        until(lambda: near.transport.read_into(buffer) is not None)
+        assert not near.transport.has_pending()  # type: ignore[attr-defined]
+    assert reads == 1
+    far.transport.write([bytes(40_000)])
+    reads = 0
+    near.read(40_000)
+    assert reads <= 6, "three records, which may come in pieces"
+
+
 def test_bytes_that_came_with_the_end_of_the_handshake_are_reported_as_readable(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
