@@ -6,6 +6,7 @@ keeps them from task to task.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -112,12 +113,28 @@ def ends_of(kafka: Mapping[str, str], partition: TopicPartition) -> tuple[int, i
         ]
 
 
+def committed_end_of(kafka: Mapping[str, str], partition: TopicPartition) -> int:
+    """How far readers of committed records come: where the oldest open transaction began.  Any thread."""
+    consumer = connections.consumer({**shared_options(kafka), "isolation.level": "read_committed"})
+    with _asking:
+        return consumer.end_offsets([partition])[partition]
+
+
 def end_all(
     kafka: Mapping[str, str], handles: Iterable[TransactionHandle], *, commit: bool, timeout: float
 ) -> dict[TransactionHandle, KafkaError]:
     """`end_transactions` with these options."""
     options = {name.replace(".", "_"): value for name, value in shared_options(kafka).items()}
     return end_transactions(handles, commit=commit, timeout=timeout, **options)  # type: ignore[arg-type]
+
+
+def _renew_lock() -> None:
+    """In the child of a fork another thread may have held the lock; that thread is not there."""
+    global _asking
+    _asking = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _dotted(name: str) -> str:

@@ -1,10 +1,12 @@
-"""Carries out what the exactly-once scripts ask for, with real clients.  Neighbour: scripts.py.
+"""Carries out what the exactly-once scripts ask for, with real clients.  Neighbours: scripts.py, and
+commands.py for what may be asked.
 
 Any process of Spark's; blocks its thread.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -26,14 +28,16 @@ from pykafka2.errors import (
 )
 from spark_connector import clock
 from spark_connector.options.sink_options import PER_TASK, SinkOptions
-from spark_connector.sink import names, scripts, steps
+from spark_connector.sink import commands, names, steps
 from spark_connector.sink.clients import end_all, kept_admin, new_producer
+from spark_connector.sink.commands import Command, Script
 from spark_connector.sink.ledger import Ledger
 from spark_connector.sink.messages import OpenTransaction
-from spark_connector.sink.scripts import Command, Script
 from spark_connector.sink.states import LedgerState
 
 R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
 
 END_TIMEOUT = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
@@ -74,13 +78,13 @@ class Cluster:
 
     # ------------------------------------------------------------------ commands
 
-    def _read(self, command: scripts.ReadLedger) -> LedgerState:
+    def _read(self, command: commands.ReadLedger) -> LedgerState:
         return self.ledger.own(command.run) if command.owned else self.ledger.read(fresh=command.fresh)
 
-    def _write(self, command: scripts.WriteLedger) -> None:
+    def _write(self, command: commands.WriteLedger) -> None:
         self.ledger.write(command.state)
 
-    def _end(self, command: scripts.EndTransactions) -> dict[int, KafkaError]:
+    def _end(self, command: commands.EndTransactions) -> dict[int, KafkaError]:
         """One after the other only where a test looks on."""
         by_handle = {one.handle: one.partition for one in command.transactions}
         handles = list(by_handle)
@@ -102,17 +106,27 @@ class Cluster:
     ) -> dict[TransactionHandle, KafkaError]:
         return end_all(self._options.kafka, handles, commit=commit, timeout=END_TIMEOUT)
 
-    def _find_committed(self, command: scripts.FindCommitted) -> set[int]:
+    def _find_committed(self, command: commands.FindCommitted) -> set[int]:
         ledger = self.ledger
-        return {one.partition for one in command.transactions if ledger.has_marker(one.marker_offset)}
+        return {offset for offset in command.offsets if ledger.has_marker(offset)}
 
-    def _find_marked(self, command: scripts.FindMarked) -> set[int]:
-        return self.ledger.marked(command.batch, command.start)
+    def _find_markers(self, command: commands.FindMarkers) -> list[int]:
+        return self.ledger.markers(command.batch, command.partition, command.start)
 
-    def _find_end_of_markers(self, command: scripts.FindEndOfMarkers) -> int:
+    def _find_holder(self, command: commands.FindHolder) -> int | None:
+        return self.ledger.holder(command.offset)
+
+    def _fence_task(self, command: commands.FenceTask) -> None:
+        name = names.of_task(
+            self._options.id_prefix, self.sink, names.PER_TASK_RUN, command.partition, attempt=None
+        )
+        logger.warning("%s has been open for long behind its marker; it is aborted", name)
+        self._fence(name)
+
+    def _find_end_of_markers(self, command: commands.FindEndOfMarkers) -> int:
         return self.ledger.end_of_markers()
 
-    def _find_lost(self, command: scripts.FindLost) -> dict[int, str]:
+    def _find_lost(self, command: commands.FindLost) -> dict[int, str]:
         if not command.transactions:
             return {}
         ids = {one.handle.transactional_id: one for one in command.transactions}
@@ -128,14 +142,14 @@ class Cluster:
                 lost[one.partition] = why
         return lost
 
-    def _abort_leftovers(self, command: scripts.AbortLeftovers) -> None:
+    def _abort_leftovers(self, command: commands.AbortLeftovers) -> None:
         states = ["Ongoing", "Empty"] if command.registered else ["Ongoing"]
         for one in kept_admin(self._options.kafka).list_transactions(states=states):
             run = names.run_of(one.transactional_id, self._options.id_prefix, self.sink)
             if run is not None and command.concerns(run, is_open=one.state == "Ongoing"):
                 self._fence(one.transactional_id)
 
-    def _find_tasks_left(self, command: scripts.FindTasksLeft) -> list[OpenTransaction]:
+    def _find_tasks_left(self, command: commands.FindTasksLeft) -> list[OpenTransaction]:
         if self._options.delivery != PER_TASK:
             return []
         admin = kept_admin(self._options.kafka)
@@ -156,19 +170,22 @@ class Cluster:
         return found
 
     def _fence(self, transactional_id: str) -> None:
-        """Abort what is open, and let its producer send nothing more."""
+        """Abort what is open, and let its producer send nothing more; otherwise its time-out does."""
+        with suppress(KafkaTimeoutError):
+            self._take_over(transactional_id)
+
+    def _take_over(self, transactional_id: str) -> None:
         producer = new_producer(self._options.kafka, transactional_id)
         try:
-            # Otherwise its time-out does it.
-            with suppress(ProducerFenced, KafkaTimeoutError):
+            with suppress(ProducerFenced):  # by somebody who came after
                 producer.init_transactions()
         finally:
             producer.close(1)
 
-    def _give_up(self, command: scripts.GiveUp) -> None:
-        self._fence(names.of_given_up(self._options.id_prefix, self.sink))
+    def _give_up(self, command: commands.GiveUp) -> None:
+        self._take_over(names.of_given_up(self._options.id_prefix, self.sink))
 
-    def _find_given_up(self, command: scripts.FindGivenUp) -> bool:
+    def _find_given_up(self, command: commands.FindGivenUp) -> bool:
         name = names.of_given_up(self._options.id_prefix, self.sink)
         told = kept_admin(self._options.kafka).describe_transactions([name], raise_errors=False)
         error = told.errors.get(name)
@@ -176,12 +193,12 @@ class Cluster:
             raise error
         return error is None
 
-    def _pause(self, command: scripts.Pause) -> None:
+    def _pause(self, command: commands.Pause) -> None:
         longest = min(FIRST_PAUSE * command.attempt, LONGEST_PAUSE)
         chance = random.Random(f"{os.getpid()} {threading.get_ident()} {command.attempt}")
         clock.sleep(chance.uniform(longest / 2, longest))
 
-    def _reach(self, command: scripts.Reach) -> None:
+    def _reach(self, command: commands.Reach) -> None:
         steps.reach(command.step, sink=self.sink)
 
 
@@ -209,17 +226,19 @@ def _why_lost(described: Any, one: OpenTransaction, now: float) -> str:
 
 
 _CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
-    scripts.ReadLedger: Cluster._read,
-    scripts.WriteLedger: Cluster._write,
-    scripts.EndTransactions: Cluster._end,
-    scripts.FindCommitted: Cluster._find_committed,
-    scripts.FindMarked: Cluster._find_marked,
-    scripts.FindEndOfMarkers: Cluster._find_end_of_markers,
-    scripts.FindLost: Cluster._find_lost,
-    scripts.AbortLeftovers: Cluster._abort_leftovers,
-    scripts.FindTasksLeft: Cluster._find_tasks_left,
-    scripts.GiveUp: Cluster._give_up,
-    scripts.FindGivenUp: Cluster._find_given_up,
-    scripts.Pause: Cluster._pause,
-    scripts.Reach: Cluster._reach,
+    commands.ReadLedger: Cluster._read,
+    commands.WriteLedger: Cluster._write,
+    commands.EndTransactions: Cluster._end,
+    commands.FindCommitted: Cluster._find_committed,
+    commands.FindMarkers: Cluster._find_markers,
+    commands.FindHolder: Cluster._find_holder,
+    commands.FenceTask: Cluster._fence_task,
+    commands.FindEndOfMarkers: Cluster._find_end_of_markers,
+    commands.FindLost: Cluster._find_lost,
+    commands.AbortLeftovers: Cluster._abort_leftovers,
+    commands.FindTasksLeft: Cluster._find_tasks_left,
+    commands.GiveUp: Cluster._give_up,
+    commands.FindGivenUp: Cluster._find_given_up,
+    commands.Pause: Cluster._pause,
+    commands.Reach: Cluster._reach,
 }

@@ -31,8 +31,8 @@ from pykafka2.errors import (
 )
 from spark_connector import connections
 from spark_connector.errors import ExactlyOnceError
-from spark_connector.sink.clients import ends_of, kept_admin, kept_consumer, new_producer
-from spark_connector.sink.scripts import Contended
+from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
+from spark_connector.sink.commands import Contended
 from spark_connector.sink.states import LedgerState, from_json, to_json
 
 logger = logging.getLogger(__name__)
@@ -146,17 +146,35 @@ class Ledger:
         """Whether the marker's transaction was committed; waits while older ones are open."""
         return any(len(piece) for piece in self._committed(MARKERS, offset, offset + 1))
 
-    def marked(self, batch: int, start: int) -> set[int]:
-        """The tasks of a batch whose markers stand behind `start`."""
-        found = set()
+    def markers(self, batch: int, partition: int, start: int) -> list[int]:
+        """The offsets of a task's markers of a batch from `start` on, also of what is not committed."""
+        place, wanted = TopicPartition(self._topic, MARKERS), self._marker_key(partition)
+        first, end = ends_of(self._kafka, place)
+        start = max(start, first)
+        if start >= end:
+            return []
+        return [
+            offset
+            for piece in kept_consumer(self._kafka).read_range(place, start, end)
+            for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True)
+            if key == wanted and value is not None and json.loads(value)["batch"] == batch
+        ]
+
+    def holder(self, offset: int) -> int | None:
+        """The task of this sink whose open transaction keeps readers from a marker; -1 of another sink's.
+
+        None if nobody does.  A transaction has one marker, so where readers stop is that of the oldest one.
+        """
+        place = TopicPartition(self._topic, MARKERS)
+        reached = committed_end_of(self._kafka, place)
+        if reached > offset:
+            return None
         own = f"{self._sink}/".encode()
-        for _, keys, values in self._pieces(MARKERS, start):
-            for key, value in zip(keys, values, strict=True):
-                if key is not None and value is not None and key.startswith(own):
-                    told = json.loads(value)
-                    if told["batch"] == batch:
-                        found.add(told["partition"])
-        return found
+        for piece in kept_consumer(self._kafka).read_range(place, reached, reached + 1):
+            for key in piece.keys:
+                if key is not None and key.startswith(own):
+                    return int(key.removeprefix(own))
+        return -1
 
     def end_of_markers(self) -> int:
         return ends_of(self._kafka, TopicPartition(self._topic, MARKERS))[1]

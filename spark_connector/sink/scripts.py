@@ -11,8 +11,7 @@ it was read: `Contended` otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -24,6 +23,25 @@ from spark_connector.errors import (
     PartlyCommitted,
     SupersededRun,
 )
+from spark_connector.sink.commands import (
+    AbortLeftovers,
+    Contended,
+    EndTransactions,
+    FenceTask,
+    FindCommitted,
+    FindEndOfMarkers,
+    FindGivenUp,
+    FindHolder,
+    FindLost,
+    FindMarkers,
+    FindTasksLeft,
+    GiveUp,
+    Pause,
+    Reach,
+    ReadLedger,
+    Script,
+    WriteLedger,
+)
 from spark_connector.sink.context import Epoch
 from spark_connector.sink.messages import OpenTransaction, Written
 from spark_connector.sink.states import LedgerState, Phase
@@ -31,133 +49,6 @@ from spark_connector.sink.steps import Step
 
 MOST_ATTEMPTS = 20
 """Of a write that others come in between."""
-
-
-class Contended(ExactlyOnceError):
-    """Another process has taken the ledger over since it was read."""
-
-
-@attrs.define(frozen=True)
-class ReadLedger:
-    """Answer: the sink's `LedgerState`.
-
-    owned: as who may write next, with all that was begun before ended.
-    run: who asks; what this process knows as its owner is good enough if it names that run.
-    fresh: False where a state that this process has read earlier is good enough.
-    """
-
-    owned: bool = False
-    fresh: bool = True
-    run: str | None = None
-
-
-@attrs.define(frozen=True)
-class WriteLedger:
-    """Throws `Contended` if anybody else came in between."""
-
-    state: LedgerState
-
-
-@attrs.define(frozen=True)
-class EndTransactions:
-    """Answer: by partition, why a transaction is over otherwise.  Throws what keeps it from being known."""
-
-    transactions: Sequence[OpenTransaction]
-    commit: bool
-
-
-@attrs.define(frozen=True)
-class FindCommitted:
-    """Answer: the set of partitions whose transactions' markers can be read."""
-
-    transactions: Sequence[OpenTransaction]
-
-
-@attrs.define(frozen=True)
-class FindMarked:
-    """Answer: the set of partitions of a batch whose markers can be read, from an offset on."""
-
-    batch: int
-    start: int
-
-
-@attrs.define(frozen=True)
-class FindEndOfMarkers:
-    """Answer: the offset behind the last marker."""
-
-
-@attrs.define(frozen=True)
-class FindLost:
-    """Answer: by partition, why a transaction can not be relied on to be committed."""
-
-    transactions: Sequence[OpenTransaction]
-
-
-@attrs.define(frozen=True)
-class AbortLeftovers:
-    """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
-
-    Transactions of tasks that end them themselves are left alone: see FindTasksLeft.
-
-    registered: also ids without anything open, whose tasks may be about to write; of the runs before one,
-        those of the last.  An id that was fenced looks so, too, and is not to be fenced time after time.
-    """
-
-    run: int | None = None
-    before: int | None = None
-    registered: bool = True
-
-    def concerns(self, run: int, *, is_open: bool) -> bool:
-        """Whether an id of this run is to be fenced."""
-        if self.before is not None:
-            return run < self.before and (is_open or run == self.before - 1)
-        return self.run in (None, run)
-
-
-@attrs.define(frozen=True)
-class FindTasksLeft:
-    """Answer: what is open of tasks that end their transactions themselves, as `OpenTransaction`s."""
-
-
-@attrs.define(frozen=True)
-class GiveUp:
-    """Leave word that the job is given up, for tasks that begin after all."""
-
-
-@attrs.define(frozen=True)
-class FindGivenUp:
-    """Answer: whether somebody has given the job up."""
-
-
-@attrs.define(frozen=True)
-class Pause:
-    """Let others go first, longer each time."""
-
-    attempt: int
-
-
-@attrs.define(frozen=True)
-class Reach:
-    step: Step
-
-
-Command = (
-    ReadLedger
-    | WriteLedger
-    | EndTransactions
-    | FindCommitted
-    | FindMarked
-    | FindEndOfMarkers
-    | FindLost
-    | AbortLeftovers
-    | FindTasksLeft
-    | GiveUp
-    | FindGivenUp
-    | Pause
-    | Reach
-)
-R = TypeVar("R")
-Script = Generator[Command, Any, R]
 
 
 @attrs.define(frozen=True)
@@ -235,6 +126,34 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
     raise ExactlyOnceError(
         f"others kept coming in between {MOST_ATTEMPTS} attempts to begin with {epoch.sink!r}"
     )
+
+
+def find_written(epoch: Epoch, partition: int, markers_from: int) -> Script[bool]:
+    """Whether a task that ends its transactions itself has committed its part of the batch before.
+
+    Asked by whoever has taken the task's id over, so that nothing of it is open.  A task cannot be asked
+    whether it is a second attempt instead: where Spark runs a stage again, its attempts are counted anew.
+
+    A marker of it can be read when all older transactions are over.  Another task's is over a moment after
+    its own marker, unless it was killed just then: its next attempt may wait for the slot that this one has,
+    so it is fenced here after some looks.
+    """
+    markers: list[int] = yield FindMarkers(epoch.number, partition, markers_from)
+    if not markers:
+        return False
+    looks: dict[int, int] = {}
+    while True:
+        holder: int | None = yield FindHolder(markers[-1])
+        if holder is None or holder < 0:
+            break  # of another sink's: reading waits for it, and says so
+        looks[holder] = look = looks.get(holder, 0) + 1
+        if look == MOST_ATTEMPTS:
+            yield FenceTask(holder)
+        elif look > MOST_ATTEMPTS:
+            break
+        else:
+            yield Pause(look)
+    return bool((yield FindCommitted(markers)))
 
 
 # ---------------------------------------------------------------------- the driver's part
@@ -348,9 +267,31 @@ def abort_job(messages: Iterable[Written]) -> Script[None]:
 
     A task registers its id first and then looks whether the job is given up; here it is the other way round.
     So a task has either registered in time to be fenced here, or it sees that it comes too late.
+
+    Raises:
+        KafkaError: nobody could be told that the job is given up; what was known of it is ended.
     """
-    yield GiveUp()
+    problem: KafkaError | None = None
+    try:
+        yield GiveUp()
+    except KafkaError as error:
+        problem = error
     yield EndTransactions(_transactions(messages), commit=False)
+    yield AbortLeftovers()
+    if problem is not None:
+        yield from _give_up_after_all()
+
+
+def _give_up_after_all() -> Script[None]:
+    """Brokers that did not answer may do so by now."""
+    try:
+        yield GiveUp()
+    except KafkaError as error:
+        error.add_note(
+            "tasks that are begun after this cannot be told that the write was given up: what they write "
+            "is not committed, and may hold up readers until kafka.transaction.timeout.ms is over"
+        )
+        raise
     yield AbortLeftovers()
 
 
@@ -362,9 +303,9 @@ def _finish(state: LedgerState) -> Script[LedgerState]:
     lost: dict[int, KafkaError] = yield EndTransactions(state.transactions, commit=True)
     missing: tuple[int, ...] = ()
     if lost:
-        unsure = [one for one in state.transactions if one.partition in lost]
-        committed: set[int] = yield FindCommitted(unsure)
-        missing = tuple(sorted(set(lost) - committed))
+        markers = {one.partition: one.marker_offset for one in state.transactions if one.partition in lost}
+        committed: set[int] = yield FindCommitted(list(markers.values()))
+        missing = tuple(sorted(one for one, offset in markers.items() if offset not in committed))
     yield Reach(Step.BEFORE_DONE)
     ended = state.ended(missing)
     yield WriteLedger(ended)

@@ -63,7 +63,7 @@ def write_epoch(
     producer = new_producer(options.kafka, name)
     try:
         producer.init_transactions()
-        if is_per_task and _is_there(cluster, epoch, place, fresh):
+        if is_per_task and _is_there(cluster, epoch, place):
             _drain(rows)
             return repeated
         return _write(options, producer, rows, place, cluster, epoch)
@@ -135,7 +135,7 @@ def _close(producer: KafkaProducer) -> None:
         producer.close(CLOSE_TIMEOUT)
 
 
-def _is_there(cluster: Cluster, epoch: Epoch, place: TaskPlace, fresh: bool) -> bool:
+def _is_there(cluster: Cluster, epoch: Epoch, place: TaskPlace) -> bool:
     """Whether this task's part was committed before it took its id over: by an earlier run, or by another
     attempt.
 
@@ -144,10 +144,7 @@ def _is_there(cluster: Cluster, epoch: Epoch, place: TaskPlace, fresh: bool) -> 
     entry = cluster.perform(scripts.enter(epoch, place.partition, fresh=True))
     if entry.is_written:
         return True
-    is_first = epoch.number == entry.state.first_batch
-    if not (fresh or is_first or place.attempt > 0 or place.is_speculating):
-        return False
-    return place.partition in cluster.ledger.marked(epoch.number, entry.state.markers_from)
+    return cluster.perform(scripts.find_written(epoch, place.partition, entry.state.markers_from))
 
 
 def _id_of(options: SinkOptions, sink: str, run: int | str, place: TaskPlace) -> str:

@@ -34,6 +34,7 @@ NEED_PYSPARK = [
     "test_exactly_once.py",
     "test_foreach_batch.py",
     "test_kills.py",
+    "test_per_task.py",
     "test_sink_options.py",
     "test_sink_rows.py",
     "test_sink_sending.py",

@@ -28,7 +28,7 @@ from spark_connector.errors import (
     WrongRow,
 )
 from spark_connector.options.sink_options import SinkOptions
-from spark_connector.sink import ledger, names, scripts
+from spark_connector.sink import commands, ledger, names, scripts
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
 from spark_connector.sink.messages import Written
@@ -520,7 +520,7 @@ def test_who_comes_second_to_the_ledger_logs_no_error(world: World, caplog: pyte
         connections.close_all()
     finally:
         connections._kept = kept
-    with caplog.at_level("INFO"), pytest.raises(scripts.Contended):
+    with caplog.at_level("INFO"), pytest.raises(commands.Contended):
         cluster.ledger.write(late.claimed("late", 0))
     assert "took the ledger over first" in caplog.text
     assert [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == []
@@ -564,10 +564,10 @@ def test_a_claim_in_vain_ends_nothing_that_its_siblings_have_begun(world: World)
         script = scripts.enter(run.epoch(0), 0)
         command = next(script)
         asked = []
-        while not isinstance(command, scripts.WriteLedger):  # up to the claim itself
+        while not isinstance(command, commands.WriteLedger):  # up to the claim itself
             asked.append(type(command))
-            command = script.send(late._read(command) if isinstance(command, scripts.ReadLedger) else None)
-        assert scripts.AbortLeftovers not in asked
+            command = script.send(late._read(command) if isinstance(command, commands.ReadLedger) else None)
+        assert commands.AbortLeftovers not in asked
 
         ledger._read.clear()
         messages = run.write(0)  # the siblings', by another who claimed

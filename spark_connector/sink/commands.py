@@ -1,0 +1,164 @@
+"""What the exactly-once scripts ask for: reads and writes of the ledger, ends of transactions.
+
+Plain data.  Neighbours: scripts.py yields these, cluster.py carries them out and sends the answers back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+
+import attrs
+
+from spark_connector.errors import ExactlyOnceError
+from spark_connector.sink.messages import OpenTransaction
+from spark_connector.sink.states import LedgerState
+from spark_connector.sink.steps import Step
+
+
+class Contended(ExactlyOnceError):
+    """Another process has taken the ledger over since it was read."""
+
+
+@attrs.define(frozen=True)
+class ReadLedger:
+    """Answer: the sink's `LedgerState`.
+
+    owned: as who may write next, with all that was begun before ended.
+    run: who asks; what this process knows as its owner is good enough if it names that run.
+    fresh: False where a state that this process has read earlier is good enough.
+    """
+
+    owned: bool = False
+    fresh: bool = True
+    run: str | None = None
+
+
+@attrs.define(frozen=True)
+class WriteLedger:
+    """Throws `Contended` if anybody else came in between."""
+
+    state: LedgerState
+
+
+@attrs.define(frozen=True)
+class EndTransactions:
+    """Answer: by partition, why a transaction is over otherwise.  Throws what keeps it from being known."""
+
+    transactions: Sequence[OpenTransaction]
+    commit: bool
+
+
+@attrs.define(frozen=True)
+class FindCommitted:
+    """Answer: the set of those offsets of markers that can be read, as their transactions are committed."""
+
+    offsets: Sequence[int]
+
+
+@attrs.define(frozen=True)
+class FindMarkers:
+    """Answer: the offsets of a task's markers of a batch, rising, whatever became of their transactions."""
+
+    batch: int
+    partition: int
+    start: int
+
+
+@attrs.define(frozen=True)
+class FindHolder:
+    """Answer: who keeps readers from the marker at this offset.
+
+    None if nobody does: what became of it can be read.  Otherwise the partition of a task of this sink that
+    has an older transaction open, or -1 for one of another sink.
+    """
+
+    offset: int
+
+
+@attrs.define(frozen=True)
+class FenceTask:
+    """Abort what a task that ends its transactions itself has open; it is tried again by Spark."""
+
+    partition: int
+
+
+@attrs.define(frozen=True)
+class FindEndOfMarkers:
+    """Answer: the offset behind the last marker."""
+
+
+@attrs.define(frozen=True)
+class FindLost:
+    """Answer: by partition, why a transaction can not be relied on to be committed."""
+
+    transactions: Sequence[OpenTransaction]
+
+
+@attrs.define(frozen=True)
+class AbortLeftovers:
+    """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
+
+    Transactions of tasks that end them themselves are left alone: see FindTasksLeft.
+
+    registered: also ids without anything open, whose tasks may be about to write; of the runs before one,
+        those of the last.  An id that was fenced looks so, too, and is not to be fenced time after time.
+    """
+
+    run: int | None = None
+    before: int | None = None
+    registered: bool = True
+
+    def concerns(self, run: int, *, is_open: bool) -> bool:
+        """Whether an id of this run is to be fenced."""
+        if self.before is not None:
+            return run < self.before and (is_open or run == self.before - 1)
+        return self.run in (None, run)
+
+
+@attrs.define(frozen=True)
+class FindTasksLeft:
+    """Answer: what is open of tasks that end their transactions themselves, as `OpenTransaction`s."""
+
+
+@attrs.define(frozen=True)
+class GiveUp:
+    """Leave word that the job is given up, for tasks that begin after all."""
+
+
+@attrs.define(frozen=True)
+class FindGivenUp:
+    """Answer: whether somebody has given the job up."""
+
+
+@attrs.define(frozen=True)
+class Pause:
+    """Let others go first, longer each time."""
+
+    attempt: int
+
+
+@attrs.define(frozen=True)
+class Reach:
+    step: Step
+
+
+Command = (
+    ReadLedger
+    | WriteLedger
+    | EndTransactions
+    | FindCommitted
+    | FindMarkers
+    | FindHolder
+    | FenceTask
+    | FindEndOfMarkers
+    | FindLost
+    | AbortLeftovers
+    | FindTasksLeft
+    | GiveUp
+    | FindGivenUp
+    | Pause
+    | Reach
+)
+R = TypeVar("R")
+Script = Generator[Command, Any, R]

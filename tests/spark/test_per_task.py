@@ -1,0 +1,118 @@
+"""exactly_once_per_task without Spark: tasks that are played again beside siblings that were killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import KafkaTimeoutError
+from pykafka2.testing import ClusterApi
+from spark_connector.options.sink_options import PER_TASK
+from spark_connector.sink import commands, names, scripts
+from spark_connector.sink.cluster import Cluster
+from spark_connector.sink.context import TaskPlace
+from spark_connector.sink.tasks import write_epoch
+from tests.spark.test_exactly_once import Run, World, _hooked, all_of, rows, world
+
+__all__ = ["_hooked", "world"]  # fixtures
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def run(world: World) -> Run:
+    """One whose batch 0 is done, so that markers of batch 1 follow."""
+    found = world.run(delivery=PER_TASK)
+    found.play(0)
+    return found
+
+
+def kill_behind_marker(run: Run, batch: int, partition: int) -> str:
+    """What a task leaves that is killed before its commit; its transactional id."""
+    name = names.of_task(run.options.id_prefix, run.world.query, names.PER_TASK_RUN, partition, None)
+    with KafkaProducer(bootstrap_servers=run.world.servers, transactional_id=name) as killed:
+        killed.init_transactions()
+        killed.begin_transaction()
+        killed.send(run.world.topic, b"never committed").result(30)
+        Cluster(run.options, run.world.query).ledger.send_marker(killed, batch, partition, 1).result(30)
+        killed.detach_transaction()
+    assert name in run.world.ongoing()
+    return name
+
+
+def test_a_stage_that_is_run_again_writes_nothing_twice(run: Run) -> None:
+    """Spark counts the attempts of its tasks anew, and tells Python nothing of the stage's."""
+    run.write(1, only=1)
+    (repeated,) = run.write(1, only=1)
+    assert repeated.is_repeated
+    assert run.world.committed() == all_of(0) + Counter(["1/1/0", "1/1/1"])
+
+
+def test_a_killed_sibling_holds_up_none_that_has_no_marker(run: Run) -> None:
+    kill_behind_marker(run, 1, 2)
+    for attempt in (0, 1):
+        place = TaskPlace(attempt, attempt, is_speculating=True)
+        assert not write_epoch(run.options, run.epoch(1), rows(1, attempt), place).is_repeated
+    run.commit(1, run.write(1, only=2))
+    assert run.world.committed() == all_of(0, 1)
+
+
+def test_a_killed_sibling_is_aborted_by_whom_it_holds_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was killed before this task's marker was written, and its next attempt has no slot to run in."""
+    monkeypatch.setattr(scripts, "MOST_ATTEMPTS", 3)
+    killed = kill_behind_marker(run, 1, 0)
+    run.write(1, only=1)
+    (repeated,) = run.write(1, only=1, attempt=1)
+    assert repeated.is_repeated
+    assert killed not in run.world.ongoing()
+    run.commit(1, [*run.write(1, only=0, attempt=1), repeated, *run.write(1, only=2)])
+    assert run.world.committed() == all_of(0, 1)
+
+
+def test_a_sibling_that_goes_on_meanwhile_is_left_alone() -> None:
+    script = scripts.find_written(World("nowhere", "t").run().epoch(1), 1, 0)
+    assert isinstance(next(script), commands.FindMarkers)
+    command = script.send([7])
+    for holder in (0, 2, 0):
+        assert command == commands.FindHolder(7)
+        assert isinstance(script.send(holder), commands.Pause)
+        command = script.send(None)
+    assert script.send(None) == commands.FindCommitted([7])
+    with pytest.raises(StopIteration, match="True"):
+        script.send({7})
+
+
+def test_another_sinks_transaction_is_waited_for(run: Run, spark_kafka: ClusterApi) -> None:
+    """In a ledger that queries share: nothing of theirs is aborted."""
+    theirs = World(run.world.servers, run.world.topic).run(
+        delivery=PER_TASK, ledgerTopic=run.options.ledger_topic
+    )
+    open_id = kill_behind_marker(theirs, 0, 0)
+    run.write(1, only=1)
+    ledger = Cluster(run.options, run.world.query).ledger
+    (offset,) = ledger.markers(1, 1, 0)
+    assert ledger.holder(offset) == -1
+    theirs.write(0, only=0)
+    assert open_id not in theirs.world.ongoing()
+    assert ledger.holder(offset) is None
+
+
+def test_a_write_that_nobody_can_be_told_of_is_given_up_a_second_time() -> None:
+    """Brokers that did not answer may do so by then; if not, what that means is said."""
+    slow = KafkaTimeoutError("no answer within 60 s")
+    script = scripts.abort_job([])
+    assert isinstance(next(script), commands.GiveUp)
+    assert isinstance(script.throw(slow), commands.EndTransactions)
+    assert isinstance(script.send({}), commands.AbortLeftovers)
+    assert isinstance(script.send(None), commands.GiveUp)
+    with pytest.raises(KafkaTimeoutError, match="no answer") as told:
+        script.throw(slow)
+    assert "hold up readers until kafka.transaction.timeout.ms" in told.value.__notes__[0]
+
+
+def test_brokers_that_do_not_answer_who_gives_up_are_told_of() -> None:
+    options = World("127.0.0.1:1", "t").options(**{"kafka.max.block.ms": "300"})
+    with pytest.raises(KafkaTimeoutError):
+        Cluster(options, "job")._give_up(commands.GiveUp())
