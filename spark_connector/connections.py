@@ -37,23 +37,31 @@ class Client(Protocol):
 
 C = TypeVar("C", bound=Client)
 
-_lock = threading.RLock()
+_lock = threading.Lock()
+"""Held for no longer than a look: to make or to close a client may take as long as brokers take to answer."""
 _kept: dict[object, tuple[Client, int]] = {}
 """With the thread that used it last."""
+_in_making: dict[object, threading.Event] = {}
+"""Set when the client is there, or could not be made."""
 _pid = os.getpid()
 
 
 def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
-    """This process's client of these options, made if there is none yet."""
+    """This process's client of these options, made if there is none yet; by one thread if several ask."""
     key = _key(kind, options)
-    with _lock:
-        _forget_parents()
-        client, _ = _kept.pop(key, (None, 0))
-        if client is None:
-            _make_room()
-            client = make()
-        _kept[key] = client, threading.get_ident()  # at the end: used last
-    return client  # type: ignore[return-value]
+    while True:
+        with _lock:
+            _forget_parents()
+            client, _ = _kept.pop(key, (None, 0))
+            if client is not None:
+                _kept[key] = client, threading.get_ident()  # at the end: used last
+                return client  # type: ignore[return-value]
+            others = _in_making.get(key)
+            if others is None:
+                mine = _in_making[key] = threading.Event()
+                break
+        others.wait()
+    return _made(key, make, mine)
 
 
 def found(kind: str, options: Mapping[str, str]) -> Client | None:
@@ -74,8 +82,10 @@ def drop(client: Client) -> None:
 def close_all() -> None:
     with _lock:
         _forget_parents()
-        while _kept:
-            _kept.popitem()[1][0].close()
+        clients = [client for client, _ in _kept.values()]
+        _kept.clear()
+    for client in clients:
+        client.close()
 
 
 def consumer(options: Mapping[str, str]) -> KafkaConsumer:
@@ -108,11 +118,28 @@ def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
     return KafkaAdminClient({"client.id": "pykafka2-spark", **chosen})
 
 
-def _make_room() -> None:
+def _made(key: object, make: Callable[[], C], event: threading.Event) -> C:
+    """Make a client while others go on; whoever waits for the same one is let go, whatever comes of it."""
+    too_many: list[Client] = []
+    try:
+        client = make()
+        with _lock:
+            too_many = _make_room()
+            _kept[key] = client, threading.get_ident()
+    finally:
+        with _lock:
+            _in_making.pop(key, None)
+        event.set()
+    for one in too_many:
+        one.close()
+    return client
+
+
+def _make_room() -> list[Client]:
+    """What is to be closed."""
     alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     mine = [key for key, (_, thread) in _kept.items() if thread not in alive]
-    for key in mine[: max(len(mine) + 1 - MOST_KEPT, 0)]:
-        _kept.pop(key)[0].close()
+    return [_kept.pop(key)[0] for key in mine[: max(len(mine) + 1 - MOST_KEPT, 0)]]
 
 
 def _key(kind: str, options: Mapping[str, str]) -> object:
@@ -123,13 +150,14 @@ def _forget_parents() -> None:
     global _pid
     if os.getpid() != _pid:
         _kept.clear()
+        _in_making.clear()  # by threads that are not here
         _pid = os.getpid()
 
 
 def _renew_lock() -> None:
     """In the child of a fork another thread may have held the lock; that thread is not there."""
     global _lock
-    _lock = threading.RLock()
+    _lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_renew_lock)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from spark_connector import connections
+from spark_connector.sink import clients
 
 
 class Client:
@@ -60,6 +63,61 @@ def test_what_other_threads_use_makes_no_room_until_they_have_ended() -> None:
     assert all(one.is_closed for one in theirs)
 
 
+def test_one_that_takes_long_to_make_holds_up_those_alone_who_want_it() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Client:
+        begun.set()
+        assert go_on.wait(10)
+        return Client()
+
+    with ThreadPoolExecutor(2) as others:
+        making = others.submit(connections.kept, "a", {}, slowly)
+        assert begun.wait(10)
+        waiting = others.submit(connections.kept, "a", {}, Client)
+        other = connections.kept("b", {}, Client)
+        assert connections.found("b", {}) is other
+        assert not waiting.done()
+        go_on.set()
+        assert waiting.result(10) is making.result(10)
+
+
+def test_who_waits_for_one_that_cannot_be_made_makes_it() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def fail() -> Client:
+        begun.set()
+        assert go_on.wait(10)
+        raise OSError("no broker")
+
+    with ThreadPoolExecutor(2) as others:
+        failing = others.submit(connections.kept, "a", {}, fail)
+        assert begun.wait(10)
+        waiting = others.submit(connections.kept, "a", {}, Client)
+        go_on.set()
+        assert isinstance(waiting.result(10), Client)
+        with pytest.raises(OSError, match="no broker"):
+            failing.result(10)
+
+
+def test_one_that_takes_long_to_close_holds_up_nobody() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Client):
+        def close(self) -> None:
+            begun.set()
+            assert go_on.wait(10)
+            super().close()
+
+    connections.kept("a", {}, Slow)
+    with ThreadPoolExecutor(1) as other:
+        closing = other.submit(connections.close_all)
+        assert begun.wait(10)
+        assert isinstance(connections.kept("b", {}, Client), Client)
+        assert not closing.done()
+        go_on.set()
+
+
 def test_one_that_is_dropped_is_made_anew() -> None:
     first = connections.kept("a", {}, Client)
     connections.drop(first)
@@ -79,8 +137,25 @@ def test_a_child_makes_its_own_and_closes_none_of_its_parents() -> None:
     assert connections.kept("a", {}, Client) is first
 
 
-def test_a_fork_while_another_thread_looks_does_not_stop_the_child() -> None:
-    with connections._lock:
-        before = connections._lock
-    connections._renew_lock()
-    assert connections._lock is not before
+@pytest.mark.slow
+def test_a_fork_while_others_look_make_and_ask_does_not_stop_the_child() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Client:
+        begun.set()
+        assert go_on.wait(10)
+        return Client()
+
+    with ThreadPoolExecutor(1) as other:
+        making = other.submit(connections.kept, "a", {}, slowly)
+        assert begun.wait(10)
+        with connections._lock, clients._asking:
+            child = os.fork()
+            if child == 0:  # what fails here must not go on with pytest's work
+                signal.alarm(5)
+                connections.kept("a", {}, Client)
+                with clients._asking:
+                    os._exit(0)
+        go_on.set()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        making.result(10)
