@@ -73,18 +73,19 @@ class GroupLeader:
         }
         yield from self._learn(members)
         if joined.skip_assignment:
-            assigned_counts = yield from self._look_at_assignment()
-            self._counts = {topic: assigned_counts.get(topic, self._count(topic)) for topic in self.topics}
-            self._looked_at = -1  # topics may have grown before it came back
+            assigned = yield from self._look_at_assignment()
+            counts = {topic: self._count(topic) for topic in self.topics}
+            self._counts = counts if assigned is None else {topic: assigned[topic] for topic in self.topics}
+            self._looked_at = -1  # topics may have come or grown before it came back
             return []
         snapshot = self._metadata.snapshot
         self._counts = {topic: self._count(topic) for topic in self.topics}
         self._looked_at = snapshot.version
         cluster = cluster_metadata(snapshot, self.topics)
-        assigned = yield from offloaded(lambda: group_assignment(assignor, self._protocol, cluster, members))
+        shares = yield from offloaded(lambda: group_assignment(assignor, self._protocol, cluster, members))
         return [
             SyncGroupRequestAssignment(member_id=member_id, assignment=assignment_bytes(assignment))
-            for member_id, assignment in sorted(assigned.items())
+            for member_id, assignment in sorted(shares.items())
         ]
 
     def resign(self) -> None:
@@ -108,22 +109,23 @@ class GroupLeader:
                 return f"topic {topic!r} has {count} partitions now, and had {before}"
         return ""
 
-    def _look_at_assignment(self) -> Script[dict[str, int]]:
-        """How many partitions of each topic the group's assignment has; empty where nobody tells."""
+    def _look_at_assignment(self) -> Script[Counter[str] | None]:
+        """How many partitions of each topic the group's assignment has; None where nobody tells."""
         try:
             request = DescribeGroupsRequest(groups=[self._group_id])
             response = yield from call_to(request, timeout=LONGEST_LOOK)
+            group = next((one for one in response.groups if one.group_state == STABLE), None)
+            if group is None:
+                return None
             partitions = {
                 partition
-                for group in response.groups
                 for member in group.members
-                if group.group_state == STABLE
                 for partition in read_assignment(bytes(member.member_assignment)).partitions
             }
         except KafkaError as error:
             self._log.info("group %r: what is assigned now is not known: %s", self._group_id, error)
-            return {}
-        return dict(Counter(partition.topic for partition in partitions))
+            return None
+        return Counter(partition.topic for partition in partitions)
 
     def _learn(self, members: Mapping[str, MemberSubscription]) -> Script[None]:
         self.topics = frozenset(topic for member in members.values() for topic in member.topics)

@@ -222,6 +222,23 @@ def test_partitions_that_come_while_a_static_leader_restarts_are_read(
 
 
 @pytest.mark.gate
+def test_a_topic_that_a_static_leader_comes_back_with_is_read(simulation: Simulation) -> None:
+    """The coordinator keeps the assignment, which says nothing of the topic."""
+    group = Group(simulation)
+    members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2")]
+    group.settle()
+    (leader,) = [member for member in members if member.health()["leading"]]
+    leader.consumer.close()
+    group.members.remove(leader)
+    group.cluster.create_topic("refunds", 2)
+    group.counts["refunds"] = 2
+    again = group.member(leader.name, subscribes=False, group_instance_id=leader.name)
+    assert again.consumer.partitions_for_topic("refunds") == {0, 1}, "it knows the topic when it joins"
+    again.consumer.subscribe(["orders", "refunds"], listener=again)
+    group.settle(10)
+    assert {partition.topic for partition in again.owned} == {"orders", "refunds"}
+
+
 def test_nobody_joins_who_assigns_partitions_itself(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(60)
