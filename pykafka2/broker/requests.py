@@ -161,5 +161,6 @@ class BrokerRequests:
     def take_in(self, context: RequestContext) -> None:
         """A request that a fault kept back comes late, from a connection that is dead by now."""
         if self._node.is_running:
+            context.received = context.received.again(self._node.clock.monotonic())
             self.on_request(context)
             self._queue.put(context)

@@ -200,8 +200,10 @@ def test_a_frame_from_a_dead_connection_arrives_late(
     controls.release("Produce")
     wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 3)
     assert kafka_cluster.log("t", 0).values() == [b"first", b"second", b"first"]
-    late = kafka_cluster.history.entries("Produce")[-1]
+    entries = kafka_cluster.history.entries("Produce")
+    late = entries[-1]
     assert late.peer.endswith("(dead)")
+    assert sorted(entries, key=lambda one: one.received_at) == entries, "it is as old as its arrival"
     assert late.response is not None  # it was answered, to nobody
 
 

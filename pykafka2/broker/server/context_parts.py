@@ -53,6 +53,19 @@ class ReceivedRequest:
         self.is_raw_token: Final = is_raw_token
         """A token of SASL without a request around it (SaslHandshake version 0); so is its answer."""
 
+    def again(self, received_at: float) -> ReceivedRequest:
+        """The same request, received at another time."""
+        return ReceivedRequest(
+            self.request,
+            self.version,
+            self.correlation_id,
+            self.client_id,
+            self.size_bytes,
+            received_at,
+            is_unsupported=self.is_unsupported,
+            is_raw_token=self.is_raw_token,
+        )
+
 
 class MeasuredRequest(Protocol):
     """What metrics read of a request whose reply has left."""
