@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from pykafka2.broker.base.image import NO_LEADER
 from pykafka2.consumer.assignors.wire import read_assignment
 from pykafka2.testing.simulation.scheduler import START
 from pykafka2.testing.simulation.world import GROUP_ID
+from pykafka2.testing.views.groups import coordinator_partition
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class ToldOffset:
     offset: int
     asked_at: float
     answered_at: float
+    is_outdated: bool = False
+    """Another broker was the coordinator by then, and the one that was asked had not heard of it."""
 
 
 @attrs.define(eq=False)
@@ -104,6 +108,7 @@ class Evidence:
         found = cls(logs, [], [], [], [])
         connections: dict[tuple[int, str], float] = {}
         names = _names_by_id(world)
+        coordinators = _coordinators(world)
         for entry in world.cluster.history.entries():
             first = connections.setdefault((entry.broker, entry.peer), entry.received_at)
             if entry.response is None:
@@ -111,7 +116,7 @@ class Evidence:
             if entry.api == "OffsetCommit":
                 found.commits += _commits(entry, first, names)
             elif entry.api == "OffsetFetch":
-                found.told += _told(entry, names)
+                found.told += _told(entry, names, coordinators)
             elif entry.api == "SyncGroup" and not entry.response.error_code:
                 found.given.append(_given(entry))
             elif entry.api == "JoinGroup" and not entry.response.error_code and not _is_late(entry):
@@ -131,6 +136,21 @@ def _names_by_id(world: World) -> dict[bytes, str]:
         for topic in (entry.response.topics if entry.response is not None else ())
         if topic.name and not topic.error_code
     }
+
+
+def _coordinators(world: World) -> list[tuple[float, int]]:
+    """Since when which broker has been the group's coordinator, the newest first."""
+    topic, number = coordinator_partition(world.cluster.running, GROUP_ID, "group")
+    found: list[tuple[float, int]] = []
+    for event in world.cluster.running.events.events("leader"):
+        leader = event.facts["leader"]
+        if (
+            event.facts["partition"] == f"{topic}-{number}"
+            and isinstance(leader, int)
+            and leader != NO_LEADER
+        ):
+            found.insert(0, (event.at, leader))
+    return found
 
 
 def _commits(entry: Entry, first: float, names: dict[bytes, str]) -> Iterator[WrittenCommit]:
@@ -158,14 +178,24 @@ def _commits(entry: Entry, first: float, names: dict[bytes, str]) -> Iterator[Wr
                 )
 
 
-def _told(entry: Entry, names: dict[bytes, str]) -> Iterator[ToldOffset]:
+def _told(
+    entry: Entry, names: dict[bytes, str], coordinators: list[tuple[float, int]]
+) -> Iterator[ToldOffset]:
+    elected = next((broker for since, broker in coordinators if since <= entry.received_at), entry.broker)
     for group in entry.response.groups:
         for topic in group.topics if group.group_id == GROUP_ID and not group.error_code else ():
             for one in topic.partitions:
                 if not one.error_code:
                     place = TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
                     asked, answered = entry.received_at - START, (entry.answered_at or 0.0) - START
-                    yield ToldOffset(entry.client_id or "", place, one.committed_offset, asked, answered)
+                    yield ToldOffset(
+                        entry.client_id or "",
+                        place,
+                        one.committed_offset,
+                        asked,
+                        answered,
+                        is_outdated=elected != entry.broker,
+                    )
 
 
 def _given(entry: Entry) -> Given:

@@ -180,13 +180,17 @@ class CommitsNeverGoBack(Promise):
 
 
 class CommitsAreKept(Promise):
-    """What the coordinator took is what it tells afterwards, whichever broker that is by then."""
+    """What the coordinator took is what it tells afterwards, whichever broker that is by then.
+
+    A broker that has not heard yet that another took its place is no coordinator any more.  It takes no
+    commit, as no follower copies it, but answers OffsetFetch from memory: Apache Kafka asks nobody first.
+    """
 
     def look(self, world: World, evidence: Evidence) -> None:
         sought = self.sought()
         late = {commit.place for commit in evidence.commits if commit.is_late}
         for told in evidence.told:
-            if told.place in sought or told.place in late:
+            if told.place in sought or told.place in late or told.is_outdated:
                 continue
             of_place = [one for one in evidence.commits if one.place == told.place]
             taken = [one for one in of_place if one.answered_at < told.asked_at]

@@ -1,0 +1,58 @@
+"""What the promises of groups are held against: who told an offset, and whether it was the coordinator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from pykafka2.driver.pollable import GROUP, ToCoordinator, ToNode
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from pykafka2.testing import Simulation
+from pykafka2.testing.simulation.problems import InvariantViolated
+from pykafka2.testing.simulation.world import GROUP_ID, World
+from tests.campaign.consumer_evidence import Evidence
+from tests.campaign.consumer_promises import CommitsAreKept
+
+
+def commit(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    return OffsetCommitRequest(group_id=GROUP_ID, topics=[topic])
+
+
+@pytest.mark.slow
+def test_a_former_coordinator_that_has_heard_nothing_tells_old_offsets(simulation: Simulation) -> None:
+    """As in Apache Kafka; so what it tells breaks no promise, and the same of the coordinator does."""
+    config = {"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 500}
+    cluster = simulation.cluster(brokers=2, topics={"orders": 1}, config=config)
+    world = World(simulation, cluster, {"orders": 1})
+    client = simulation.client(cluster)
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP_ID, topics=None)])
+
+    def ask(request: Any, to: Any) -> None:
+        client.request(request, to, max_version=9)  # from 10 on topics have ids
+
+    ask(commit(3), ToCoordinator(GROUP, GROUP_ID))
+    former = cluster.coordinator(GROUP_ID)
+    cluster.controls.hold_metadata(former)
+    world.move_leader("__consumer_offsets", 0, 1 - former)
+    ask(fetch, ToNode(former))
+    ask(commit(15), ToNode(1 - former))
+    ask(fetch, ToNode(former))
+    ask(fetch, ToNode(1 - former))
+    evidence = Evidence.gather(world)
+    assert [(told.offset, told.is_outdated) for told in evidence.told] == [(3, True), (3, True), (15, False)]
+    CommitsAreKept([], [evidence]).finish(world)
+    evidence.told = [attrs.evolve(told, is_outdated=False) for told in evidence.told]
+    with pytest.raises(InvariantViolated, match="was told 3 after orders-0 at 15"):
+        CommitsAreKept([], [evidence]).finish(world)
