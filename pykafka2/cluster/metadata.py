@@ -160,8 +160,9 @@ class Metadata:
 
     def pin_topics(self, topics: Iterable[str]) -> None:
         """Keep exactly these topics, besides those wanted, until the next call (a consumer's topics)."""
-        self._pinned = frozenset(topics)
-        if not self._pinned <= self.snapshot.topics.keys():
+        before, self._pinned = self._pinned, frozenset(topics)
+        # What was not pinned may be known still, and dropped by an answer that is just being taken in.
+        if not self._pinned <= before or not self._pinned <= self.snapshot.topics.keys():
             self._request_topics()
 
     def want_topic_ids(self, topic_ids: Iterable[bytes]) -> None:

@@ -386,3 +386,23 @@ def test_a_wish_while_wishes_are_looked_at_is_not_lost(
     hold.release(cluster.metadata(cluster.requests(MetadataRequest)[0]))
     cluster.runtime.run_for(60)
     assert asked(cluster) == [["orders"], ["bills"]]
+
+
+def test_a_topic_pinned_while_an_answer_drops_it_is_asked_for(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    metadata = client.metadata
+    metadata.pin_topics(["orders"])
+    cluster.runtime.run_for(1)
+    hold = Hold()
+    cluster.on(MetadataRequest, lambda request, broker: hold)
+    metadata.pin_topics([])
+    metadata.request_update()
+    cluster.runtime.run_for(1)
+    cluster.on(MetadataRequest, lambda request, broker: cluster.metadata(request))
+    pinned = Wishes()
+    pinned.then = lambda: metadata.pin_topics(["orders"])
+    metadata._pinned = pinned
+    hold.release(MetadataResponse(brokers=cluster.metadata(MetadataRequest(topics=[])).brokers, topics=[]))
+    cluster.runtime.run_for(60)
+    assert metadata.partition_count("orders") == 3
