@@ -198,6 +198,7 @@ class Broker:
         change.
         """
         self.parts.apply(image, changed)
+        self.process.metadata_came()
 
     def controller_changed(self, now: float) -> None:
         """There is a new controller: what the old one has not answered is asked again."""

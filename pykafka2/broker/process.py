@@ -42,6 +42,7 @@ class BrokerProcess:
         self._logs = logs
         self._make_parts = make_parts
         self._acceptors: list[Acceptor] = []
+        self._waiting_to_open: list[Acceptor] = []  # for the first metadata
         self._turn_of = NOBODY  # the thread that starts or stops the broker
         self._waiting = 0  # how many wait for their turn
         self._ending = 0  # how many of them want the broker gone, whatever it waits for
@@ -149,7 +150,12 @@ class BrokerProcess:
         return acceptors
 
     def finish_start(self) -> None:
-        """Wait until the controller lets the broker serve, then let clients in."""
+        """Wait until the controller lets the broker serve, then let clients in.
+
+        Nobody is let in by a broker without metadata, which knows neither the cluster's access rules nor its
+        users: where the wait is over before the first came, its listeners open when it comes (as in Kafka,
+        whose acceptors start after the first metadata and the authorizer's start).
+        """
         shared, lifecycle = self._shared, self.parts.lifecycle
         if self._reaches_controller() and not shared.controllers.publisher.is_held(self._node.id):
             not_yet = (BrokerState.STARTING, BrokerState.RECOVERY)
@@ -157,8 +163,21 @@ class BrokerProcess:
                 lambda: lifecycle.state not in not_yet or self._ending > 0 or shared.loops.has_failed,
                 START_TIMEOUT,
             )
-        for acceptor in self._acceptors:
-            shared.loops.call(acceptor, acceptor.open)
+        with self._node.lock:
+            self._waiting_to_open = [] if self._has_metadata() else list(self._acceptors)
+        if not self._waiting_to_open:
+            for acceptor in self._acceptors:
+                shared.loops.call(acceptor, acceptor.open)
+
+    def metadata_came(self) -> None:
+        """The broker has a new image.  Under the lock."""
+        if self._waiting_to_open and self._has_metadata():
+            for acceptor in self._waiting_to_open:
+                acceptor.open_soon()
+            self._waiting_to_open = []
+
+    def _has_metadata(self) -> bool:
+        return self._node.image.version >= 0
 
     def stop(
         self,
@@ -187,6 +206,7 @@ class BrokerProcess:
             self._shut_down()
         with node.lock:
             node.is_running = node.is_paused = False
+            self._waiting_to_open = []
             word = "crashed" if crash else "stopped"
             now = node.clock.monotonic()
             node.events.note(now, "broker", f"broker {node.id} {word}", broker=node.id, state=word)

@@ -35,6 +35,7 @@ class Acceptor(Part):
         self._processors = processors
         self._next = 0
         self._is_open = False
+        self._opens_soon = False
         self._quotas = quotas
         self._room_at: float | None = None  # while connections have to wait: until when
         quotas.call_when_room(self.signal)
@@ -44,7 +45,15 @@ class Acceptor(Part):
         self.loop.selector.register(self._listener, READABLE, self)
         self._is_open = True
 
+    def open_soon(self) -> None:
+        """Begin to accept with the next turn; from any thread."""
+        self._opens_soon = True
+        self.signal()
+
     def run(self, now: float) -> float:
+        if self._opens_soon:
+            self._opens_soon = False
+            self.open()
         if self._room_at is not None and self._is_open:
             self._room_at = None
             self.loop.selector.modify(self._listener, READABLE, self)
