@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+from weakref import WeakSet
 
 import attrs
 
@@ -66,8 +67,9 @@ OPERATIONS_ON: Final = {
 ANY_NAME: Final = "hardcode"
 
 MAX_CALLERS: Final = 1_000
-MAX_DECISIONS: Final = 10_000
-"""What is remembered for one set of rules: callers, and decisions for each; beyond that it begins anew."""
+MAX_DECISIONS: Final = 50_000
+"""What is remembered for one set of rules: callers, and decisions for all of them together (some 10 MB);
+beyond that it begins anew."""
 MAX_REMEMBERED_NAME: Final = 255
 """No decision about a longer name is remembered: requests may have 32 KiB of one, a topic has 249 bytes."""
 
@@ -95,6 +97,8 @@ class Authorizer:
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: dict[int, dict[int, dict[str, list[Acl]]]] = {}  # by type, by the prefix's length
         self._rights: dict[Caller, Rights] = {}
+        self._with_decisions: WeakSet[Rights] = WeakSet()
+        self._decisions = 0
         for acl in acls:
             if acl.pattern_type == PatternType.PREFIXED:
                 by_prefix = self._prefixed.setdefault(acl.resource_type, {})
@@ -111,6 +115,17 @@ class Authorizer:
                 self._rights.clear()
             rights = self._rights[caller] = Rights(self, str(caller.principal), caller.host)
         return rights
+
+    def count_decision(self, rights: Rights) -> None:
+        """One more will be remembered there: make room for it if there are too many of all callers."""
+        if self._decisions >= MAX_DECISIONS:
+            for one in self._with_decisions:
+                one.decided.clear()
+            self._with_decisions.clear()
+            self._decisions = 0
+        if not rights.decided:
+            self._with_decisions.add(rights)
+        self._decisions += 1
 
     def rules_on(self, resource_type: int, name: str) -> Iterable[list[Acl]]:
         """The rules on a resource, pattern by pattern."""
@@ -144,8 +159,7 @@ class Rights:
             decided = self._is_super or self._decide(operation, resource_type, name)
             if len(name) > MAX_REMEMBERED_NAME:
                 return decided
-            if len(self.decided) >= MAX_DECISIONS:
-                self.decided.clear()
+            self._authorizer.count_decision(self)
             self.decided[key] = decided
         return decided
 

@@ -242,10 +242,26 @@ def test_filters(wanted: AclFilter, expected: set[int]) -> None:
 
 
 def test_no_decision_about_a_long_name_is_kept() -> None:
-    """Requests may have names of 32 KiB, and ten thousand decisions are remembered for each caller."""
+    """Requests may have names of 32 KiB, and many decisions are remembered."""
     asked = rights(rule("a", pattern=PREFIXED))
     for _ in range(2):
         assert asked.may(READ, TOPIC, "a" * 249)
         assert asked.may(READ, GROUP, "a" * 32_767) is False
         assert asked.may(READ, TOPIC, "a" * 32_767)
     assert [name for _, _, name in asked.decided] == ["a" * 249]
+
+
+def test_decisions_of_all_callers_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand principals or addresses, each asking for thousands of names, would hold gigabytes."""
+    monkeypatch.setattr("pykafka2.broker.security.authorizer.MAX_DECISIONS", 100)
+    monkeypatch.setattr("pykafka2.broker.security.authorizer.MAX_CALLERS", 4)
+    authorizer = Authorizer({rule("t7"): b""}, Settings())
+    callers = [Caller(Principal("User", "ann"), f"10.0.0.{number}") for number in range(10)]
+    known = []  # as the gate keeps those of open connections, whom the authorizer has forgotten since
+    for caller in callers:
+        known.append(authorizer.rights_of(caller))
+        for number in range(50):
+            for one in known:
+                assert one.may(READ, TOPIC, f"t{number}") is (number == 7)
+                assert sum(len(each.decided) for each in known) <= 100
+    assert sum(len(each.decided) for each in known) > 20
