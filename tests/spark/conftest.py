@@ -17,9 +17,12 @@ import pytest
 from pykafka2.testing import ClusterApi
 from spark_connector.testing import local_session, spark_kafka, why_no_spark
 from tests.spark import quick_java
+from tests.spark.warm_pythons import warm_pythons
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.spark.killed_meanwhile import Killed
 
 __all__ = ["spark_kafka"]  # the fixture that users have
 
@@ -51,6 +54,7 @@ collect_ignore = (
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever needs a session is marked, before `-m` selects."""
+    items.sort(key=lambda item: "killed" in getattr(item, "fixturenames", ()))  # last: it goes on meanwhile
     for item in items:
         if "tests/spark/" not in item.path.as_posix():
             continue
@@ -75,14 +79,32 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         if os.environ.get("PYKAFKA2_REQUIRE_SPARK"):
             pytest.fail(reason)
         pytest.skip(reason)
-    session = local_session(
-        spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")),
-        # Most plans are run once: to compile each takes longer than to interpret it.
-        spark_sql_codegen_wholeStage="false",
-        spark_sql_codegen_factoryMode="NO_CODEGEN",
-    )
-    yield session
-    session.stop()
+    with warm_pythons(tmp_path_factory.mktemp("python")) as python, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_DRIVER_PYTHON", str(python))
+        session = local_session(
+            spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")),
+            # Most plans are run once: to compile each takes longer than to interpret it.
+            spark_sql_codegen_wholeStage="false",
+            spark_sql_codegen_factoryMode="NO_CODEGEN",
+        )
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def killed(spark_kafka: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
+    """Two queries of another start of Spark's, which is killed while other tests run."""
+    from tests.spark.killed_meanwhile import Killed  # with pyspark
+
+    with Killed(spark_kafka.bootstrap_servers, tmp_path_factory.mktemp("killed")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _begin_to_kill(request: pytest.FixtureRequest) -> None:
+    """Before the first test, if any wants it: starting Spark takes long."""
+    if any("killed" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("killed")
 
 
 @pytest.fixture

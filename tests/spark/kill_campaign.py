@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 
 from pykafka2 import KafkaAdminClient, NewTopic
-from tests.spark import preloaded_daemon, quick_java
+from tests.spark import quick_java
 from tests.spark.committed import committed
 from tests.spark.kill_plans import BATCHES, Outcome, Plan, is_moment
 from tests.spark.kills_program import PLAN, kill_session
@@ -97,7 +97,25 @@ class Campaign:
             self._start(active)
             ended = [one for one in active if one.is_done or one.starts >= MOST_STARTS]
             active = [one for one in active if one not in ended]
-            yield from map(self._outcome, ended)
+            yield from map(self.outcome, ended)
+
+    def begin(self, plans: Iterable[Plan]) -> list[Query]:
+        """One start of Spark, in which each query is killed once; none of them is at its end."""
+        queries = [self._new(one) for one in plans]
+        self._start(queries)
+        return queries
+
+    def outcome(self, query: Query) -> Outcome:
+        """What became of a query that is not started again."""
+        if not query.is_done:
+            query.notes.append("it did not come to its end")
+        expected = [f"{batch}/{row}" for batch in range(BATCHES) for row in range(ROWS)]
+        found = committed(self.servers, query.topic)
+        lost = sum(1 for value in expected if not found[value])
+        repeated = found.total() - len(expected) + lost
+        seconds = time.monotonic() - query.began
+        notes, load = "; ".join(query.notes), os.getloadavg()[0]
+        return Outcome(query.plan, lost, repeated, seconds, notes, load, query.failures)
 
     # ------------------------------------------------------------------ inside
 
@@ -123,7 +141,7 @@ class Campaign:
         """Spark plays the queries until all are where they are to be killed, or at their ends."""
         self._starts += 1
         plan = self.folder / f"start-{self._starts}.json"
-        plan.write_text(json.dumps([_told(one, self.servers) for one in queries]))
+        plan.write_text(json.dumps([told(one, self.servers) for one in queries]))
         for one in queries:
             one.starts += 1
             for name in ("frozen", "failed"):
@@ -149,17 +167,6 @@ class Campaign:
             else f"{quick_java.QUICK} -XX:SharedArchiveFile={self.archive}"
         )
 
-    def _outcome(self, query: Query) -> Outcome:
-        if not query.is_done:
-            query.notes.append("it did not come to its end")
-        expected = [f"{batch}/{row}" for batch in range(BATCHES) for row in range(ROWS)]
-        found = committed(self.servers, query.topic)
-        lost = sum(1 for value in expected if not found[value])
-        repeated = found.total() - len(expected) + lost
-        seconds = time.monotonic() - query.began
-        notes, load = "; ".join(query.notes), os.getloadavg()[0]
-        return Outcome(query.plan, lost, repeated, seconds, notes, load, query.failures)
-
 
 def _wait(queries: Sequence[Query], process: subprocess.Popen[bytes]) -> None:
     """Until it is time to kill the program, it has ended, or it has taken too long."""
@@ -176,7 +183,7 @@ def _wait(queries: Sequence[Query], process: subprocess.Popen[bytes]) -> None:
         time.sleep(LOOK_EVERY)
 
 
-def _told(query: Query, servers: str) -> dict[str, str]:
+def told(query: Query, servers: str) -> dict[str, str]:
     """What the program is told of a query."""
     kill = query.next_kill
     return {
@@ -193,7 +200,6 @@ def start_program(plan: Path, folder: Path, java: str, log: int) -> subprocess.P
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-        "PYSPARK_PYTHON": str(preloaded_daemon.python(folder)),
         "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{java}' pyspark-shell",
         "PYKAFKA2_SPARK_STEP_HOOK": "tests.spark.kills_program:on_step",
         PLAN: str(plan),
@@ -216,7 +222,7 @@ def class_archive(servers: str, folder: Path) -> Path:
     campaign = Campaign(servers, folder)
     query = campaign._new(Plan("exactly_once", ()))
     plan = folder / "archive.json"
-    plan.write_text(json.dumps([_told(query, servers)]))
+    plan.write_text(json.dumps([told(query, servers)]))
     java = f"{quick_java.QUICK} -XX:ArchiveClassesAtExit={archive}"
     log = plan.with_suffix(".log")
     with log.open("wb") as file:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.kill_plans import TASKS
+from tests.spark.warm_pythons import warm_pythons
 
 PLAN = "PYKAFKA2_TEST_KILL_PLAN"
 SLOTS = 2
@@ -93,6 +94,17 @@ def processes_of(session: int) -> Iterator[int]:
 
 
 def main() -> None:
+    plan = Path(os.environ[PLAN])
+    folder = plan.with_suffix(".pythons")
+    folder.mkdir()
+    with warm_pythons(folder) as python:
+        os.environ["PYSPARK_PYTHON"] = str(python)
+        spark = session()
+        play(spark, planned())
+        spark.stop()
+
+
+def session() -> SparkSession:
     slots = SLOTS + sum(bool(query["kill"]) for query in planned())
     spark = (
         SparkSession.builder.master(f"local[{slots}]")
@@ -109,7 +121,12 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    running = [(Path(one["folder"]), start(spark, one)) for one in planned()]
+    return spark
+
+
+def play(spark: SparkSession, queries: list[dict[str, str]]) -> None:
+    """Run queries to their ends, which their folders tell of then."""
+    running = [(Path(one["folder"]), start(spark, one)) for one in queries]
     while running:
         ended = [one for one in running if not one[1].isActive]
         for folder, query in ended:
@@ -117,7 +134,6 @@ def main() -> None:
             (folder / ("done" if problem is None else "failed")).write_text(str(problem))
         running = [one for one in running if one not in ended]
         time.sleep(LOOK_EVERY)
-    spark.stop()
 
 
 def start(spark: SparkSession, query: dict[str, str]) -> StreamingQuery:

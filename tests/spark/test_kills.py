@@ -1,25 +1,28 @@
-"""Spark itself is killed while it writes, two queries in one start; kills.py does so at every step."""
+"""Spark itself is killed while it writes, two queries in one start; kills.py does so at every step.
+
+Their next start is the session that all tests share, to which they are new.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pykafka2.testing import ClusterApi
-from spark_connector.testing import why_no_spark
-from tests.spark.kill_campaign import Campaign
-from tests.spark.kill_plans import Plan
+from tests.spark.kill_campaign import told
+from tests.spark.killed_meanwhile import Killed
+from tests.spark.kills_program import play
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
 
-def test_killed_queries_lose_and_repeat_nothing(spark_kafka: ClusterApi, tmp_path: Path) -> None:
-    reason = why_no_spark()
-    if reason is not None:
-        pytest.skip(reason)
-    campaign = Campaign(spark_kafka.bootstrap_servers, tmp_path)
-    plans = [Plan("exactly_once", ("after-flush:4",)), Plan("exactly_once", ("between-ends:1",))]
-    outcomes = list(campaign.play(plans))
-    assert len(outcomes) == 2
+def test_killed_queries_lose_and_repeat_nothing(spark: SparkSession, killed: Killed) -> None:
+    queries = killed.queries()
+    assert [one.kills_played for one in queries] == [1, 1]
+    assert not any(one.is_done for one in queries)
+    play(spark, [told(one, killed.campaign.servers) for one in queries])
+    outcomes = [killed.campaign.outcome(one) for one in queries]
     assert all(one.is_good for one in outcomes), outcomes
