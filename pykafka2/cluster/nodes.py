@@ -124,7 +124,8 @@ class Nodes:
     @property
     def has_connection(self) -> bool:
         """True while any broker is connected."""
-        return any(link.is_connected for link in tuple(self._links.values()))
+        # Without a generator, as every poll() of a consumer asks.
+        return True in [link.is_connected for link in tuple(self._links.values())]
 
     @property
     def connection_count(self) -> int:

@@ -73,9 +73,11 @@ class Collector:
 
     def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
         """What is left of the records found, and whether there were some."""
+        this = self._begin_pass()
+        if this is None:
+            return {}, False
         found: Records = {}
         count = 0
-        this = self._begin_pass()
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         deserialize = self._deserializing.run
@@ -109,9 +111,11 @@ class Collector:
         return handed_over, bool(found)
 
     def columns(self, limit: int) -> dict[TopicPartition, Columns]:
+        this = self._begin_pass()
+        if this is None:
+            return {}
         found: dict[TopicPartition, Columns] = {}
         count = 0
-        this = self._begin_pass()
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         def take(item: FetchedData, position: int, wanted: int, into: Columns) -> int:
@@ -131,13 +135,14 @@ class Collector:
         self._finish(this, bool(found))
         return found
 
-    def _begin_pass(self) -> _Pass:
-        """Raises what the pass before could not say because it had records to hand over."""
+    def _begin_pass(self) -> _Pass | None:
+        """None where nothing is fetched, as a poll that waits finds first.  Raises what the pass before could
+        not say because it had records to hand over."""
         done, self._done = self._done, []
         if done:
             self._buffer.drop(done)
         self._problems.raise_noted()
-        return _Pass(self._subscription.changes)
+        return None if self._buffer.is_empty else _Pass(self._subscription.changes)
 
     def _readable(self, this: _Pass) -> Iterable[tuple[TopicPartition, Assigned]]:
         """Partitions with data that are neither paused nor let go, the one served longest ago first."""

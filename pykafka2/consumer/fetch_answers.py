@@ -20,7 +20,7 @@ from pykafka2.errors import (
     UnknownServerError,
     error_of,
 )
-from pykafka2.protocol.messages.fetch import PartitionData
+from pykafka2.protocol.messages.fetch import NodeEndpoint, PartitionData
 from pykafka2.types import Node
 
 
@@ -37,7 +37,7 @@ class FetchAnswers:
         self._table = table
 
     def take_in(
-        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[Node], now: float
+        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[NodeEndpoint], now: float
     ) -> None:
         if told.error_code:
             self._on_error(state, offset, told, endpoints, now)
@@ -76,7 +76,7 @@ class FetchAnswers:
         self._buffer.put(data)
 
     def _on_error(
-        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[Node], now: float
+        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[NodeEndpoint], now: float
     ) -> None:
         error = error_of(
             told.error_code, f"{state.partition} at offset {offset}: {error_of(told.error_code)}"
@@ -102,7 +102,10 @@ class FetchAnswers:
             return
         hint = told.current_leader
         is_news = hint.leader_id >= 0 and self._metadata.update_leader(
-            *state.partition, hint.leader_id, hint.leader_epoch, endpoints
+            *state.partition,
+            hint.leader_id,
+            hint.leader_epoch,
+            [Node(one.node_id, one.host, one.port, one.rack) for one in endpoints],
         )
         # A leader that moves again and again is waited for: who says so may say it as often as it is asked.
         if is_news and now - state.moved_at >= self._options.retry_backoff:

@@ -91,6 +91,11 @@ class FetchBuffer:
 
     # ------------------------------------------------------------------ the caller's thread
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither data nor a problem.  Without the lock."""
+        return not self._queues
+
     def resets(self) -> dict[TopicPartition, tuple[int, int]]:
         """Generation and offset of each reset that has ended and was not dropped."""
         if not self._resets:

@@ -28,6 +28,8 @@ from pykafka2.types import ConsumerRecord, TopicPartition
 FIRST_OFFSET = struct.Struct(">q")
 LAST_OFFSET_DELTA = struct.Struct(">i")
 LAST_OFFSET_DELTA_AT = 23
+# Until reading begins, which knows what was aborted.
+NOTHING_HIDDEN = Visibility((), "")
 
 
 def without_frames(error: KafkaError) -> KafkaError:
@@ -137,7 +139,7 @@ class FetchedData:
         self._shown_from = 0
         self._is_behind_batches = False
         self._records: Iterator[ConsumerRecord] | None = None
-        self._visibility = Visibility((), "")
+        self._visibility = NOTHING_HIDDEN
 
     @property
     def last_epoch(self) -> int:

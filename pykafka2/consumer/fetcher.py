@@ -34,7 +34,7 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.messages.fetch import FetchResponse
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.types import Node, PartitionInfo, TopicPartition
+from pykafka2.types import PartitionInfo, TopicPartition
 
 # Topic ids instead of names (KIP-516); a cluster too old to name ids in its metadata is spoken to in names.
 FIRST_VERSION_WITH_IDS = 13
@@ -238,7 +238,6 @@ class Fetcher:
         session.on_answer(response.session_id)
         self._nodes.answered(flight.node_id)
         is_fruitful = False
-        endpoints = [Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
         for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
             for told in topic.partitions:
@@ -248,7 +247,7 @@ class Fetcher:
                 if self.table.states.get(state.partition) is not state or state.offset != offset:
                     is_fruitful = True  # it is to be read from elsewhere by now, and need not wait
                     continue
-                self._answers.take_in(state, offset, told, endpoints, now)
+                self._answers.take_in(state, offset, told, response.node_endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
         if is_fruitful:
             # Who polls goes on with this while the next fetch is written.
