@@ -1,40 +1,106 @@
 """murmur2 as Kafka's Java client computes it for keys: 32 bits, little-endian, its own seed.
 
-Any thread; no state.  Every client that should agree on partitions agrees on this.
+Any thread; no state but a table.  Every client that should agree on partitions agrees on this.
+
+The words of a key are mixed before they are folded into the hash, and that mixing knows nothing of the hash:
+so all words of a key are mixed together, as one number with 64 bits for each of them, in which a product
+with murmur2's constant has room.  The fold goes word by word, without a loop, in a function that is made for
+keys of one length: a third less time for a key of 36 bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 
 SEED = 0x9747B28C
 _MIX = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
-_SHORT = [Struct(f"<{words}I") for words in range(33)]
-"""Reads so many words of four bytes."""
+LANE_BITS = 64
+LONGEST = 128
+"""Longer keys are rare, and their words are mixed one by one."""
+MASK_EVERY = 3
+"""Of the fold: bits above the 32nd change none below, so they are cut off after so many words only."""
 
 
 def murmur2(data: bytes) -> int:
-    """The unsigned 32-bit hash.  1 to 3 us for keys of 10 to 36 bytes; key_hashes.py keeps results."""
-    length = len(data)
-    words = length >> 2
-    h = SEED ^ length
-    for k in (_SHORT[words] if words < len(_SHORT) else Struct(f"<{words}I")).unpack_from(data):
-        k = k * _MIX & _MASK
-        h = (h * _MIX ^ (k ^ k >> 24) * _MIX) & _MASK
-    if length & 3:
-        h = ((h ^ int.from_bytes(data[words << 2 :], "little")) * _MIX) & _MASK
-    h ^= h >> 13
-    h = (h * _MIX) & _MASK
-    return h ^ (h >> 15)
+    """The unsigned 32-bit hash.  1 to 2.5 us for keys of 5 to 36 bytes; key_hashes.py keeps results."""
+    return _BY_LENGTH[len(data)](data)
 
 
 def positive_murmur2(data: bytes) -> int:
     """What Java takes modulo the number of partitions."""
-    return murmur2(data) & 0x7FFFFFFF
+    return _BY_LENGTH[len(data)](data) & 0x7FFFFFFF
 
 
 def positive(number: int) -> int:
     """Java's `toPositive`: the sign bit cleared."""
     return number & 0x7FFFFFFF
+
+
+def murmur2_by_words(data: bytes) -> int:
+    """The same as `murmur2`, one word after the other: for keys of any length."""
+    length = len(data)
+    words = length >> 2
+    h = SEED ^ length
+    for k in Struct(f"<{words}I").unpack_from(data):
+        k = k * _MIX & _MASK
+        h = (h * _MIX ^ (k ^ k >> 24) * _MIX) & _MASK
+    if length & 3:
+        h = ((h ^ int.from_bytes(data[words << 2 :], "little")) * _MIX) & _MASK
+    h = ((h ^ h >> 13) * _MIX) & _MASK
+    return h ^ h >> 15
+
+
+class _ByLength(dict[int, Callable[[bytes], int]]):
+    """The functions for keys by their length, each made when such a key comes: 0.3 to 2 ms."""
+
+    def __missing__(self, length: int) -> Callable[[bytes], int]:
+        if length > LONGEST:
+            return murmur2_by_words
+        function = self[length] = _function(length)
+        return function
+
+
+def _function(length: int) -> Callable[[bytes], int]:
+    words, rest = divmod(length, 4)
+    lines = ["def murmur2_of_one_length(data):"]
+    if length:
+        lines.append("    number = from_bytes(data, 'little')")
+    if words:
+        lines += _mixing(words)
+    h = f"{SEED ^ length}"
+    for word in range(words):
+        is_cut = word % MASK_EVERY == MASK_EVERY - 1 or word == words - 1
+        lines.append(f"    h = ({h} * {_MIX} ^ k{word})" + f" & {_MASK}" * is_cut)
+        h = "h"
+    if rest:
+        lines.append(f"    h = ({h} ^ number >> {32 * words}) * {_MIX} & {_MASK}")
+        h = "h"
+    lines += [f"    h = ({h} ^ {h} >> 13) * {_MIX} & {_MASK}", "    return h ^ h >> 15"]
+    names = {"from_bytes": int.from_bytes, "unpack": Struct("<" + "I4x" * words).unpack}
+    exec("\n".join(lines), names)  # noqa: S102 (of nothing but the numbers above)
+    function: Callable[[bytes], int] = names["murmur2_of_one_length"]  # type: ignore[assignment]
+    return function
+
+
+def _mixing(words: int) -> list[str]:
+    """Lines that make k0, k1, ... of a number of so many words: the even ones' lanes, then the odd ones'."""
+    even, odd = (words + 1) // 2, words // 2
+    names = [f"k{word}" for word in (*range(0, words, 2), *range(1, words, 2))]
+    of_even, of_odd = f"(number & {_in_lanes(_MASK, even)})", f"(number & {_in_lanes(_MASK, odd) << 32})"
+    low_32, low_8 = _in_lanes(_MASK, words), _in_lanes(_MASK >> 24, words)
+    return [
+        f"    k = ({of_even} | {of_odd} << {LANE_BITS * even - 32}) * {_MIX}",
+        # What a shift brings in from the lane above is masked away.
+        f"    k = ((k & {low_32}) ^ (k >> 24 & {low_8})) * {_MIX}",
+        f"    {', '.join(names)}, = unpack(k.to_bytes({LANE_BITS // 8 * words}, 'little'))",
+    ]
+
+
+def _in_lanes(number: int, count: int) -> int:
+    return sum(number << LANE_BITS * lane for lane in range(count))
+
+
+_BY_LENGTH = _ByLength()

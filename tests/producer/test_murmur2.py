@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.producer.key_hashes import CACHED_KEY_BYTES, CACHED_KEYS, LONGEST_CACHED_KEY_BYTES, KeyHashes
-from pykafka2.producer.murmur2 import murmur2, positive
+from pykafka2.producer.murmur2 import murmur2, murmur2_by_words, positive, positive_murmur2
 from tests.gate import rest_in_gate
 
 with warnings.catch_warnings():
@@ -32,9 +33,17 @@ def test_golden_vectors_of_java(key: bytes) -> None:
     assert murmur2(key) == JAVA[key] & 0xFFFFFFFF
 
 
-@given(st.binary(max_size=80))
+@given(st.binary(max_size=300))
 def test_it_agrees_with_an_independent_implementation(key: bytes) -> None:
     assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF
+
+
+def test_keys_of_every_length_are_hashed_as_word_by_word() -> None:
+    chance = random.Random(7)
+    for length in range(301):
+        for key in (chance.randbytes(length), b"\xff" * length, bytes(length)):
+            assert murmur2(key) == murmur2_by_words(key)
+            assert positive_murmur2(key) == positive(murmur2_by_words(key))
 
 
 @given(st.binary(max_size=40))
