@@ -27,7 +27,7 @@ from pykafka2.producer.batch_sizes import (
 )
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.callbacks import Interrupt, tell_failed, tell_written
-from pykafka2.producer.fields import FIELDS, Fields, is_plain, row_at, rows_of
+from pykafka2.producer.fields import FIELDS, Fields, has_columns, row_at, rows_of
 from pykafka2.producer.outcome_part import Part
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.encoder import SHORT, Row, encode_rows, frame_batch
@@ -310,8 +310,9 @@ class ProducerBatch:
             if not self.fields:
                 raise IllegalState(f"{self} is done and has no bytes any more")
             fields, base, encoded = self.fields, self.base_timestamp, None
-            if is_plain(fields):
-                encoded = encode_plain(fields[::FIELDS], fields[2::FIELDS], base)
+            if has_columns(fields):
+                keys = None if fields[1] is None else fields[1::FIELDS]
+                encoded = encode_plain(fields[::FIELDS], fields[2::FIELDS], base, keys)
             records, max_timestamp = encoded or encode_rows(rows_of(fields), base)
             self.raw_bytes = len(records)
             self.encoded = frame_batch(

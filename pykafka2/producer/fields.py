@@ -30,14 +30,13 @@ def rows_of(fields: Fields) -> Iterator[Row]:
     return zip(rest, rest, rest, rest, rest, strict=True)
 
 
-def is_plain(fields: Fields) -> bool:
-    """Whether no record has a key or headers, and there are enough for that to matter."""
+def has_columns(fields: Fields) -> bool:
+    """Whether no record has headers, none a key if the first has none, and there are enough to matter."""
     count = len(fields) // FIELDS
     return (
         count >= FEW
-        and fields[1] is None
-        and fields[1::FIELDS].count(None) == count
         and fields[3::FIELDS].count(NO_HEADERS) == count
+        and (fields[1] is not None or fields[1::FIELDS].count(None) == count)
     )
 
 

@@ -4,6 +4,8 @@ A plain record has bytes as its value, no key, headers, partition or timestamp o
 decided for it with the answer of the record before is decided once a batch or once a millisecond: route,
 partition, whether the producer may send, the timestamp.  `KafkaProducer.send` looks here
 first, and goes the whole way where this has no answer; that way notes here what the next record may do.
+A record that has a key besides is sent to the open batch of its key's partition, if the topic's route is
+current: nothing is noted for it, and `PartitionQueue.try_append` decides whether it joins.
 
 Two places append without a lock: the head of `send`, and `PartitionQueue.try_append`.  What makes that safe:
 

@@ -213,6 +213,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         self._choose = strategy.choose
         self._hashes = strategy.hashes
         self._ignores_keys = strategy.ignores_keys
+        self._keys_decide = strategy.choose is None and not strategy.ignores_keys
         delays = NodeDelays()
         self._sticky = StickyChoice(
             batch_bytes=parsed.batch_size,
@@ -313,7 +314,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             TypeError: the topic is not a str.
         """
         # Hot, and so without any call that it can do without; benchmarks/produce_smoke.py shows its cost.
-        # First the short way of plain records, which open_batches.py is about.
+        # First the short ways of plain records, and of those with a key, which open_batches.py is about.
         open_batches = self._open_batches
         if (
             open_batches is not None
@@ -342,6 +343,30 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
                         delivery._outcome = outcome  # type: ignore[assignment]
                         delivery._index = index
                         return delivery
+        elif (
+            type(key) is bytes
+            and type(value) is bytes
+            and headers is None
+            and partition is None
+            and timestamp_ms is None
+            and self._keys_decide
+            and open_batches is not None
+            and (on_delivery is None or callable(on_delivery))
+        ):
+            try:
+                current = self._routes_by_topic[topic]
+            except (KeyError, TypeError):
+                pass
+            else:
+                if current.snapshot is self._metadata.snapshot:
+                    queues = current.queues
+                    wall_ns = self._wall_ns
+                    appended = queues[self._hashes[key] % len(queues)].try_append(
+                        (value, key, wall_ns() // 1_000_000, NO_HEADERS, on_delivery),
+                        SMALLEST_RECORD_BYTES + len(value) + len(key),
+                    )
+                    if appended is not None:
+                        return appended
         if self._guard is not None:
             self._guard()
         given = on_delivery

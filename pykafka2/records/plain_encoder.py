@@ -1,61 +1,81 @@
-"""Records with a value and nothing else into the records of a batch, by column, so without a step for each.
+"""Records without headers into the records of a batch, by column, so without a step for each.
 
 Any thread; pure but for its tables.  The bytes are those of `encoder.encode_rows`, which takes what this
-refuses: other records, long values, times that run back, more records than a batch of usual size has.
+refuses: other records, long values or keys, times that run back, more records than a batch of usual size has.
 
-A record is seen as four pieces: its length, attributes and time, with the end of the record before it in
-front; its offset; its value's size; its value.  Within a millisecond, and as long as offsets take as many
-bytes, the first and the third depend on the value's length alone, so that they are looked up.
+A record is seen as pieces: its length, attributes and time, with the end of the record before it in front;
+its offset; its key's size and its key, where there are keys; its value's size; its value.  Within a
+millisecond, and as long as offsets take as many bytes, the first depends on what key and value take alone,
+so that it is looked up.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
+from operator import add
 
 from pykafka2.records.encoder import LONGER_OFFSET, NO_HEADERS
 from pykafka2.records.varint import NULL, VARINTS, varint
 
 LONGEST_VALUE = 1024
 """From here on what a record costs beside its bytes is not what counts; it bounds the tables, too."""
+LONGEST_KEY = LONGEST_VALUE
 MAX_RECORDS = len(VARINTS)
 MAX_TIMES = 32
 """Milliseconds in a batch; in more of them columns are short."""
 
 PIECES = 4
+KEYED_PIECES = 6
 _SIZES = [NULL + VARINTS[length] for length in range(LONGEST_VALUE)]
+"""What comes between the offset and the value of a record without a key."""
+_BYTES = [len(_SIZES[length]) + length for length in range(LONGEST_VALUE)]
+"""What a null key and a value of a length take, and of a key or value alone, with its size:"""
+_FIELD_BYTES = [len(VARINTS[length]) + length for length in range(LONGEST_VALUE)]
 
 
 class _Fronts(dict[int, bytes]):
-    """By the length of a value: what comes before its record's offset, with the record before ended."""
+    """What comes before a record's offset, with the record before ended."""
 
-    __slots__ = ("_more_bytes", "_time")
+    __slots__ = ("_bytes", "_more_bytes", "_time")
 
-    def __init__(self, time: bytes, offset_bytes: int) -> None:
+    def __init__(self, time: bytes, offset_bytes: int, bytes_of: Sequence[int]) -> None:
         super().__init__()
         self._time = time
+        self._bytes = bytes_of
         self._more_bytes = len(time) + offset_bytes + len(NO_HEADERS)
 
-    def __missing__(self, length: int) -> bytes:
-        size = self._more_bytes + len(_SIZES[length]) + length
-        front = self[length] = NO_HEADERS + varint(size) + self._time
+    def __missing__(self, number: int) -> bytes:
+        front = self[number] = NO_HEADERS + varint(self._more_bytes + self._bytes[number]) + self._time
         return front
 
 
 @lru_cache(maxsize=MAX_TIMES)
-def _fronts(delta: int, offset_bytes: int) -> _Fronts:
-    return _Fronts(b"\0" + varint(delta), offset_bytes)
+def _plain_fronts(delta: int, offset_bytes: int) -> _Fronts:
+    """By the length of the value."""
+    return _Fronts(b"\0" + varint(delta), offset_bytes, _BYTES)
 
 
-def encode_plain(values: list[bytes | None], timestamps: list[int], base: int) -> tuple[bytes, int] | None:
+@lru_cache(maxsize=MAX_TIMES)
+def _keyed_fronts(delta: int, offset_bytes: int) -> _Fronts:
+    """By the bytes of key and value with their sizes."""
+    longest = _FIELD_BYTES[-1] + _FIELD_BYTES[-1]
+    return _Fronts(b"\0" + varint(delta), offset_bytes, range(longest + 1))
+
+
+def encode_plain(
+    values: list[bytes | None], timestamps: list[int], base: int, keys: list[bytes | None] | None = None
+) -> tuple[bytes, int] | None:
     """The records encoded and the latest timestamp; None for what `encode_rows` has to do.
 
-    There is one record at least; a timestamp of each.
+    There is one record at least; a timestamp of each, and a key of each or no keys.
     """
     count = len(values)
     try:
         lengths = [*map(len, values)]  # type: ignore[arg-type]
+        key_lengths = None if keys is None else [*map(len, keys)]  # type: ignore[arg-type]
     except TypeError:  # a null
         return None
     first = lengths[0]
@@ -65,24 +85,46 @@ def encode_plain(values: list[bytes | None], timestamps: list[int], base: int) -
     ends = _ends(timestamps)
     if ends is None:
         return None
-    pieces: list[bytes | None] = [_SIZES[first]] * (PIECES * count)
-    if not is_even:
-        pieces[2::PIECES] = map(_SIZES.__getitem__, lengths)
-    pieces[1::PIECES] = VARINTS[:count]
-    pieces[3::PIECES] = values
+    width, fronts_of, numbers = PIECES, _plain_fronts, lengths
+    pieces: list[bytes | None]
+    if keys is None or key_lengths is None:
+        pieces = [_SIZES[first]] * (PIECES * count)
+        if not is_even:
+            pieces[2::PIECES] = map(_SIZES.__getitem__, lengths)
+    else:
+        if max(key_lengths) >= LONGEST_KEY:
+            return None
+        width, fronts_of = KEYED_PIECES, _keyed_fronts
+        numbers, is_even = _field_bytes(key_lengths, lengths, is_even)
+        pieces = [VARINTS[first]] * (KEYED_PIECES * count)
+        pieces[2::KEYED_PIECES] = map(VARINTS.__getitem__, key_lengths)
+        pieces[3::KEYED_PIECES] = keys
+        if lengths.count(first) != count:
+            pieces[4::KEYED_PIECES] = map(VARINTS.__getitem__, lengths)
+    pieces[1::width] = VARINTS[:count]
+    pieces[width - 1 :: width] = values
     begin = 0
     for end in ends:
         while begin < end:
             is_short = begin < LONGER_OFFSET
             stop = min(end, LONGER_OFFSET) if is_short else end
-            fronts = _fronts(timestamps[begin] - base, 1 if is_short else 2)
-            some = lengths[begin:stop]
-            own = repeat(fronts[first], len(some)) if is_even else map(fronts.__getitem__, some)
-            pieces[PIECES * begin : PIECES * stop : PIECES] = own
+            fronts = fronts_of(timestamps[begin] - base, 1 if is_short else 2)
+            some = numbers[begin:stop]
+            own = repeat(fronts[some[0]], len(some)) if is_even else map(fronts.__getitem__, some)
+            pieces[width * begin : width * stop : width] = own
             begin = stop
     pieces[0] = pieces[0][len(NO_HEADERS) :]  # type: ignore[index]
     pieces.append(NO_HEADERS)
     return b"".join(pieces), timestamps[-1]  # type: ignore[arg-type]
+
+
+def _field_bytes(key_lengths: list[int], lengths: list[int], is_even: bool) -> tuple[list[int], bool]:
+    """What key and value of each record take with their sizes, and whether that is the same for all."""
+    count, first = len(key_lengths), key_lengths[0]
+    if is_even and key_lengths.count(first) == count:
+        return [_FIELD_BYTES[first] + _FIELD_BYTES[lengths[0]]] * count, True
+    of_keys = map(_FIELD_BYTES.__getitem__, key_lengths)
+    return [*map(add, of_keys, map(_FIELD_BYTES.__getitem__, lengths))], False
 
 
 def _ends(timestamps: list[int]) -> list[int] | None:

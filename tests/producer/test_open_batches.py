@@ -1,4 +1,4 @@
-"""The short way of plain records does what the whole way does, and loses nothing when others come between."""
+"""The short ways of records with and without a key do what the whole way does, whatever comes between."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ ARGUMENTS = st.one_of(
             {"value": "text"},
             {"value": bytearray(b"bytes-like")},
             {"value": b"v", "key": b"key"},
+            {"value": b"v" * 90, "key": b"another key"},
+            {"value": b"v", "key": b""},
+            {"value": b"v", "key": "text"},
+            {"value": "text", "key": b"key"},
+            {"value": b"v", "key": bytearray(b"bytes-like")},
+            {"value": b"v", "key": b"key", "partition": 1},
+            {"value": b"v", "key": b"key", "on_delivery": "no callable"},
+            {"value": b"v", "key": b"key", "topic": ["no topic"]},
             {"value": b"v", "headers": [("h", b"1")]},
             {"value": b"v", "partition": 0},
             {"value": b"v", "timestamp_ms": 5},
@@ -54,7 +62,7 @@ class World:
 
     def __init__(self, *, is_short: bool) -> None:
         self.simulation = Simulation(seed=7)
-        self.cluster = self.simulation.cluster(brokers=1, topics={"orders": 1})
+        self.cluster = self.simulation.cluster(brokers=1, topics={"orders": 3})
         self.producer = self.simulation.producer(self.cluster, linger_ms=10, batch_size=1000)
         if not is_short:
             self.producer._open_batches = None
@@ -113,15 +121,17 @@ def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", [by_taking, by_sending])
-@pytest.mark.parametrize("way", [KafkaProducer.send, PartitionQueue.try_append])
+@pytest.mark.parametrize(
+    ("way", "key"),
+    [(KafkaProducer.send, None), (KafkaProducer.send, b"key"), (PartitionQueue.try_append, b"key")],
+)
 def test_what_comes_between_two_lines_of_a_send_takes_no_record_away(
-    action: Callable[[KafkaProducer, PartitionQueue], None], way: Any
+    action: Callable[[KafkaProducer, PartitionQueue], None], way: Any, key: bytes | None
 ) -> None:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
         queue = producer._accumulator.queue("orders", 0)
-        key = None if way is KafkaProducer.send else b"key"
 
         def attempt(line: int) -> bool:
             before = len(cluster.log("orders", 0).values())

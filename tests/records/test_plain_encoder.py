@@ -1,0 +1,60 @@
+"""Records that are encoded by column are the same bytes as those that are encoded row by row."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2.records.encoder import NO_HEADERS, encode_rows
+from pykafka2.records.plain_encoder import LONGEST_KEY, LONGEST_VALUE, MAX_RECORDS, encode_plain
+from tests.gate import examples
+
+NOW = 1_700_000_000_000
+LENGTHS = st.one_of(st.just(36), st.integers(0, 140), st.sampled_from([LONGEST_VALUE - 1, LONGEST_VALUE]))
+COUNTS = st.one_of(st.integers(1, 90), st.sampled_from([63, 64, 65, 200]))
+
+
+def rows(values: list[bytes | None], keys: list[bytes | None] | None, times: list[int]) -> tuple[bytes, int]:
+    of_keys = [None] * len(values) if keys is None else keys
+    columns = zip(values, of_keys, times, strict=True)
+    return encode_rows([(value, key, time, NO_HEADERS, None) for value, key, time in columns], times[0])
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(COUNTS, LENGTHS, st.one_of(st.none(), LENGTHS), st.booleans(), st.booleans(), st.data())
+def test_columns_are_written_as_rows(
+    count: int, length: int, key_length: int | None, is_even: bool, has_even_keys: bool, data: st.DataObject
+) -> None:
+    def column(longest: int, is_even: bool) -> list[bytes | None]:
+        of = st.lists(st.integers(0, longest), min_size=count, max_size=count)
+        return [b"x" * one for one in ([longest] * count if is_even else data.draw(of))]
+
+    values = column(length, is_even)
+    keys = None if key_length is None else column(key_length, has_even_keys)
+    steps = data.draw(st.lists(st.sampled_from([0, 0, 0, 1, 70]), min_size=count, max_size=count))
+    times = [NOW + sum_ for sum_ in accumulate(steps)]
+    encoded = encode_plain(values, times, times[0], keys)
+    if encoded is not None:
+        assert encoded == rows(values, keys, times)
+    else:
+        longest = max(len(one or b"") for one in values + (keys or []))
+        assert longest >= min(LONGEST_VALUE, LONGEST_KEY) or len(set(times)) > 32
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_most_records_of_several_milliseconds_are_written_as_rows(has_keys: bool) -> None:
+    values: list[bytes | None] = [b"v" * (number % 7) for number in range(MAX_RECORDS)]
+    keys: list[bytes | None] | None = (
+        [b"k" * (number % 5) for number in range(MAX_RECORDS)] if has_keys else None
+    )
+    times = [NOW + number // 1000 for number in range(MAX_RECORDS)]
+    assert encode_plain(values, times, NOW, keys) == rows(values, keys, times)
+    assert encode_plain([*values, b""], [*times, times[-1]], NOW, None) is None
+
+
+def test_a_null_among_values_or_keys_is_left_to_rows() -> None:
+    assert encode_plain([b"v", None], [NOW, NOW], NOW) is None
+    assert encode_plain([b"v", b"v"], [NOW, NOW], NOW, [b"k", None]) is None
