@@ -121,6 +121,28 @@ class SubscriptionCalls(Owned):
         self._steering.send_changes()
 
     @owned
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions besides those that are assigned; of what is read already nothing changes.
+
+        Raises:
+            IllegalState: topics are subscribed to.
+        """
+        self.assign(dict.fromkeys([*self._subscription.assigned, *checked_partitions(partitions)]))
+
+    @owned
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more, and the others on; as with `assign`, what was handed over is committed.
+
+        Raises:
+            IllegalState: topics are subscribed to, or one of these is not assigned: then all stay.
+        """
+        going = dict.fromkeys(checked_partitions(partitions))
+        if self._subscription.mode is not Mode.TOPICS:
+            for partition in going:
+                self._subscription.find(partition)
+        self.assign([one for one in self._subscription.assigned if one not in going])
+
+    @owned
     def unsubscribe(self) -> None:
         """Read nothing any more, whether subscribed or assigned; positions are forgotten.
 

@@ -264,6 +264,30 @@ def test_an_assignment_is_exactly_what_is_read(cluster: LogCluster) -> None:
         assert consumer.poll(1000) == {}
 
 
+def test_an_assignment_grows_and_shrinks_partition_by_partition(cluster: LogCluster) -> None:
+    for number in range(3):
+        cluster.append("orders", number, b"%d" % number)
+    with cluster.consumer() as consumer:
+        consumer.incremental_assign([ORDERS_0])
+        assert drain(consumer) == {ORDERS_0: [b"0"]}
+        consumer.seek(ORDERS_0, 0)
+        consumer.incremental_assign([ORDERS_0, ORDERS_1, ORDERS_2, ORDERS_2])
+        assert consumer.assignment() == {ORDERS_0, ORDERS_1, ORDERS_2}
+        assert drain(consumer) == {ORDERS_0: [b"0"], ORDERS_1: [b"1"], ORDERS_2: [b"2"]}
+        with pytest.raises(IllegalState, match="orders-9 is not assigned"):
+            consumer.incremental_unassign([ORDERS_0, TopicPartition("orders", 9)])
+        assert consumer.assignment() == {ORDERS_0, ORDERS_1, ORDERS_2}
+        consumer.incremental_unassign([ORDERS_0])
+        cluster.append("orders", 0, b"unread")
+        cluster.append("orders", 2, b"more")
+        assert drain(consumer) == {ORDERS_2: [b"more"]}, "what stays keeps its position"
+        consumer.unsubscribe()
+        consumer.subscribe(["orders"])
+        for call in (consumer.incremental_assign, consumer.incremental_unassign):
+            with pytest.raises(IllegalState, match=r"unsubscribe\(\)"):
+                call([ORDERS_0])
+
+
 def test_subscribe_and_assign_do_not_mix(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     with pytest.raises(IllegalState, match=r"unsubscribe\(\)"):
         consumer.assign([ORDERS_0])
