@@ -152,6 +152,26 @@ def test_a_static_member_restarts_without_a_rebalance(simulation: Simulation) ->
     assert len(second.told) == told, "the other one has noticed nothing"
 
 
+@pytest.mark.gate
+def test_a_rolling_restart_of_many_static_members_is_no_rebalance(simulation: Simulation) -> None:
+    """Of six, as each is turned for each; of thirty it takes a minute."""
+    group = Group(simulation)
+    for number in range(6):
+        group.member(f"m{number}", group_instance_id=f"till-{number}")
+    group.settle()
+    assert len({member.health()["generation"] for member in group.members}) == 1
+    owned = [set(member.owned) for member in group.members]
+    generation = group.members[0].health()["generation"]
+    for number in range(6):
+        gone = group.members.pop(0)
+        gone.consumer.close()
+        group.turn(0.2)
+        group.member(f"again{number}", group_instance_id=f"till-{number}")
+        group.settle()
+    assert {member.health()["generation"] for member in group.members} == {generation}
+    assert [member.owned for member in group.members] == owned
+
+
 def test_a_static_member_that_stays_away_is_missed_when_its_session_ends(simulation: Simulation) -> None:
     group = Group(simulation)
     first = group.member("a", group_instance_id="till-1")

@@ -83,6 +83,25 @@ def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation
     assert sorted(len(one.owned) for one in (first, third)) == [3, 3]
 
 
+@pytest.mark.gate
+def test_who_gets_no_partition_stays_a_member_and_takes_over(simulation: Simulation) -> None:
+    group = Group(simulation, {"orders": 1})
+    owner = group.member("a")
+    group.settle()
+    group.produce(3)
+    spare = group.member("b")
+    group.turn_until(lambda: spare.health()["state"] == "stable")
+    group.turn(8)  # longer than a session
+    assert (spare.what("assigned"), spare.read) == ([[]], []), "told of nothing, and nothing read"
+    assert spare.health()["state"] == "stable"
+    owner.consumer.close()
+    group.members.remove(owner)
+    group.settle()
+    group.produce(2, start=3)
+    group.turn_until(lambda: len(spare.read) == 2)
+    assert owner.read + spare.read == [b"%d" % number for number in range(5)]
+
+
 def test_what_one_member_has_committed_the_next_one_does_not_read(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(600)
