@@ -152,7 +152,7 @@ class TransactionFailed(KafkaError):
 
 
 class TransactionAborted(KafkaError):
-    """The record was taken for a transaction that was aborted before the record was sent."""
+    """The record was taken for a transaction that was aborted before the record was written."""
 
 
 class SerializationError(KafkaError, ValueError):

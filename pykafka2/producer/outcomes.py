@@ -89,10 +89,7 @@ class Outcomes:
         is_moved = hint.leader_id >= 0 and self._metadata.update_leader(
             batch.topic, batch.partition, hint.leader_id, hint.leader_epoch, endpoints
         )
-        if answer.record_errors and not batch.is_done:
-            self.give_up(batch, error, _record_errors(batch, answer))
-        else:
-            self.attempt_failed(batch, sent_as, error, now, is_moved=is_moved)
+        self.attempt_failed(batch, sent_as, error, now, answer, is_moved=is_moved)
 
     def attempt_failed(
         self,
@@ -100,10 +97,15 @@ class Outcomes:
         sent_as: Identity,
         error: KafkaError,
         now: float,
+        answer: PartitionProduceResponse | None = None,
         *,
         is_moved: bool = False,
     ) -> None:
-        """Send it again in its place, or give it up.  `is_moved`: the new leader is known already."""
+        """Send it again in its place, or give it up.  `is_moved`: the new leader is known already.
+
+        Records that the answer names count only where the batch is given up, as in Java: beside an error that
+        may pass, or that asks for smaller batches, all of it is sent again.
+        """
         if batch.is_done:
             return
         self._failures.attempt_failed(batch, error)
@@ -121,7 +123,11 @@ class Outcomes:
                 error, f"this producer's id is not its own any more: {error}; make a new one"
             )
         if verdict in (Verdict.FAIL, Verdict.FATAL) or batch.attempts > self._options.retries:
-            self.give_up(batch, self._failures.final_error(batch, error))
+            final = self._failures.final_error(batch, error)
+            named = None
+            if answer is not None and answer.record_errors and final is error:
+                named = _record_errors(batch, answer)
+            self.give_up(batch, final, named)
             return
         if verdict is Verdict.RENUMBER and self._sequences is not None:
             self._sequences.renumber(batch)
@@ -241,13 +247,16 @@ class Outcomes:
 
 
 def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
-    """The error of each record of a batch that was refused because of some of them (KIP-467)."""
+    """The error of each record of a batch that was refused because of some of them (KIP-467).
+
+    The code is that of a record if no other is named; of several nobody knows which of them it is.
+    """
     named: dict[int, Any] = {
         told.batch_index: told.batch_index_error_message for told in answer.record_errors
     }
     where = f"{batch.topic}-{batch.partition}"
     others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(named)}")
-    own = type(error_of(answer.error_code))
+    own = type(error_of(answer.error_code)) if len(named) == 1 else InvalidRecord
     return {
         index: own(
             f"{where}: record {index} of the batch: "

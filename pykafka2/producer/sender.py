@@ -397,7 +397,7 @@ class Sender:
             return
         for queue in self._accumulator.active_queues():
             for batch in [*queue.batches]:
-                self._outcomes.give_up(batch, doom)
+                self._outcomes.refuse(batch, doom, is_on_the_wire=False)
 
     def _expire(self, now: float) -> float:
         """Fail what is older than delivery_timeout; when to look again."""

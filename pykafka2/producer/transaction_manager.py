@@ -171,7 +171,7 @@ class TransactionManager:
         state = self._status.state
         if state is TransactionState.ABORTING:
             return TransactionAborted(
-                f"the transaction of {self._id!r} was aborted before the record was sent"
+                f"the transaction of {self._id!r} was aborted before the record was written"
             )
         if state is TransactionState.ABORTABLE_ERROR:
             return self._status.refusal(Call.SEND)

@@ -15,6 +15,7 @@ from pykafka2.errors import (
     DeliveryTimeout,
     Disconnected,
     InvalidRecord,
+    InvalidTimestamp,
     MessageTooLarge,
     NotEnoughReplicas,
     OutOfOrderSequenceNumber,
@@ -382,6 +383,56 @@ def test_records_that_the_broker_names_get_their_own_words() -> None:
     assert (type(second.exception(0)), type(first.exception(0))) == (InvalidRecord, InvalidRecord)
     assert "record 1 of the batch: no key" in str(second.exception(0))
     assert "because of other records in its batch: [1]" in str(first.exception(0))
+
+
+def test_records_named_beside_an_error_that_passes_are_sent_again_with_the_others() -> None:
+    # As Java does: all of the batch, in its place, as often as any other that comes back.
+    bench = Bench(linger_ms=100, batch_size=1000, retries=1)
+    queue = bench.accumulator.queue("orders", 0)
+    first = bench.append()
+    second = queue.try_append(*a_row(b"w"))
+    assert second is not None
+    named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
+    bench.now = 1.0
+    [send] = bench.produce()
+    bench.answer(send, error_code=NotEnoughReplicas.code, record_errors=named)
+    assert not first.done()
+    assert not second.done()
+    bench.now = 2.0
+    [again] = bench.produce()
+    assert partitions_of(again) == [0]
+    bench.answer(again, error_code=NotEnoughReplicas.code, record_errors=named)
+    assert (type(second.exception(0)), type(first.exception(0))) == (NotEnoughReplicas, InvalidRecord)
+
+
+def test_a_batch_too_large_is_split_whatever_it_says_of_records() -> None:
+    bench = Bench(linger_ms=100, batch_size=1000)
+    queue = bench.accumulator.queue("orders", 0)
+    first = bench.append()
+    second = queue.try_append(*a_row(b"w"))
+    assert second is not None
+    named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="too large")]
+    bench.now = 1.0
+    [send] = bench.produce()
+    bench.answer(send, error_code=MessageTooLarge.code, record_errors=named)
+    assert not first.done()
+    for offset in range(2):
+        [half] = bench.produce()
+        bench.answer(half, base_offset=offset)
+    assert [one.result(0).offset for one in (first, second)] == [0, 1]
+
+
+def test_several_records_that_are_named_get_no_error_of_one() -> None:
+    bench = Bench(linger_ms=100, batch_size=1000)
+    queue = bench.accumulator.queue("orders", 0)
+    first = bench.append()
+    second = queue.try_append(*a_row(b"w"))
+    assert second is not None
+    named = [BatchIndexAndErrorMessage(batch_index=index) for index in (0, 1)]
+    bench.now = 1.0
+    [send] = bench.produce()
+    bench.answer(send, error_code=InvalidTimestamp.code, record_errors=named)
+    assert (type(second.exception(0)), type(first.exception(0))) == (InvalidRecord, InvalidRecord)
 
 
 def test_what_an_answer_forgets_is_sent_again_until_its_time_is_over() -> None:

@@ -101,11 +101,25 @@ class TestEnds:
         producer.begin_transaction()
         delivery = producer.send("orders", b"v")
         producer.abort_transaction()
-        with pytest.raises(TransactionAborted, match="'t' was aborted before the record was sent"):
+        with pytest.raises(TransactionAborted, match="'t' was aborted before the record was written"):
             delivery.result(0)
         producer.flush()
         producer.close()
         assert read(simulation, cluster, "orders") == []
+
+    def test_an_abort_says_of_what_was_sent_without_an_answer_that_it_may_be_in_the_log(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = a_producer(simulation, cluster, retry_backoff_ms=30_000, retry_backoff_max_ms=30_000)
+        producer.begin_transaction()
+        cluster.controls.lose_reply(ProduceRequest)
+        delivery = producer.send("orders", b"v")
+        simulation.sleep(1)
+        producer.abort_transaction()
+        with pytest.raises(TransactionAborted, match=r"before the record was written.*may or may not be in"):
+            delivery.result(0)
+        assert read(simulation, cluster, "orders") == [b"v"]
+        assert committed(simulation, cluster) == []
 
     def test_a_failed_record_that_nobody_asked_for_is_forgotten_with_its_transaction(
         self, cluster: KafkaCluster, producer: KafkaProducer
